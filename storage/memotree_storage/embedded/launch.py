@@ -1,0 +1,67 @@
+"""Turns itself into a child process that dies with its parent; run as a script, so it imports only what it needs.
+
+It stands between the server and the child because none of its steps is safe in a forked copy of a process with
+threads. The one argument is a JSON object with the fields of ``supervisor.ChildCommand``.
+"""
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_KEEPCAPS = 8
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
+_CAPABILITY_VERSION_3 = 0x20080522
+_CAP_DAC_OVERRIDE = 1
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilityData(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def _check(result: int, call: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+def _change_user(libc: Any, uid: int, gid: int, *, pass_folders: bool) -> None:
+    """Become ``uid``; with ``pass_folders`` keep the one capability that passes folders closed to that user."""
+    if pass_folders:
+        _check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    if pass_folders:
+        mask = 1 << _CAP_DAC_OVERRIDE
+        header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
+        data = (_CapabilityData * 2)((mask, mask, mask), (0, 0, 0))
+        _check(libc.capset(ctypes.byref(header), data), "capset")
+        ambient = libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
+        _check(ambient, "prctl(PR_CAP_AMBIENT)")
+
+
+def main() -> None:
+    """Apply the user and the death signal, then become the command."""
+    order = json.loads(sys.argv[1])
+    libc = ctypes.CDLL(None, use_errno=True)
+    if order["uid"] is not None:
+        _change_user(libc, order["uid"], order["gid"], pass_folders=order["pass_folders"])
+    if sys.platform == "linux":
+        # After the change of user, which would clear it.
+        _check(libc.prctl(_PR_SET_PDEATHSIG, order["death_signal"], 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != order["parent"]:
+        sys.exit("The parent ended before its child began.")  # its death came before the signal was set
+    os.umask(0o077)
+    os.execv(order["command"][0], order["command"])  # noqa: S606 - the command is our own list, no shell takes part
+
+
+if __name__ == "__main__":
+    main()

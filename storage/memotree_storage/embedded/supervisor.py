@@ -1,0 +1,343 @@
+"""Child processes that start with the server, come back when they die, and go when the server goes."""
+
+import asyncio
+import contextlib
+import enum
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_never, wait_exponential_jitter
+from tenacity.stop import stop_base
+
+from memotree_storage.errors import UnavailableError
+
+_LAUNCHER: Final = Path(__file__).with_name("launch.py")
+_STABLE_AFTER: Final = 10.0
+"""Seconds a child must live before a new death is met without a pause."""
+_START_ATTEMPTS: Final = 3
+_LOG_LIMIT: Final = 8 * 1024 * 1024
+_LOG_TAIL: Final = 2000
+
+_T = TypeVar("_T")
+
+_log = structlog.get_logger(__name__)
+
+
+class ChildStartError(UnavailableError):
+    """A child process did not come up."""
+
+    reason = "EMBEDDED_START_FAILED"
+
+
+class ChildState(enum.Enum):
+    """What a supervised child is doing."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user that a child runs as.
+
+    Attributes:
+        uid: User id.
+        gid: Group id.
+        pass_folders: Keep the capability to pass folders that are closed to this user (Linux, when we are root).
+    """
+
+    uid: int
+    gid: int
+    pass_folders: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChildCommand:
+    """How to run a child and how to end it.
+
+    Attributes:
+        name: What people call it, for messages.
+        command: Absolute path of the program and its arguments; no secrets, everybody can read them.
+        log: File that takes what the child prints; it is rotated once, at a start, when it has grown large.
+        account: The user to run as, ``None`` for our own.
+        environment: Additions to our environment.
+        stop_signals: Signals with seconds of grace, tried in turn; SIGKILL always follows.
+        death_signal: What the kernel sends to the child when we die (Linux only).
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    account: Account | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_signals: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 10.0),)
+    death_signal: signal.Signals = signal.SIGTERM
+
+
+Callback = Callable[[], Awaitable[None] | None]
+"""Called on the event loop after a child came back."""
+
+
+class Supervisor:
+    """Starts one child process, watches it, starts it again when it ends by itself, and stops it.
+
+    Each life of the child belongs to a thread of its own that waits for it: the kernel's parent-death signal follows
+    the thread that made the child, not the process, so that thread has to live as long as the child does.
+
+    Args:
+        child: The command.
+        ready: Returns when the child answers; it is cancelled when the child ends before that. It may raise
+            ``ChildStartError`` to give up.
+        prepare: Called in a thread before each start, to clear what an earlier life left behind.
+        start_timeout: Seconds for ``ready``.
+    """
+
+    def __init__(
+        self,
+        child: ChildCommand,
+        *,
+        ready: Callable[[], Awaitable[None]],
+        prepare: Callable[[], None] | None = None,
+        start_timeout: float = 60.0,
+    ) -> None:
+        self._child = child
+        self._ready = ready
+        self._prepare = prepare
+        self._start_timeout = start_timeout
+        self._callbacks: list[Callback] = []
+        self._state = ChildState.STOPPED
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended: asyncio.Future[int] | None = None
+        self._guard: asyncio.Task[None] | None = None
+        self._restarts = 0
+        self._last_error = ""
+
+    @property
+    def state(self) -> ChildState:
+        """What the child is doing now; anything but ``RUNNING`` means that it does not answer."""
+        return self._state
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the present life, or ``None`` between lives."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def restarts(self) -> int:
+        """How often the child came back after it had ended by itself."""
+        return self._restarts
+
+    @property
+    def last_error(self) -> str:
+        """Why the child was last seen down, as a sentence, or ``""``."""
+        return self._last_error
+
+    def on_restart(self, callback: Callback) -> None:
+        """Have ``callback`` called each time the child answers again after a death."""
+        self._callbacks.append(callback)
+
+    async def start(self) -> None:
+        """Start the child and return when it answers; ``ChildStartError`` with the end of its log otherwise."""
+        if self._state is not ChildState.STOPPED:
+            return
+        self._state = ChildState.STARTING
+        try:
+            async for attempt in self._attempts(stop_after_attempt(_START_ATTEMPTS)):
+                with attempt:
+                    await self._begin_life()
+        except BaseException:
+            await self._end_life()
+            self._state = ChildState.STOPPED
+            raise
+        self._state = ChildState.RUNNING
+        self._guard = asyncio.create_task(self._keep_alive(), name=f"supervise {self._child.name}")
+
+    async def stop(self) -> None:
+        """End the child, gently at first, and return when it is gone; safe to repeat."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await guard
+        if self._process is not None:
+            self._state = ChildState.STOPPING
+            await self._end_life()
+        self._state = ChildState.STOPPED
+
+    @staticmethod
+    def _attempts(stop: stop_base) -> AsyncRetrying:
+        return AsyncRetrying(
+            retry=retry_if_exception_type(ChildStartError),
+            wait=wait_exponential_jitter(initial=0.05, max=5.0, jitter=0.05),
+            stop=stop,
+            reraise=True,
+        )
+
+    async def _keep_alive(self) -> None:
+        """Begin a new life after each end; pauses grow for as long as lives are short."""
+        await self._wait_for_end()
+        while True:
+            async for attempt in self._attempts(stop_never):
+                with attempt:
+                    await self._one_more_life()
+
+    async def _one_more_life(self) -> None:
+        await self._begin_life()
+        began = time.monotonic()
+        self._restarts += 1
+        self._state = ChildState.RUNNING
+        _log.info("embedded server is back", name=self._child.name, pid=self.pid, restarts=self._restarts)
+        await self._tell()
+        await self._wait_for_end()
+        if time.monotonic() - began < _STABLE_AFTER:
+            raise ChildStartError(self._last_error)
+
+    async def _tell(self) -> None:
+        for callback in self._callbacks:
+            try:
+                result = callback()
+                if result is not None:
+                    await result
+            except Exception:  # noqa: BLE001 - a listener's fault must not end the watch over the child
+                _log.exception("a restart callback failed", name=self._child.name)
+
+    async def _wait_for_end(self) -> None:
+        assert self._ended is not None  # noqa: S101 - a life has begun
+        status = await asyncio.shield(self._ended)
+        self._process = None
+        self._state = ChildState.RESTARTING
+        self._last_error = f"{self._child.name} ended by itself with status {status}."
+        _log.warning("embedded server ended", name=self._child.name, status=status)
+
+    async def _begin_life(self) -> None:
+        """Spawn the child and wait until it answers; on any failure nothing of it is left."""
+        if self._prepare is not None:
+            await asyncio.to_thread(self._prepare)
+        loop = asyncio.get_running_loop()
+        born: asyncio.Future[subprocess.Popen[bytes]] = loop.create_future()
+        self._ended = loop.create_future()
+        threading.Thread(
+            target=_live,
+            args=(self._child, loop, born, self._ended),
+            name=f"{self._child.name} life",
+            daemon=True,
+        ).start()
+        try:
+            self._process = await asyncio.shield(born)
+        except OSError as error:
+            raise ChildStartError(f"{self._child.name} could not be started: {error}.") from error
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                self._process = await born
+                await self._end_life()
+            raise
+        try:
+            await self._until_ready(self._ended)
+        except BaseException as error:
+            await self._end_life()
+            if isinstance(error, ChildStartError):
+                self._last_error = error.message
+            raise
+
+    async def _until_ready(self, ended: asyncio.Future[int]) -> None:
+        waiting = asyncio.ensure_future(self._ready())
+        try:
+            done, _ = await asyncio.wait(
+                {waiting, ended}, timeout=self._start_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if ended in done:
+                raise self._failed(f"ended with status {ended.result()} before it answered")
+            if waiting not in done:
+                raise self._failed(f"did not answer within {self._start_timeout:g} seconds")
+            waiting.result()
+        finally:
+            waiting.cancel()
+
+    def _failed(self, what: str) -> ChildStartError:
+        return ChildStartError(f"{self._child.name} {what}. The end of {self._child.log}: {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        with contextlib.suppress(OSError), self._child.log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LOG_TAIL))
+            return file.read().decode(errors="replace").strip() or "(empty)"
+        return "(unreadable)"
+
+    async def _end_life(self) -> None:
+        """Signal the present life until it is gone."""
+        process, ended = self._process, self._ended
+        if process is None or ended is None:
+            return
+        for number, grace in (*self._child.stop_signals, (signal.SIGKILL, None)):
+            if ended.done():
+                break
+            # Not Popen.send_signal: it may reap the child under the thread that waits for it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+            await asyncio.wait({ended}, timeout=grace)
+        self._process = None
+
+
+def _live(
+    child: ChildCommand,
+    loop: asyncio.AbstractEventLoop,
+    born: "asyncio.Future[subprocess.Popen[bytes]]",
+    ended: asyncio.Future[int],
+) -> None:
+    """Make the child and wait for its end; runs in the thread that the kernel takes for the child's parent."""
+    try:
+        process = _spawn(child)
+    except OSError as error:
+        _tell_loop(loop, born.set_exception, error)
+        return
+    _tell_loop(loop, born.set_result, process)
+    status = process.wait()
+    _tell_loop(loop, ended.set_result, status)
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, call: Callable[[_T], object], value: _T) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(call, value)
+
+
+def _spawn(child: ChildCommand) -> subprocess.Popen[bytes]:
+    account = child.account
+    order = {
+        "parent": os.getpid(),
+        "death_signal": int(child.death_signal),
+        "uid": account.uid if account else None,
+        "gid": account.gid if account else None,
+        "pass_folders": bool(account and account.pass_folders),
+        "command": list(child.command),
+    }
+    _rotate(child.log)
+    with child.log.open("ab") as log:
+        # A session of its own: a Ctrl-C at the terminal must reach the server alone, which then stops its children.
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and launcher
+            [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, **child.environment},
+            cwd="/",
+        )
+
+
+def _rotate(log: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > _LOG_LIMIT:
+            log.replace(log.with_suffix(log.suffix + ".1"))

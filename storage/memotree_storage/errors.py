@@ -1,0 +1,123 @@
+"""The families of errors that the store raises.
+
+Each concrete error stands beside the code that raises it and inherits one family; the family decides the status a
+client sees, the ``reason`` is the stable error code. A message is a sentence that says what to do next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One fault of one argument: ``field`` is its path, ``description`` what is wrong and what is allowed."""
+
+    field: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two edits of one thing that cannot both hold.
+
+    Attributes:
+        node_id: The node (or archive) that both sides changed.
+        field: The field both changed, or ``""`` when the node as a whole is in question.
+        base: The value both started from, as text.
+        ours: The value of the session.
+        theirs: The value on the branch.
+        description: A sentence for a person.
+    """
+
+    node_id: str
+    field: str
+    base: str
+    ours: str
+    theirs: str
+    description: str
+
+
+class MemoTreeError(Exception):
+    """The base of every error that MemoTree raises on purpose."""
+
+    reason: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidInputError(MemoTreeError):
+    """An argument that can never be right; every fault is listed."""
+
+    reason = "INVALID_ARGUMENT"
+
+    def __init__(self, message: str, violations: Sequence[FieldViolation] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
+
+    @classmethod
+    def at(cls, field: str, description: str) -> "InvalidInputError":
+        """The error for one fault of one field."""
+        return cls(f"{field}: {description}", [FieldViolation(field, description)])
+
+
+class NotFoundError(MemoTreeError):
+    """Something named by the caller is not there (or not at that revision)."""
+
+    reason = "NOT_FOUND"
+
+    def __init__(self, message: str, resource_type: str = "", resource_name: str = "") -> None:
+        super().__init__(message)
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+
+
+class AlreadyExistsError(MemoTreeError):
+    """Something of that name is there already."""
+
+    reason = "ALREADY_EXISTS"
+
+    def __init__(self, message: str, resource_type: str = "", resource_name: str = "") -> None:
+        super().__init__(message)
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+
+
+class AbortedError(MemoTreeError):
+    """Another writer was first; read again and retry, or resolve the conflicts."""
+
+    reason = "ABORTED"
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = tuple(conflicts)
+
+
+class FailedPreconditionError(MemoTreeError):
+    """The call is well formed but the state does not allow it."""
+
+    reason = "FAILED_PRECONDITION"
+
+    def __init__(self, message: str, violations: Sequence[FieldViolation] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
+
+
+class TooLargeError(MemoTreeError):
+    """A limit is exceeded; the message names the limit."""
+
+    reason = "RESOURCE_EXHAUSTED"
+
+
+class UnavailableError(MemoTreeError):
+    """A store behind MemoTree does not answer now; the same call may be sent again."""
+
+    reason = "UNAVAILABLE"
+
+
+class CorruptError(MemoTreeError):
+    """Stored data is damaged; the message names the object and the repair."""
+
+    reason = "DATA_LOSS"

@@ -1,0 +1,1 @@
+"""Qdrant: vectors and terms of every committed version, and the embedded engine."""
