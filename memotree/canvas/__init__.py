@@ -1,0 +1,9 @@
+"""The canvas: node tools, levels of detail, views and search.
+
+Imported from here: `NodeOperations` and `ViewOperations`.
+"""
+
+from memotree.canvas.operations import NodeOperations
+from memotree.canvas.view_operations import ViewOperations
+
+__all__ = ["NodeOperations", "ViewOperations"]

@@ -1,0 +1,234 @@
+"""Creating, updating and deleting nodes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError
+from memotree_storage.node import DEFAULT_TYPE, Node, Relation, new_id
+from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.rows import Version
+
+from memotree import lookup
+from memotree.messages import read_relation, read_source
+from memotree.models.extractive import brief_of, summary_of
+from memotree.v1 import node_service_pb2 as pb
+from memotree.workbench import Workbench
+
+DERIVED_TYPE: Final = "summary_node"
+"""The one type whose content is made from its leaves and not stored."""
+
+MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
+"""The fields that an update mask may name."""
+
+
+class NodeExistsError(AlreadyExistsError):
+    """An id that was used before, for this or another node."""
+
+    reason = "NODE_EXISTS"
+
+
+class HasChildrenError(FailedPreconditionError):
+    """A node with children is deleted only with them."""
+
+    reason = "HAS_CHILDREN"
+
+
+class DerivedContentError(FailedPreconditionError):
+    """The content of a summary node is made from its leaves."""
+
+    reason = "DERIVED_CONTENT"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an edit gave: the node now, and what a person may want to know."""
+
+    node_id: str
+    warnings: tuple[str, ...] = ()
+
+
+async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) -> Outcome:
+    """Stage a new node.
+
+    Raises:
+        NodeExistsError: The id was used before.
+        DerivedContentError: A summary node came with content.
+        InvalidInputError: Neither a parent nor an archive, or an archive that is not the parent's.
+    """
+    node_id = request.node_id or new_id()
+    parent_id, archive_id = await _home(bench, request.parent_id, request.archive_id)
+    if await staging.id_was_used(bench.conn, bench.session, [node_id]):
+        raise NodeExistsError(
+            f"The id {node_id} was used before. Leave node_id empty for a fresh one, or update that node.",
+            "node",
+            node_id,
+        )
+    kind = request.type or DEFAULT_TYPE
+    if kind == DERIVED_TYPE and request.content:
+        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; leave it empty.")
+    index = request.position if request.HasField("position") else None
+    if index is not None and index < 0:
+        raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
+    node = Node(
+        id=node_id,
+        archive_id=archive_id,
+        parent_id=parent_id or None,
+        position=await bench.position(parent_id, archive_id, index),
+        type=kind,
+        title=request.title,
+        brief=request.brief,
+        summary=request.summary,
+        content=request.content,
+        tags=tuple(request.tags),
+        relations=await _relations(bench, request, node_id),
+        attributes=dict(request.attributes),
+        source=read_source(request.source) if request.HasField("source") else None,
+    )
+    generate = request.auto_generate_summary if request.HasField("auto_generate_summary") else True
+    if generate and not request.HasField("summary"):
+        node = replace(
+            node,
+            summary=summary_of(node.title, node.content),
+            brief=node.brief if request.HasField("brief") else brief_of(node.title, node.content),
+        )
+    await bench.put(node, None, request.commit_message or message)
+    return Outcome(node_id)
+
+
+async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
+    """Stage other field values of a node.
+
+    Raises:
+        StaleEtagError: The node is not the version that the caller read.
+        DerivedContentError: The content of a summary node was given.
+    """
+    version = await bench.node(request.node_id, request.etag)
+    node = await bench.load_node(version)
+    given = given_fields(request)
+    if not given and not request.regenerate_summary:
+        raise InvalidInputError.at(
+            "update_mask", "Nothing is given to change. Set a field, or name it in update_mask to empty it."
+        )
+    if "content" in given and DERIVED_TYPE in (node.type, request.type if "type" in given else node.type):
+        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; edit those.")
+    changed = _with_given(node, request, given)
+    warnings: list[str] = []
+    if request.regenerate_summary:
+        changed = replace(
+            changed,
+            summary=changed.summary if "summary" in given else summary_of(changed.title, changed.content),
+            brief=changed.brief if "brief" in given else brief_of(changed.title, changed.content),
+        )
+    elif changed.content != node.content and "summary" not in given and node.summary:
+        warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
+    await bench.put(changed, version, request.commit_message or message)
+    return Outcome(version.entry_id, tuple(warnings))
+
+
+async def delete(bench: Workbench, request: pb.DeleteNodeRequest, message: str) -> tuple[list[str], tuple[str, ...]]:
+    """Stage the removal of a node, and of all below it when asked; their ids and warnings are returned.
+
+    Raises:
+        HasChildrenError: It has children and ``recursive`` was not given.
+        StaleEtagError: The node is not the version that the caller read.
+    """
+    version = await bench.node(request.node_id, request.etag)
+    below = await tree.subtree(bench.conn, bench.state, [version.entry_id])
+    if len(below) > 1 and not request.recursive:
+        raise HasChildrenError(
+            f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too, or move them."
+        )
+    ids = [item.entry_id for item in below]
+    warnings = await dangling(bench, ids)
+    await bench.remove(list((await tree.versions(bench.conn, bench.state, ids)).values()), request.commit_message or message)
+    return ids, warnings
+
+
+async def dangling(bench: Workbench, ids: Sequence[str]) -> tuple[str, ...]:
+    """Warnings about relations of nodes that stay and point to nodes that go."""
+    gone = set(ids)
+    return tuple(
+        f"{holder.entry_id} ({holder.title}) has a {relation[0]} relation to {relation[1]}, which is deleted."
+        for holder in await tree.pointing_at(bench.conn, bench.state, ids)
+        if holder.entry_id not in gone
+        for relation in holder.relations
+        if relation[1] in gone
+    )
+
+
+async def _home(bench: Workbench, parent: str, archive: str) -> tuple[str, str]:
+    """The ids of parent ("" for a root) and archive of a new node."""
+    if not parent:
+        if not archive:
+            raise InvalidInputError.at("archive_id", "is needed for a node without a parent.")
+        return "", (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id
+    above = await lookup.node(bench.conn, bench.state, parent, "parent_id")
+    if archive and (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id != above.archive_id:
+        raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {above.archive_id}.")
+    return above.entry_id, above.archive_id
+
+
+async def _relations(bench: Workbench, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:
+    relations = [read_relation(relation, f"relations[{i}]") for i, relation in enumerate(request.relations)]
+    return tuple([await resolved(bench, relation, node_id, f"relations[{i}]") for i, relation in enumerate(relations)])
+
+
+async def resolved(bench: Workbench, relation: Relation, node_id: str, field: str) -> Relation:
+    """The relation with the whole id of its target, which is alive and another node."""
+    target = (await lookup.node(bench.conn, bench.state, relation.target_id, f"{field}.target_id")).entry_id
+    if target == node_id:
+        raise InvalidInputError.at(f"{field}.target_id", "is the node itself; a relation goes to another node.")
+    return replace(relation, target_id=target)
+
+
+def given_fields(request: pb.UpdateNodeRequest) -> set[str]:
+    """The names of the fields that an update gives: those of the mask, or else those that are present."""
+    if request.HasField("update_mask"):
+        unknown = [path for path in request.update_mask.paths if path not in MASKED]
+        if unknown:
+            raise InvalidInputError.at(
+                "update_mask", f"{', '.join(unknown)} cannot be updated; name some of {', '.join(MASKED)}."
+            )
+        return set(request.update_mask.paths)
+    given = {name for name in ("content", "title", "brief", "summary", "type") if request.HasField(name)}
+    if request.tags:
+        given.add("tags")
+    if request.attributes:
+        given.add("attributes")
+    return given
+
+
+def _with_given(node: Node, request: pb.UpdateNodeRequest, given: set[str]) -> Node:
+    """The node with the given fields, as the mode says."""
+    mode = request.mode or pb.UPDATE_MODE_MERGE
+    if mode not in pb.UpdateMode.values():
+        raise InvalidInputError.at("mode", f"{mode} is no update mode.")
+    texts = {name: getattr(request, name) for name in given - {"tags", "attributes", "content"}}
+    changed = replace(node, **texts)
+    if "content" in given:
+        changed = replace(changed, content=_joined(node.content, request.content, mode))
+    exactly = mode == pb.UPDATE_MODE_REPLACE
+    if "tags" in given:
+        tags = list(request.tags)
+        changed = replace(changed, tags=tuple(tags if exactly or not tags else _united(node.tags, tags)))
+    if "attributes" in given:
+        attributes: Mapping[str, str] = dict(request.attributes)
+        changed = replace(
+            changed, attributes=attributes if exactly or not attributes else {**node.attributes, **attributes}
+        )
+    return changed
+
+
+def _joined(present: str, given: str, mode: int) -> str:
+    if mode not in (pb.UPDATE_MODE_APPEND, pb.UPDATE_MODE_PREPEND) or not present:
+        return given
+    if not given:
+        return present
+    return f"{present}\n\n{given}" if mode == pb.UPDATE_MODE_APPEND else f"{given}\n\n{present}"
+
+
+def _united(present: Iterable[str], given: Iterable[str]) -> list[str]:
+    return sorted({*present, *given})
+
+

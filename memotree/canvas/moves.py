@@ -1,0 +1,202 @@
+"""Moving, splitting and merging nodes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.node import Node, Relation, new_id
+from memotree_storage.position import many_between
+from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.rows import Version
+
+from memotree import lookup
+from memotree.canvas.edits import DERIVED_TYPE, DerivedContentError, NodeExistsError, Outcome
+from memotree.models.extractive import brief_of, summary_of
+from memotree.v1 import node_service_pb2 as pb
+from memotree.workbench import Workbench, moved_to
+
+_LEAST: Final = 2
+_MOST_PARTS: Final = 1000
+
+
+class CycleError(InvalidInputError):
+    """A node cannot stand below itself."""
+
+    reason = "CYCLE"
+
+
+async def move(bench: Workbench, request: pb.MoveNodeRequest, message: str) -> Outcome:
+    """Stage another parent or place of a node; to another archive, all below it goes with it.
+
+    Raises:
+        CycleError: The parent is the node itself or below it.
+        StaleEtagError: The node is not the version that the caller read.
+    """
+    version = await bench.node(request.node_id, request.etag)
+    parent_id, archive_id = await _destination(bench, version, request)
+    if request.HasField("position") and request.position < 0:
+        raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
+    index = request.position if request.HasField("position") else None
+    position = await bench.position(parent_id, archive_id, index, moving=version.entry_id)
+    node = await bench.load_node(version)
+    note = request.commit_message or message
+    await bench.put(moved_to(node, parent_id or None, archive_id, position), version, note)
+    if archive_id != version.archive_id:
+        await _take_along(bench, version.entry_id, archive_id, note)
+    return Outcome(version.entry_id)
+
+
+async def _destination(bench: Workbench, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str]:
+    """The ids of the new parent ("" for a root) and archive."""
+    if request.HasField("parent_id") and request.parent_id:
+        above = await lookup.node(bench.conn, bench.state, request.parent_id, "parent_id")
+        ways = await tree.ancestors(bench.conn, bench.state, [above.entry_id])
+        if version.entry_id in (above.entry_id, *ways[above.entry_id]):
+            raise CycleError.at(
+                "parent_id", f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of it."
+            )
+        return above.entry_id, above.archive_id
+    archive_id = version.archive_id
+    if request.archive_id:
+        archive_id = (await lookup.archive(bench.conn, bench.state, request.archive_id, "archive_id")).entry_id
+    if request.HasField("parent_id") or archive_id != version.archive_id:
+        return "", archive_id
+    return version.parent_id, archive_id
+
+
+async def _take_along(bench: Workbench, top: str, archive_id: str, note: str) -> None:
+    below = [item.entry_id for item in await tree.subtree(bench.conn, bench.state, [top]) if item.depth > 0]
+    for version in (await tree.versions(bench.conn, bench.state, below)).values():
+        await bench.put(replace(await bench.load_node(version), archive_id=archive_id), version, note)
+
+
+async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
+    """Stage the division of a node; the ids of the parts are returned, the node itself first.
+
+    Raises:
+        DerivedContentError: It is a summary node.
+        NodeExistsError: An id given for a part was used before.
+    """
+    if not _LEAST <= len(request.parts) <= _MOST_PARTS:
+        raise InvalidInputError.at("parts", f"needs {_LEAST} to {_MOST_PARTS} parts.")
+    version = await bench.node(request.node_id, request.etag)
+    if version.type == DERIVED_TYPE:
+        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; split those.")
+    if request.parts[0].node_id and request.parts[0].node_id != version.entry_id:
+        raise InvalidInputError.at("parts[0].node_id", "The first part keeps the node's own id; leave it empty.")
+    node = await bench.load_node(version)
+    ids = [version.entry_id, *(part.node_id or new_id() for part in request.parts[1:])]
+    used = await staging.id_was_used(bench.conn, bench.session, ids[1:])
+    if used or len(set(ids)) < len(ids):
+        raise NodeExistsError("A part has an id that was used before. Leave it empty for a fresh one.", "node")
+    places = await _places(bench, version, len(ids) - 1, as_children=request.as_children)
+    first = request.parts[0]
+    await bench.put(_part(node, first.title or node.title, first.content), version, request.commit_message)
+    parent_id = version.entry_id if request.as_children else node.parent_id
+    for part_id, part, place in zip(ids[1:], request.parts[1:], places, strict=True):
+        fresh = replace(node, id=part_id, parent_id=parent_id, position=place, relations=())
+        await bench.put(_part(fresh, part.title, part.content), None, request.commit_message)
+    return ids
+
+
+def _part(node: Node, title: str, content: str) -> Node:
+    return replace(
+        node, title=title, content=content, brief=brief_of(title, content), summary=summary_of(title, content)
+    )
+
+
+async def _places(bench: Workbench, version: Version, count: int, *, as_children: bool) -> list[str]:
+    if as_children:
+        last = await tree.last_position(bench.conn, bench.state, version.entry_id, version.archive_id)
+        return many_between(last, None, count)
+    behind = await tree.children(
+        bench.conn,
+        bench.state,
+        version.parent_id,
+        archive_id=version.archive_id,
+        after=(version.position, version.entry_id),
+    )
+    following = next((position for _, position in behind if position > version.position), None)
+    return many_between(version.position, following, count)
+
+
+async def merge(bench: Workbench, request: pb.MergeNodesRequest) -> tuple[str, list[str], tuple[str, ...]]:
+    """Stage the union of nodes into the first; its id, the deleted ids and warnings are returned.
+
+    Raises:
+        CycleError: A node to be taken in stands above the first.
+        DerivedContentError: One is a summary node.
+    """
+    versions = await lookup.nodes(bench.conn, bench.state, request.node_ids)
+    ids = [version.entry_id for version in versions]
+    if len(ids) < _LEAST or len(set(ids)) < len(ids):
+        raise InvalidInputError.at("node_ids", "needs two or more different nodes.")
+    if any(version.type == DERIVED_TYPE for version in versions):
+        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; merge those.")
+    first, others = versions[0], versions[1:]
+    above = (await tree.ancestors(bench.conn, bench.state, [first.entry_id]))[first.entry_id]
+    if set(above) & set(ids):
+        raise CycleError.at("node_ids", "A node cannot take in one that stands above it; put the upper one first.")
+    nodes = [await bench.load_node(version) for version in versions]
+    union = _union(nodes, request.title if request.HasField("title") else nodes[0].title)
+    await bench.put(union, first, request.commit_message)
+    for version in others:
+        await _adopt(bench, version, first, request.commit_message)
+    bent = await _bend(bench, first.entry_id, set(ids[1:]), request.commit_message)
+    gone = await tree.versions(bench.conn, bench.state, ids[1:])
+    await bench.remove(list(gone.values()), request.commit_message)
+    warnings = (f"{bent} relation(s) of other nodes point to {first.entry_id} now.",) if bent else ()
+    return first.entry_id, ids[1:], warnings
+
+
+def _union(nodes: Sequence[Node], title: str) -> Node:
+    first, ids = nodes[0], {node.id for node in nodes}
+    content = "\n\n".join(node.content for node in nodes if node.content)
+    attributes: dict[str, str] = {}
+    for node in reversed(nodes):
+        attributes.update(node.attributes)
+    relations = {
+        (relation.type, relation.target_id): relation
+        for node in reversed(nodes)
+        for relation in node.relations
+        if relation.target_id not in ids
+    }
+    return replace(
+        _part(first, title, content),
+        tags=tuple(sorted({tag for node in nodes for tag in node.tags})),
+        attributes=attributes,
+        relations=tuple(sorted(relations.values())),
+    )
+
+
+async def _adopt(bench: Workbench, old: Version, new: Version, note: str) -> None:
+    """Hang the children of a node that goes below the one that stays, behind its own."""
+    children = await tree.children(bench.conn, bench.state, old.entry_id)
+    last = await tree.last_position(bench.conn, bench.state, new.entry_id, new.archive_id)
+    places = many_between(last, None, len(children))
+    found = await tree.versions(bench.conn, bench.state, [entry_id for entry_id, _ in children])
+    for (entry_id, _), place in zip(children, places, strict=True):
+        version = found[entry_id]
+        node = await bench.load_node(version)
+        await bench.put(moved_to(node, new.entry_id, new.archive_id, place), version, note)
+        if version.archive_id != new.archive_id:
+            await _take_along(bench, entry_id, new.archive_id, note)
+
+
+async def _bend(bench: Workbench, target: str, gone: set[str], note: str) -> int:
+    """Let the relations that point to nodes that go point to the one that stays; how many is returned."""
+    bent = 0
+    for version in await tree.pointing_at(bench.conn, bench.state, gone):
+        if version.entry_id in gone:
+            continue
+        node = await bench.load_node(version)
+        relations: dict[tuple[str, str], Relation] = {}
+        for relation in node.relations:
+            is_bent = relation.target_id in gone
+            bent += is_bent
+            new = replace(relation, target_id=target) if is_bent else relation
+            if new.target_id != node.id:
+                relations.setdefault((new.type, new.target_id), new)
+        await bench.put(replace(node, relations=tuple(sorted(relations.values()))), version, note)
+    return bent

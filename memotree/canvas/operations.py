@@ -1,0 +1,301 @@
+"""The operations on nodes."""
+
+from typing import Final
+
+from memotree_storage.errors import InvalidInputError, MemoTreeError
+from memotree_storage.postgres import tree, views
+from memotree_storage.postgres.database import Connection
+from memotree_storage.store import Store
+
+from memotree import lookup
+from memotree.canvas import edits, moves, relations
+from memotree.canvas.edits import Outcome
+from memotree.canvas.reading import contents, node_at, nodes_at
+from memotree.canvas.searching import Searching
+from memotree.canvas.shown import render, shown, text_at
+from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
+from memotree.limits import ServiceLimits
+from memotree.lookup import Place
+from memotree.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
+from memotree.pages import PageTokens, page_size
+from memotree.v1 import node_service_pb2 as pb
+from memotree.v1 import types_pb2
+from memotree.workbench import Workbench, change
+
+_DEFAULT_TREE: Final = 1000
+_MOST_TREE: Final = 10_000
+_MOST_CHANGES: Final = 1000
+
+class NodeOperations:
+    """Reads, changes and searches nodes."""
+
+    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+        self._store = store
+        self._pages = pages
+        self._limits = limits
+
+    # --- reading ---
+
+    async def get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+        """Read a node."""
+        level = level_or(request.level, DETAIL)
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            entry_id = await lookup.full_id(conn, place.state, request.node_id)
+            return pb.GetNodeResponse(node=await node_at(conn, self._store, place.state, entry_id, level))
+
+    async def list_children(self, request: pb.ListChildrenRequest) -> pb.ListChildrenResponse:
+        """List the nodes directly below a node or archive."""
+        size = page_size(request.page_size)
+        level = level_or(request.level, TITLE)
+        cursor = self._pages.read(request, {"position": str, "id": str})
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            parent_id, archive_id = await self._above(conn, place, request.parent_id, request.archive)
+            found = await tree.children(
+                conn,
+                place.state,
+                parent_id,
+                archive_id=archive_id,
+                after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
+                limit=size + 1,
+            )
+            nodes = await nodes_at(conn, self._store, place.state, [entry_id for entry_id, _ in found[:size]], level)
+        more = {"position": found[size - 1][1], "id": found[size - 1][0]} if len(found) > size else None
+        return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
+
+    async def get_tree(self, request: pb.GetTreeRequest) -> pb.GetTreeResponse:
+        """Read the structure of a subtree or archive."""
+        level = min(level_or(request.level, TITLE), SUMMARY)
+        if request.max_depth < 0 or request.max_nodes < 0:
+            raise InvalidInputError.at("max_depth" if request.max_depth < 0 else "max_nodes", "must be 0 or more.")
+        most = min(request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
+        depth = request.max_depth or None
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            top, archive_id = await self._above(conn, place, request.node_id, request.archive)
+            if top:
+                found = await tree.subtree(conn, place.state, [top], max_depth=depth)
+            else:
+                deep = depth - 1 if depth else None
+                found = await tree.archive_tree(conn, place.state, archive_id or "", max_depth=deep)
+            kept = found[:most]
+            nodes = {
+                node.id: node
+                for node in await nodes_at(conn, self._store, place.state, [item.entry_id for item in kept], level)
+            }
+        return pb.GetTreeResponse(
+            nodes=[pb.TreeNode(node=nodes[item.entry_id], depth=item.depth) for item in kept if item.entry_id in nodes],
+            truncated=len(found) - len(kept),
+        )
+
+    async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
+        """Find nodes by words, by meaning, by both, or along relations."""
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            return await Searching(conn, self._store, place, request).run()
+
+    # --- levels of detail ---
+
+    async def expand_node(self, request: pb.ExpandNodeRequest) -> pb.ExpandNodeResponse:
+        """Set the level of a node in a view and return its text at that level."""
+        level = level_or(request.level, DETAIL)
+        async with self._store.database.transaction() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
+            version = await lookup.node(conn, place.state, request.node_id)
+            await views.set_levels(conn, key, {version.entry_id: level})
+            children: list[types_pb2.Node] = []
+            if request.include_children:
+                ids = [child for child, _ in await tree.children(conn, place.state, version.entry_id)]
+                await views.bring_in(conn, key, ids, TITLE)
+                children = await nodes_at(conn, self._store, place.state, ids, TITLE)
+            related: list[types_pb2.RelatedNode] = []
+            if request.include_relations:
+                steps = (await relations.steps_from(conn, place.state, [version.entry_id]))[version.entry_id]
+                ends = await tree.versions(conn, place.state, {step.end for step in steps})
+                related = [relations.related_message(step, ends) for step in steps]
+            texts = await contents(conn, self._store, place.state, [version]) if level >= DETAIL else {}
+            body = text_at(version, level, texts)
+            return pb.ExpandNodeResponse(
+                node=await node_at(conn, self._store, place.state, version.entry_id, level),
+                text=f"{version.title}\n\n{body}" if body else version.title,
+                children=children,
+                relations=related,
+                usage=await self._usage(conn, place, key.name),
+            )
+
+    async def collapse_node(self, request: pb.CollapseNodeRequest) -> pb.CollapseNodeResponse:
+        """Set a node of a view back to TITLE and hide its children."""
+        async with self._store.database.transaction() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
+            version = await lookup.node(conn, place.state, request.node_id)
+            if request.recursive:
+                below = [item.entry_id for item in await tree.subtree(conn, place.state, [version.entry_id])]
+                await views.forget(conn, key, below)
+            await views.set_levels(conn, key, {version.entry_id: TITLE})
+            if not request.recursive:
+                ids = [child for child, _ in await tree.children(conn, place.state, version.entry_id)]
+                await views.hide(conn, key, ids, TITLE)
+            return pb.CollapseNodeResponse(
+                node=await node_at(conn, self._store, place.state, version.entry_id, TITLE),
+                usage=await self._usage(conn, place, key.name),
+            )
+
+    # --- changing ---
+
+    async def create_node(self, request: pb.CreateNodeRequest) -> pb.CreateNodeResponse:
+        """Stage a new node."""
+
+        async def make(bench: Workbench) -> pb.CreateNodeResponse:
+            outcome = await edits.create(bench, request, "")
+            await self._set_created_level(bench, request, outcome)
+            return pb.CreateNodeResponse(node=await _now(bench, outcome, DETAIL), warnings=outcome.warnings)
+
+        return await change(self._store, self._limits, request, pb.CreateNodeResponse, "CreateNode", make)
+
+    async def update_node(self, request: pb.UpdateNodeRequest) -> pb.UpdateNodeResponse:
+        """Stage other field values of a node."""
+
+        async def make(bench: Workbench) -> pb.UpdateNodeResponse:
+            outcome = await self._update(bench, request, "")
+            return pb.UpdateNodeResponse(node=await _now(bench, outcome, DETAIL), warnings=outcome.warnings)
+
+        return await change(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
+
+    async def delete_node(self, request: pb.DeleteNodeRequest) -> pb.DeleteNodeResponse:
+        """Stage the removal of a node."""
+
+        async def make(bench: Workbench) -> pb.DeleteNodeResponse:
+            deleted, warnings = await edits.delete(bench, request, "")
+            return pb.DeleteNodeResponse(deleted_ids=deleted, warnings=warnings)
+
+        return await change(self._store, self._limits, request, pb.DeleteNodeResponse, "DeleteNode", make)
+
+    async def move_node(self, request: pb.MoveNodeRequest) -> pb.MoveNodeResponse:
+        """Stage another parent or place of a node."""
+
+        async def make(bench: Workbench) -> pb.MoveNodeResponse:
+            outcome = await moves.move(bench, request, "")
+            return pb.MoveNodeResponse(node=await _now(bench, outcome, TITLE), warnings=outcome.warnings)
+
+        return await change(self._store, self._limits, request, pb.MoveNodeResponse, "MoveNode", make)
+
+    async def split_node(self, request: pb.SplitNodeRequest) -> pb.SplitNodeResponse:
+        """Stage the division of a node."""
+
+        async def make(bench: Workbench) -> pb.SplitNodeResponse:
+            ids = await moves.split(bench, request)
+            return pb.SplitNodeResponse(nodes=await nodes_at(bench.conn, self._store, bench.state, ids, DETAIL))
+
+        return await change(self._store, self._limits, request, pb.SplitNodeResponse, "SplitNode", make)
+
+    async def merge_nodes(self, request: pb.MergeNodesRequest) -> pb.MergeNodesResponse:
+        """Stage the union of several nodes into the first."""
+
+        async def make(bench: Workbench) -> pb.MergeNodesResponse:
+            entry_id, deleted, warnings = await moves.merge(bench, request)
+            node = await node_at(bench.conn, self._store, bench.state, entry_id, DETAIL)
+            return pb.MergeNodesResponse(node=node, deleted_ids=deleted, warnings=warnings)
+
+        return await change(self._store, self._limits, request, pb.MergeNodesResponse, "MergeNodes", make)
+
+    async def add_relation(self, request: pb.AddRelationRequest) -> pb.AddRelationResponse:
+        """Stage a relation."""
+
+        async def make(bench: Workbench) -> pb.AddRelationResponse:
+            outcome = await relations.add(bench, request, "")
+            return pb.AddRelationResponse(node=await _now(bench, outcome, SUMMARY), warnings=outcome.warnings)
+
+        return await change(self._store, self._limits, request, pb.AddRelationResponse, "AddRelation", make)
+
+    async def remove_relation(self, request: pb.RemoveRelationRequest) -> pb.RemoveRelationResponse:
+        """Stage the removal of a relation."""
+
+        async def make(bench: Workbench) -> pb.RemoveRelationResponse:
+            outcome = await relations.remove(bench, request, "")
+            return pb.RemoveRelationResponse(node=await _now(bench, outcome, SUMMARY), warnings=outcome.warnings)
+
+        return await change(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
+
+    async def batch_change_nodes(self, request: pb.BatchChangeNodesRequest) -> pb.BatchChangeNodesResponse:
+        """Stage several changes, all or nothing."""
+        if not 0 < len(request.changes) <= _MOST_CHANGES:
+            raise InvalidInputError.at("changes", f"needs 1 to {_MOST_CHANGES} changes.")
+
+        async def make(bench: Workbench) -> pb.BatchChangeNodesResponse:
+            results: list[pb.NodeChangeResult] = []
+            warnings: list[str] = []
+            for number, one in enumerate(request.changes):
+                try:
+                    result, said = await self._apply(bench, one, request.commit_message)
+                except MemoTreeError as error:
+                    error.message = f"changes[{number}]: {error.message}"
+                    raise
+                results.append(result)
+                warnings += said
+            return pb.BatchChangeNodesResponse(results=results, warnings=warnings)
+
+        return await change(
+            self._store, self._limits, request, pb.BatchChangeNodesResponse, "BatchChangeNodes", make
+        )
+
+    async def _apply(
+        self, bench: Workbench, one: pb.NodeChange, message: str
+    ) -> tuple[pb.NodeChangeResult, tuple[str, ...]]:
+        """One change of a batch."""
+        kind = one.WhichOneof("change")
+        if kind == "delete":
+            deleted, warnings = await edits.delete(bench, one.delete, message)
+            return pb.NodeChangeResult(node=types_pb2.Node(id=deleted[0]), deleted_ids=deleted[1:]), warnings
+        if kind == "create":
+            outcome = await edits.create(bench, one.create, message)
+            await self._set_created_level(bench, one.create, outcome)
+        elif kind == "update":
+            outcome = await self._update(bench, one.update, message)
+        elif kind == "move":
+            outcome = await moves.move(bench, one.move, message)
+        elif kind == "add_relation":
+            outcome = await relations.add(bench, one.add_relation, message)
+        elif kind == "remove_relation":
+            outcome = await relations.remove(bench, one.remove_relation, message)
+        else:
+            raise InvalidInputError.at("change", "is needed: create, update, move, delete or a relation.")
+        version = (await tree.versions(bench.conn, bench.state, [outcome.node_id]))[outcome.node_id]
+        return pb.NodeChangeResult(node=node_message(version, TITLE)), outcome.warnings
+
+    async def _update(self, bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
+        """An update of fields, of the level in a view, or of both."""
+        if request.level:
+            level = level_or(request.level, DETAIL)
+            version = await bench.node(request.node_id, request.etag)
+            name = request.view_name if request.HasField("view_name") else DEFAULT_VIEW
+            await self._set_level(bench, name, version.entry_id, level)
+            if not edits.given_fields(request) and not request.regenerate_summary:
+                return Outcome(version.entry_id)
+        return await edits.update(bench, request, message)
+
+    async def _set_created_level(self, bench: Workbench, request: pb.CreateNodeRequest, outcome: Outcome) -> None:
+        if request.HasField("view_name"):
+            await self._set_level(bench, request.view_name, outcome.node_id, level_or(request.initial_level, SUMMARY))
+
+    async def _set_level(self, bench: Workbench, name: str, node_id: str, level: int) -> None:
+        place = await lookup.place(bench.conn, bench.session.workspace_id, bench.session.session_id)
+        await views.set_levels(bench.conn, view_key(place, name), {node_id: level})
+
+    async def _above(self, conn: Connection, place: Place, node: str, archive: str) -> tuple[str, str | None]:
+        """The id of a node, or "" and the id of an archive."""
+        if node:
+            return (await lookup.node(conn, place.state, node)).entry_id, None
+        if not archive:
+            raise InvalidInputError.at("archive", "is needed when no node is given.")
+        return "", (await lookup.archive(conn, place.state, archive)).entry_id
+
+    async def _usage(self, conn: Connection, place: Place, view: str) -> pb.ContextUsage:
+        what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))
+        return (await render(conn, self._store, place.state, what, 0)).usage
+
+
+async def _now(bench: Workbench, outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:
+    return await node_at(bench.conn, bench.store, bench.state, outcome.node_id, level)

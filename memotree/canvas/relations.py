@@ -1,0 +1,124 @@
+"""Relations: adding, removing, and walking along them in both directions."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+from memotree import lookup
+from memotree.canvas.edits import Outcome, resolved
+from memotree.messages import TITLE, node_message, read_relation, relation_message, relation_name
+from memotree.v1 import node_service_pb2 as pb
+from memotree.v1 import types_pb2
+from memotree.workbench import Workbench
+
+
+class RelationNotFoundError(NotFoundError):
+    """The node holds no such relation."""
+
+    reason = "RELATION_NOT_FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One relation, walked from a node to the one at its other end."""
+
+    holder: str
+    type: str
+    target: str
+    description: str
+    outgoing: bool
+
+    @property
+    def end(self) -> str:
+        """The node that the step leads to."""
+        return self.target if self.outgoing else self.holder
+
+
+async def add(bench: Workbench, request: pb.AddRelationRequest, message: str) -> Outcome:
+    """Stage a relation; an equal one takes the new description."""
+    if not request.HasField("relation"):
+        raise InvalidInputError.at("relation", "is needed.")
+    version = await bench.node(request.node_id)
+    node = await bench.load_node(version)
+    relation = await resolved(bench, read_relation(request.relation, "relation"), node.id, "relation")
+    others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
+    await bench.put(
+        replace(node, relations=tuple(sorted([*others, relation]))), version, request.commit_message or message
+    )
+    return Outcome(version.entry_id)
+
+
+async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: str) -> Outcome:
+    """Stage the removal of a relation; its target may be deleted already.
+
+    Raises:
+        RelationNotFoundError: The node holds no such relation.
+    """
+    version = await bench.node(request.node_id)
+    node = await bench.load_node(version)
+    kind = relation_name(request.type, "type")
+    wanted = lookup.needed("target_id", request.target_id)
+    gone = [r for r in node.relations if r.type == kind and r.target_id.startswith(wanted)]
+    if len(gone) != 1:
+        held = ", ".join(f"{r.type} {r.target_id}" for r in node.relations) or "none"
+        raise RelationNotFoundError(
+            f"{node.id} has {'no' if not gone else 'more than one'} {kind} relation to {wanted!r}. It holds: {held}.",
+            "relation",
+            wanted,
+        )
+    left = tuple(relation for relation in node.relations if relation != gone[0])
+    await bench.put(replace(node, relations=left), version, request.commit_message or message)
+    return Outcome(version.entry_id)
+
+
+async def steps_from(
+    conn: Connection, state: State, ids: Sequence[str], types: Collection[str] = ()
+) -> dict[str, list[Step]]:
+    """The relations of alive nodes in both directions, by node; of some types only when any are given."""
+    wanted = set(ids)
+    found: dict[str, list[Step]] = {entry_id: [] for entry_id in ids}
+    for version in (await tree.versions(conn, state, ids)).values():
+        for kind, target, description in version.relations:
+            if not types or kind in types:
+                found[version.entry_id].append(Step(version.entry_id, kind, target, description, outgoing=True))
+    for holder in await tree.pointing_at(conn, state, ids):
+        for kind, target, description in holder.relations:
+            if target in wanted and (not types or kind in types):
+                found[target].append(Step(holder.entry_id, kind, target, description, outgoing=False))
+    return found
+
+
+async def walk(
+    conn: Connection, state: State, starts: Sequence[str], types: Collection[str], depth: int
+) -> dict[str, list[Step]]:
+    """The nodes that relations reach from the starts, each with a shortest way; a start has an empty one."""
+    ways: dict[str, list[Step]] = {entry_id: [] for entry_id in starts}
+    front = list(starts)
+    for _ in range(depth):
+        reached: list[str] = []
+        steps = await steps_from(conn, state, front, types)
+        for entry_id in front:
+            for step in sorted(steps[entry_id], key=lambda step: (step.end, step.type, step.outgoing)):
+                if step.end not in ways:
+                    ways[step.end] = [*ways[entry_id], step]
+                    reached.append(step.end)
+        if not reached:
+            break
+        front = reached
+    return ways
+
+
+def related_message(step: Step, ends: Mapping[str, Version]) -> types_pb2.RelatedNode:
+    """A relation for the wire, with the node at its other end when that is alive."""
+    end = ends.get(step.end)
+    return types_pb2.RelatedNode(
+        source_id=step.holder,
+        relation=relation_message(step.type, step.target, step.description),
+        node=node_message(end, TITLE) if end is not None else None,
+        outgoing=step.outgoing,
+    )

@@ -1,0 +1,218 @@
+"""SearchNodes: scopes, kinds of search, previews and reasons."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.node import Node
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.preview import make_preview
+from memotree_storage.search import Found, SearchQuery
+from memotree_storage.store import Store
+from memotree_storage.terms import query_terms
+
+from memotree import lookup
+from memotree.canvas.reading import contents
+from memotree.canvas.relations import Step, related_message, walk
+from memotree.canvas.shown import shown
+from memotree.canvas.view_operations import archive_ids, view_key
+from memotree.lookup import Place
+from memotree.messages import SUMMARY, node_message, relation_name
+from memotree.v1 import node_service_pb2 as pb
+
+MAX_QUERY_CHARS: Final = 8192
+_DEFAULT_RESULTS: Final = 10
+_MOST_RESULTS: Final = 1000
+_DEFAULT_PREVIEW: Final = 200
+_MOST_PREVIEW: Final = 2000
+_DEFAULT_DEPTH: Final = 2
+_MOST_DEPTH: Final = 5
+_STARTS: Final = 5
+_SURE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    """A found node, and the way along relations to it when there is one."""
+
+    found: Found
+    way: tuple[Step, ...] = ()
+
+
+class Searching:
+    """One search at one place."""
+
+    def __init__(self, conn: Connection, store: Store, place: Place, request: pb.SearchNodesRequest) -> None:
+        self._conn = conn
+        self._store = store
+        self._place = place
+        self._request = request
+        self._kind = request.search_type or pb.SEARCH_TYPE_FULL_TEXT
+        self._scope = request.scope or pb.SEARCH_SCOPE_ALL
+        self._limit = min(request.max_results or _DEFAULT_RESULTS, _MOST_RESULTS)
+        self._depth = request.max_depth or _DEFAULT_DEPTH
+        self._types = [relation_name(kind, "relation_types") for kind in request.relation_types]
+        self._warnings: list[str] = []
+
+    @property
+    def _state(self) -> State:
+        return self._place.state
+
+    async def run(self) -> pb.SearchNodesResponse:
+        """Find, and tell why each hit was found."""
+        self._check()
+        node_ids = await self._scope_ids()
+        archives = await lookup.archives(self._conn, self._state, self._request.archives)
+        if self._kind == pb.SEARCH_TYPE_RELATION:
+            hits = await self._along_relations(node_ids, archives)
+        else:
+            hits = [_Hit(found) for found in await self._found(self._limit, node_ids, archives)]
+        return pb.SearchNodesResponse(
+            hits=await self._messages(hits), warnings=self._warnings, commit_id=self._state.commit_id
+        )
+
+    def _check(self) -> None:
+        request = self._request
+        if len(request.query) > MAX_QUERY_CHARS:
+            raise InvalidInputError.at(
+                "query", f"has {len(request.query)} characters; give at most {MAX_QUERY_CHARS}, the telling words."
+            )
+        needs_query = self._kind != pb.SEARCH_TYPE_RELATION or not request.scope_node_id
+        if needs_query and not request.query.strip():
+            raise InvalidInputError.at("query", "is needed.")
+        if "\x00" in request.query:
+            raise InvalidInputError.at("query", "has a NUL character; leave it out.")
+        for name, value, most in (
+            ("max_results", request.max_results, None),
+            ("preview_length", request.preview_length, _MOST_PREVIEW),
+            ("max_depth", request.max_depth, _MOST_DEPTH),
+        ):
+            if value < 0 or (most is not None and value > most):
+                raise InvalidInputError.at(name, f"must be 0 (the default) to {most or _MOST_RESULTS}.")
+        if self._kind not in pb.SearchType.values():
+            raise InvalidInputError.at("search_type", f"{self._kind} is no type of search.")
+        if self._scope not in pb.SearchScope.values():
+            raise InvalidInputError.at("scope", f"{self._scope} is no scope.")
+        if self._scope in (pb.SEARCH_SCOPE_SUBTREE, pb.SEARCH_SCOPE_RELATED) and not request.scope_node_id:
+            raise InvalidInputError.at("scope_node_id", "is needed for this scope.")
+        if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW and not request.view_name:
+            raise InvalidInputError.at("view_name", "is needed for the scope CURRENT_VIEW.")
+
+    async def _scope_ids(self) -> set[str] | None:
+        """The nodes to look among; ``None`` for all."""
+        if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW:
+            key = view_key(self._place, self._request.view_name)
+            what = await shown(self._conn, self._state, key, await archive_ids(self._conn, self._state))
+            return {node.version.entry_id for node in what.nodes}
+        if self._scope == pb.SEARCH_SCOPE_SUBTREE:
+            top = await self._scope_node()
+            return {item.entry_id for item in await tree.subtree(self._conn, self._state, [top])}
+        if self._scope == pb.SEARCH_SCOPE_RELATED:
+            start = await self._scope_node()
+            ways = await walk(self._conn, self._state, [start], self._types, self._depth)
+            return set(ways) - {start}
+        return None
+
+    async def _scope_node(self) -> str:
+        version = await lookup.node(self._conn, self._state, self._request.scope_node_id, "scope_node_id")
+        return version.entry_id
+
+    async def _found(self, limit: int, node_ids: set[str] | None, archives: Sequence[str]) -> list[Found]:
+        meaning = self._kind in (pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID)
+        words = self._kind != pb.SEARCH_TYPE_SEMANTIC
+        query = SearchQuery(
+            text=self._request.query,
+            limit=limit,
+            words=words,
+            meaning=meaning,
+            types=list(self._request.node_types),
+            tags=list(self._request.tags),
+            archive_ids=archives,
+            node_ids=node_ids,
+        )
+        return await self._store.search.find(self._state, query)
+
+    async def _along_relations(self, node_ids: set[str] | None, archives: Sequence[str]) -> list[_Hit]:
+        """The nodes that relations reach from a start node, or from the best matches of the words."""
+        if self._request.scope_node_id and self._scope != pb.SEARCH_SCOPE_SUBTREE:
+            starts = {await self._scope_node(): 1.0}
+        else:
+            starts = {hit.version.entry_id: hit.score for hit in await self._found(_STARTS, node_ids, archives)}
+            node_ids = None
+        ways = await walk(self._conn, self._state, list(starts), self._types, self._depth)
+        alive = await tree.versions(self._conn, self._state, list(ways))
+        origin = {entry_id: _origin(entry_id, way) for entry_id, way in ways.items()}
+        hits = [
+            _Hit(Found(alive[entry_id], starts.get(origin[entry_id], 1.0) / (1 + len(way))), tuple(way))
+            for entry_id, way in ways.items()
+            if way and entry_id in alive and self._wanted(alive[entry_id], node_ids, archives)
+        ]
+        return sorted(hits, key=lambda hit: (-hit.found.score, hit.found.version.entry_id))[: self._limit]
+
+    def _wanted(self, version: Version, node_ids: set[str] | None, archives: Sequence[str]) -> bool:
+        request = self._request
+        return (
+            not version.is_archive
+            and (node_ids is None or version.entry_id in node_ids)
+            and (not archives or version.archive_id in archives)
+            and (not request.node_types or version.type in request.node_types)
+            and set(request.tags) <= set(version.tags)
+        )
+
+    async def _messages(self, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
+        versions = [hit.found.version for hit in hits]
+        previews = self._request.include_preview if self._request.HasField("include_preview") else True
+        nodes = await contents(self._conn, self._store, self._state, versions) if previews else {}
+        ways = await tree.ancestors(self._conn, self._state, [version.entry_id for version in versions])
+        counts = await tree.child_counts(self._conn, self._state, [version.entry_id for version in versions])
+        ends = await tree.versions(self._conn, self._state, {step.end for hit in hits for step in hit.way})
+        terms = query_terms(self._request.query)
+        length = self._request.preview_length or _DEFAULT_PREVIEW
+        messages = []
+        for hit in hits:
+            version = hit.found.version
+            message = pb.SearchHit(
+                node=node_message(version, SUMMARY, path=ways[version.entry_id], child_count=counts[version.entry_id]),
+                score=hit.found.score,
+                lexical_score=hit.found.words,
+                semantic_score=hit.found.meaning,
+                relation_path=[related_message(step, ends) for step in hit.way],
+            )
+            if version.entry_id in nodes:
+                preview = make_preview(_searched_text(nodes[version.entry_id]), terms, length)
+                message.preview = preview.text
+                message.matched_terms.extend(preview.matched)
+            message.reason = _reason(hit, message.matched_terms)
+            messages.append(message)
+        return messages
+
+
+def _searched_text(node: Node) -> str:
+    return "\n".join(part for part in (node.title, node.content or node.summary, " ".join(node.tags)) if part)
+
+
+def _origin(entry_id: str, way: Sequence[Step]) -> str:
+    if not way:
+        return entry_id
+    first = way[0]
+    return first.holder if first.outgoing else first.target
+
+
+def _reason(hit: _Hit, matched: Sequence[str]) -> str:
+    if hit.way:
+        steps = " then ".join(f"{step.type} {'to' if step.outgoing else 'from'} {step.end}" for step in hit.way)
+        return f"Reached from {_origin('', hit.way)}: {steps}."
+    parts = []
+    if hit.found.words > 0 and matched:
+        parts.append(f"it has {', '.join(matched[:8])}")
+    elif hit.found.words > 0:
+        parts.append("it has words of the query")
+    if hit.found.meaning > _SURE:
+        parts.append(f"its summary is close in meaning ({hit.found.meaning:.2f})")
+    return f"Found because {' and '.join(parts)}." if parts else "Found by its nearness in meaning."
+
+

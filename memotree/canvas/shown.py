@@ -1,0 +1,173 @@
+"""What a view shows: roots at TITLE, its own nodes at their levels, nothing below a node that it hides.
+
+A node of the view stands below the nearest node above it that is shown; the ones between stay hidden.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memotree_storage.node import Node
+from memotree_storage.postgres import tree, views
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.views import ViewKey, ViewLevel
+from memotree_storage.store import Store
+from memotree_storage.tokens import count_tokens
+
+from memotree.canvas.reading import contents
+from memotree.messages import BRIEF, DETAIL, SUMMARY, TITLE, Level
+from memotree.v1 import node_service_pb2 as pb
+
+_MOST_HASHES: Final = 6
+_MOST_NODES: Final = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNode:
+    """One node that a view shows.
+
+    Attributes:
+        version: The node.
+        level: Its level of detail.
+        depth: Shown nodes above it.
+        used: When it was used last; 0 for a root that nobody touched.
+        hidden_below: Children that the view does not show.
+    """
+
+    version: Version
+    level: Level.ValueType
+    depth: int
+    used: int
+    hidden_below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Everything that a view shows, in the order of the tree, and the nodes of it that are not alive any more."""
+
+    nodes: list[ShownNode]
+    gone: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A view as text, within its budget when that was possible."""
+
+    markdown: str
+    usage: pb.ContextUsage
+    collapsed: list[str]
+    fits: bool
+
+
+async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
+    """What a view shows of some archives."""
+    levels = await views.levels(conn, key)
+    roots = [
+        entry_id
+        for archive_id in archive_ids
+        for entry_id, _ in await tree.children(conn, state, "", archive_id=archive_id, limit=_MOST_NODES)
+    ]
+    wanted = [*dict.fromkeys([*roots, *levels])]
+    alive = await tree.versions(conn, state, wanted)
+    ways = await tree.ancestors(conn, state, list(alive))
+    visible = {entry_id for entry_id in alive if _is_visible(entry_id, ways[entry_id], levels)}
+    visible = {entry_id for entry_id in visible if alive[entry_id].archive_id in archive_ids}
+    counts = await tree.child_counts(conn, state, sorted(visible))
+    ordered = await _ordered(conn, state, alive, ways, visible, archive_ids)
+    below: dict[str, int] = {}
+    for entry_id in visible:
+        parent = alive[entry_id].parent_id
+        below[parent] = below.get(parent, 0) + 1
+    nodes = [
+        ShownNode(
+            version=alive[entry_id],
+            level=Level.ValueType(levels[entry_id].level) if entry_id in levels else TITLE,
+            depth=sum(1 for above in ways[entry_id] if above in visible),
+            used=levels[entry_id].used if entry_id in levels else 0,
+            hidden_below=counts[entry_id] - below.get(entry_id, 0),
+        )
+        for entry_id in ordered
+    ]
+    return Shown(nodes, sorted(entry_id for entry_id in levels if entry_id not in alive))
+
+
+def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLevel]) -> bool:
+    if entry_id in levels and not levels[entry_id].shown:
+        return False
+    return not any(above in levels and not levels[above].shown for above in way)
+
+
+async def _ordered(
+    conn: Connection,
+    state: State,
+    alive: Mapping[str, Version],
+    ways: Mapping[str, list[str]],
+    visible: set[str],
+    archive_ids: Sequence[str],
+) -> list[str]:
+    """The visible nodes in the order of the tree: by the positions on the way down to each."""
+    between = {above for entry_id in visible for above in ways[entry_id]} - set(alive)
+    places = {**alive, **await tree.versions(conn, state, between)}
+    rank = {archive_id: number for number, archive_id in enumerate(archive_ids)}
+
+    def route(entry_id: str) -> tuple[int, list[tuple[str, str]]]:
+        steps = [*ways[entry_id], entry_id]
+        return rank[alive[entry_id].archive_id], [(places[step].position, step) for step in steps if step in places]
+
+    return sorted(visible, key=route)
+
+
+async def render(conn: Connection, store: Store, state: State, what: Shown, budget: int) -> Rendered:
+    """A view as Markdown; over the budget, the least recently used nodes are shown by their titles alone."""
+    detailed = [node.version for node in what.nodes if node.level >= DETAIL]
+    texts = await contents(conn, store, state, detailed)
+    full = {node.version.entry_id: block(node, node.level, texts) for node in what.nodes}
+    titles = {node.version.entry_id: block(node, TITLE, texts) for node in what.nodes}
+    tokens = {entry_id: count_tokens(text) for entry_id, text in full.items()}
+    used = sum(tokens.values())
+    collapsed: list[str] = []
+    if budget:
+        for node in sorted(what.nodes, key=lambda node: (node.used, node.version.entry_id)):
+            if used <= budget:
+                break
+            entry_id = node.version.entry_id
+            if node.level > TITLE:
+                used -= tokens[entry_id] - count_tokens(titles[entry_id])
+                full[entry_id] = titles[entry_id]
+                collapsed.append(entry_id)
+    markdown = "\n".join(full[node.version.entry_id] for node in what.nodes)
+    usage = usage_of(what, used=count_tokens(markdown), budget=budget, collapsed=len(collapsed))
+    return Rendered(markdown, usage, collapsed, fits=not budget or usage.tokens_used <= budget)
+
+
+def usage_of(what: Shown, *, used: int, budget: int = 0, collapsed: int = 0) -> pb.ContextUsage:
+    """How much of a context a view takes."""
+    return pb.ContextUsage(
+        tokens_used=used,
+        token_budget=budget,
+        nodes_expanded=sum(1 for node in what.nodes if node.level > TITLE) - collapsed,
+        nodes_shown=len(what.nodes),
+    )
+
+
+def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Node]) -> str:
+    """One node as Markdown: a heading with its id, and the text of its level."""
+    version = node.version
+    hashes = "#" * min(node.depth + 1, _MOST_HASHES)
+    more = f" (+{node.hidden_below})" if node.hidden_below > 0 else ""
+    heading = f"{hashes} {version.title} [{version.entry_id}]{more}\n"
+    text = text_at(version, level, texts)
+    return f"{heading}\n{text}\n" if text else heading
+
+
+def text_at(version: Version, level: Level.ValueType, texts: Mapping[str, Node]) -> str:
+    """The text of a node at a level, its title aside."""
+    if level == BRIEF:
+        return version.brief
+    if level == SUMMARY:
+        return version.summary or version.brief
+    if level == DETAIL and version.entry_id in texts:
+        return texts[version.entry_id].content
+    return ""

@@ -1,0 +1,105 @@
+"""The operations on views."""
+
+from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.postgres import tree, views
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.views import ViewKey
+from memotree_storage.store import Store
+from memotree_storage.validation import check_text
+
+from memotree import lookup
+from memotree.canvas.shown import render, shown
+from memotree.lookup import Place
+from memotree.messages import timestamp
+from memotree.pages import PageTokens, page_size
+from memotree.v1 import view_service_pb2 as pb
+
+DEFAULT_VIEW = "default"
+_NAME_CHARS = 100
+
+
+class ViewNotFoundError(NotFoundError):
+    """The session or branch has no view of that name."""
+
+    reason = "VIEW_NOT_FOUND"
+
+
+def view_key(place: Place, name: str) -> ViewKey:
+    """The view of that name at a place.
+
+    Raises:
+        InvalidTextError: The name is empty, too long or unprintable.
+    """
+    check_text("view_name", name, required=True, max_chars=_NAME_CHARS)
+    return ViewKey(place.workspace.workspace_id, place.scope, name)
+
+
+async def archive_ids(conn: Connection, state: State, archive: str = "") -> list[str]:
+    """The ids of all archives by name, or of the one that is named."""
+    if archive:
+        return [(await lookup.archive(conn, state, archive)).entry_id]
+    return [version.entry_id for version in await tree.archives(conn, state)]
+
+
+class ViewOperations:
+    """Renders, lists and forgets views."""
+
+    def __init__(self, store: Store, pages: PageTokens) -> None:
+        self._store = store
+        self._pages = pages
+
+    async def render_view(self, request: pb.RenderViewRequest) -> pb.RenderViewResponse:
+        """Render a view as Markdown within a token budget."""
+        if request.token_budget < 0:
+            raise InvalidInputError.at("token_budget", "must be 0 (no limit) or more.")
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
+            what = await shown(conn, place.state, key, await archive_ids(conn, place.state, request.archive))
+            rendered = await render(conn, self._store, place.state, what, request.token_budget)
+        warnings = [f"{entry_id} is in the view and not alive any more." for entry_id in what.gone]
+        if not rendered.fits:
+            warnings.append(f"Not even the titles fit into {request.token_budget} tokens; collapse nodes of the view.")
+        return pb.RenderViewResponse(
+            markdown=rendered.markdown, usage=rendered.usage, collapsed_ids=rendered.collapsed, warnings=warnings
+        )
+
+    async def list_views(self, request: pb.ListViewsRequest) -> pb.ListViewsResponse:
+        """List the views of a session or branch."""
+        size = page_size(request.page_size)
+        cursor = self._pages.read(request, {"name": str})
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            rows = await views.list_views(
+                conn,
+                place.workspace.workspace_id,
+                place.scope,
+                after=cursor["name"] if cursor else "",
+                limit=size + 1,
+            )
+        return pb.ListViewsResponse(
+            views=[
+                pb.View(
+                    name=row.name,
+                    scope=place.scope,
+                    nodes_expanded=row.expanded,
+                    update_time=timestamp(row.updated_at),
+                )
+                for row in rows[:size]
+            ],
+            next_page_token=self._pages.write(request, {"name": rows[size - 1].name} if len(rows) > size else None),
+        )
+
+    async def delete_view(self, request: pb.DeleteViewRequest) -> pb.DeleteViewResponse:
+        """Forget a view."""
+        async with self._store.database.transaction() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            key = view_key(place, request.view_name or DEFAULT_VIEW)
+            if not await views.delete_view(conn, key):
+                raise ViewNotFoundError(
+                    f"{place.resolved.kind} {place.scope} has no view {key.name!r}. List them with ListViews.",
+                    "view",
+                    key.name,
+                )
+        return pb.DeleteViewResponse()

@@ -1,0 +1,339 @@
+"""A commit, step by step (the order is what makes it safe to die anywhere).
+
+1. Claim the request id; hold the workspace and the session. A repeat of the request ends here with the first result.
+2. Merge the chosen changes onto the head of the branch, and check that the result is a tree.
+3. Write the pack and move the ref by compare and swap. From here the call has succeeded, and is not cancelled any more.
+4. In the transaction that has been open since step 1: mirror the commit, settle the session, keep the result.
+5. Make the tag, tell the indexer.
+
+Dying before the ref moves changes nothing. Dying after it leaves a mirror that is behind; the start brings it up to date
+from the trailers of the commit: it settles the session, keeps the request id, and makes the tag.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from memotree_storage import faults, trailers
+from memotree_storage.catchup import catch_up_within, is_behind
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidInputError,
+    NotFoundError,
+)
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Archive, Entry
+from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenCommit
+from memotree_storage.postgres import projector, staging, tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.staging import Session, Staged
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+from memotree_storage.validation import DEFAULT_LIMITS, check_archive, check_node, check_text
+
+from memotree.sessions.message import ListedChange, compose
+from memotree.sessions.rebase import ConflictError, Merged, carry_over, merge_onto
+from memotree.sessions.structure import Missing, check_structure
+
+_ATTEMPTS: Final = 8
+_MESSAGE_BYTES: Final = 64 << 10
+_log = structlog.get_logger(__name__)
+
+
+class NothingToCommitError(FailedPreconditionError):
+    """The session (or the choice) has no changes."""
+
+    reason = "NOTHING_TO_COMMIT"
+
+
+class BranchGoneError(FailedPreconditionError):
+    """The branch of the session was deleted, or deleted and created again."""
+
+    reason = "BRANCH_GONE"
+
+
+class TagExistsError(AlreadyExistsError):
+    """A tag of that name is there already."""
+
+    reason = "TAG_EXISTS"
+
+
+class IncompleteChoiceError(FailedPreconditionError):
+    """The chosen changes need others of the session; ``nodes`` has those that are missing."""
+
+    reason = "INCOMPLETE_CHOICE"
+    nodes: Sequence[object] = ()
+
+
+class ChangeNotFoundError(NotFoundError):
+    """A chosen node has no staged change."""
+
+    reason = "CHANGE_NOT_FOUND"
+
+
+class BranchBusyError(AbortedError):
+    """The branch kept moving; nothing was written."""
+
+    reason = "BRANCH_BUSY"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """What a caller wants committed: an empty choice is everything, an empty tag is none."""
+
+    message: str
+    author: Signature
+    committer: Signature
+    choice: Sequence[str] = ()
+    tag: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What a commit gave."""
+
+    commit_id: str
+    branch: str
+    tag: str
+    changes: int
+    remaining: int
+    warnings: tuple[str, ...] = ()
+
+
+class Commit:
+    """One commit of a session's changes, inside the transaction that holds the workspace and the session."""
+
+    def __init__(
+        self, conn: Connection, store: Store, workspace: Workspace, session: Session, order: CommitOrder
+    ) -> None:
+        self._conn = conn
+        self._store = store
+        self._workspace_id = workspace.workspace_id
+        self._session = session
+        self._order = order
+        self._ref = f"refs/heads/{session.branch}"
+        self.past_return = False
+        """Whether the ref may have moved already."""
+
+    async def run(self) -> CommitResult:
+        """Make the commit.
+
+        Raises:
+            NothingToCommitError: There are no changes.
+            BranchGoneError: The session's branch is not there any more.
+            TagExistsError: The tag is there already.
+            IncompleteChoiceError: The choice would leave an orphan.
+            ConflictError: The branch moved and both sides changed the same field.
+        """
+        repository = await asyncio.to_thread(self._store.repositories.get, self._workspace_id)
+        for _ in range(_ATTEMPTS):
+            if await is_behind(self._conn, self._workspace_id, repository):
+                await catch_up_within(self._conn, self._workspace_id, repository)
+            earlier = await self._earlier_result()
+            if earlier is not None:
+                return earlier
+            head = await self._head()
+            await self._check_tag()
+            rows, left_out = await self._choose()
+            merged = await self._merge(head, rows, left_out)
+            written = await asyncio.to_thread(repository.write_commit, self._draft(head, merged))
+            faults.point("commit.before-swap")
+            self.past_return = True
+            if await asyncio.to_thread(repository.move_ref, self._ref, head.commit_id, written.commit_id):
+                return await self._finish(repository, written, merged)
+            self.past_return = False
+        raise BranchBusyError(
+            f"Branch {self._session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
+            "Send the call again."
+        )
+
+    async def _earlier_result(self) -> CommitResult | None:
+        """The result of this request when it was cut off after its commit was made."""
+        if not self._order.request_id:
+            return None
+        cursor = await self._conn.execute(
+            "select c.commit_id, count(v.version_id) from mirror.commit c"
+            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
+            (self._workspace_id, self._order.request_id, self._session.session_id),
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            return None
+        return CommitResult(row[0], self._session.branch, self._order.tag, row[1], await self._remaining())
+
+    async def _head(self) -> State:
+        cursor = await self._conn.execute(
+            "select commit_id from mirror.ref where workspace_id = %s and name = %s", (self._workspace_id, self._ref)
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            raise BranchGoneError(
+                f"Branch {self._session.branch} was deleted. The staged changes can still be read; open a session on "
+                "another branch and make them there."
+            )
+        return State(self._workspace_id, row[0])
+
+    async def _check_tag(self) -> None:
+        if not self._order.tag:
+            return
+        cursor = await self._conn.execute(
+            "select 1 from mirror.ref where workspace_id = %s and name = %s",
+            (self._workspace_id, f"refs/tags/{self._order.tag}"),
+        )
+        if await cursor.fetchone():
+            raise TagExistsError(
+                f"Tag {self._order.tag!r} exists already; nothing was committed. Choose another name.",
+                "tag",
+                self._order.tag,
+            )
+
+    async def _choose(self) -> tuple[list[Staged], set[str]]:
+        rows = await staging.staged(self._conn, self._session.session_id)
+        if not rows:
+            raise NothingToCommitError("The session has no changes. Change a node first.")
+        if not self._order.choice:
+            return rows, set()
+        chosen = set(self._order.choice)
+        unknown = sorted(chosen - {row.entry_id for row in rows})
+        if unknown:
+            raise ChangeNotFoundError(
+                f"The session has no change of {', '.join(unknown)}. List the changes with ListChanges.",
+                "change",
+                unknown[0],
+            )
+        return [row for row in rows if row.entry_id in chosen], {row.entry_id for row in rows} - chosen
+
+    async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> list[Merged]:
+        merging = await merge_onto(self._conn, self._store, head, rows)
+        entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
+        verdict = await check_structure(self._conn, head, entries, left_out)
+        if verdict.missing:
+            raise await self._incomplete(verdict.missing)
+        conflicts = [*merging.conflicts, *verdict.conflicts]
+        if conflicts:
+            raise ConflictError.of(conflicts)
+        effective = [item for item in merging.merged if _changes_something(item)]
+        if not effective:
+            raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
+        for item in effective:
+            if item.conflicts == () and item.theirs_blob != item.row.derived_blob:
+                _check_merged(item.entry)
+        return merging.merged
+
+    async def _incomplete(self, missing: list[Missing]) -> IncompleteChoiceError:
+        ids = sorted({item.entry_id for item in missing})
+        versions = await tree.versions(self._conn, self._session.tree, ids, dead=True)
+        reasons = "; ".join(f"{item.entry_id}, for {item.why} {item.needed_by}" for item in missing[:10])
+        error = IncompleteChoiceError(f"The choice would leave the tree broken. Choose as well: {reasons}.")
+        error.nodes = [versions[entry_id] for entry_id in ids if entry_id in versions]
+        return error
+
+    def _draft(self, head: State, merged: list[Merged]) -> CommitDraft:
+        order = self._order
+        effective = [item for item in merged if _changes_something(item)]
+        listed = [ListedChange(item.theirs, item.entry, item.row.messages) for item in effective]
+        tools = sorted({tool for item in effective for tool in item.row.tools})
+        message = compose(
+            order.message,
+            listed,
+            {
+                trailers.SESSION: self._session.session_id,
+                trailers.AGENT: self._session.agent,
+                trailers.TOOL: ", ".join(tools),
+                trailers.REQUEST: order.request_id,
+                trailers.TAG: order.tag,
+            },
+        )
+        changes: dict[str, bytes | None] = {}
+        for item in effective:
+            shell = item.entry or item.theirs
+            if shell is not None:
+                changes[entry_path(shell)] = None if item.entry is None else encode_entry(item.entry)
+        subject = order.message.strip().split("\n", 1)[0]
+        tag = TagDraft(order.tag, subject + "\n", order.committer) if order.tag else None
+        return CommitDraft(head.commit_id, changes, message, order.author, order.committer, tag)
+
+    async def _finish(self, repository: GitRepository, written: WrittenCommit, merged: list[Merged]) -> CommitResult:
+        faults.point("commit.swapped")
+        warnings: list[str] = []
+        changes = [_entry_change(item, written) for item in merged if _changes_something(item)]
+        self._store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
+        info = await asyncio.to_thread(repository.commit_info, written.commit_id)
+        await projector.project(self._conn, self._workspace_id, info, changes)
+        await projector.put_ref(self._conn, self._workspace_id, self._ref, written.commit_id, written.commit_id)
+        await staging.settle(
+            self._conn, self._workspace_id, self._session.session_id, written.commit_id, _settled(merged)
+        )
+        await carry_over(
+            self._conn, self._store, self._session.session_id, State(self._workspace_id, written.commit_id)
+        )
+        faults.point("commit.mirrored")
+        if self._order.tag and written.tag_id:
+            warnings += await self._tag(repository, written)
+        return CommitResult(
+            written.commit_id,
+            self._session.branch,
+            self._order.tag,
+            len(changes),
+            await self._remaining(),
+            tuple(warnings),
+        )
+
+    async def _tag(self, repository: GitRepository, written: WrittenCommit) -> list[str]:
+        ref = f"refs/tags/{self._order.tag}"
+        if not await asyncio.to_thread(repository.move_ref, ref, None, written.tag_id):
+            return [f"Tag {self._order.tag} was made by someone else at the same moment; the commit has no tag."]
+        await projector.put_ref(self._conn, self._workspace_id, ref, written.tag_id or "", written.commit_id)
+        return []
+
+    async def _remaining(self) -> int:
+        cursor = await self._conn.execute(
+            "select count(*) from work.staged where session_id = %s", (self._session.session_id,)
+        )
+        row = await cursor.fetchone()
+        return int(row[0]) if row else 0
+
+
+def _changes_something(item: Merged) -> bool:
+    return item.entry != item.theirs
+
+
+def _check_merged(entry: Entry | None) -> None:
+    """Each side kept the limits; both together have to as well."""
+    if isinstance(entry, Archive):
+        check_archive(entry)
+    elif entry is not None:
+        check_node(entry, DEFAULT_LIMITS)
+
+
+def _entry_change(item: Merged, written: WrittenCommit) -> EntryChange:
+    if item.entry is None:
+        return EntryChange(item.row.entry_id, "", None)
+    return EntryChange(item.row.entry_id, written.blobs[entry_path(item.entry)], item.entry)
+
+
+def _settled(merged: list[Merged]) -> list[EntryChange]:
+    """What the session is told: for each chosen change, that its own bytes are committed, since the merge has them."""
+    return [EntryChange(item.row.entry_id, item.row.version.blob, item.entry) for item in merged]
+
+
+def check_message(message: str) -> str:
+    """The message of a commit, without blanks around it.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or has characters that no commit message can hold.
+    """
+    stripped = message.strip()
+    if not stripped:
+        raise InvalidInputError.at("message", "is needed: say what the commit is for.")
+    check_text("message", stripped, multiline=True, max_bytes=_MESSAGE_BYTES)
+    return stripped

@@ -1,0 +1,195 @@
+"""A session under change: one transaction that holds it, reads its tree, checks what is to be staged, and stages it.
+
+Edits are staged one by one, so that a later one of the same call sees an earlier one; when the call fails, none is left.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message
+from memotree_storage.errors import AbortedError, TooLargeError
+from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.position import between
+from memotree_storage.postgres import registry, staging, tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.staging import Edit, Session
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+from memotree_storage.validation import canonical_node, check_archive, check_node, check_text
+
+from memotree import lookup
+from memotree.limits import ServiceLimits
+from memotree.requests import once
+
+_NOTE_CHARS = 2000
+
+Response = TypeVar("Response", bound=Message)
+
+
+class StaleEtagError(AbortedError):
+    """The entry has changed since the caller read it."""
+
+    reason = "STALE_ETAG"
+
+
+class ContentTooLargeError(TooLargeError):
+    """The content of a node is over the limit."""
+
+    reason = "CONTENT_TOO_LARGE"
+
+
+class ChangeRequest(Protocol):
+    """What every request that stages a change has."""
+
+    @property
+    def workspace(self) -> str: ...  # noqa: D102 - a field of the wire contract
+
+    @property
+    def session_id(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """An open session, held by a transaction, and the tool that works on it."""
+
+    conn: Connection
+    store: Store
+    session: Session
+    limits: ServiceLimits
+    tool: str
+
+    @property
+    def state(self) -> State:
+        """The tree as the session has it now."""
+        return self.session.tree
+
+    async def load(self, version: Version) -> Entry:
+        """The whole entry of a version of this session, with its content."""
+        if version.commit_id is None:
+            rows = await staging.staged(self.conn, self.session.session_id, ids=[version.entry_id])
+            entry = rows[0].entry if rows else None
+            if entry is not None:
+                return entry
+        return (await self.store.entries.load(self.session.workspace_id, [version]))[version.blob]
+
+    async def load_node(self, version: Version) -> Node:
+        """The whole node of a version, with its content."""
+        entry = await self.load(version)
+        if not isinstance(entry, Node):
+            raise lookup.NodeNotFoundError(version.entry_id)
+        return entry
+
+    async def node(self, text: str, etag: str = "", field: str = "node_id") -> Version:
+        """The alive node that an id or prefix names.
+
+        Raises:
+            NodeNotFoundError: It is not alive here.
+            StaleEtagError: It is not the version that the caller read.
+        """
+        version = await lookup.node(self.conn, self.state, text, field)
+        check_etag(version, etag)
+        return version
+
+    async def put(self, entry: Node, before: Version | None, message: str) -> Node:
+        """Stage a node, new or changed, in canonical form.
+
+        Raises:
+            InvalidNodeError: A field is not as it may be.
+            ContentTooLargeError: The content is over the limit.
+        """
+        limit = self.limits.node.content_bytes
+        if len(entry.content) > limit or len(entry.content.encode("utf-8", "surrogatepass")) > limit:
+            raise ContentTooLargeError(
+                f"The content of a node may have {limit} bytes; this one has more. Split it into several nodes."
+            )
+        node = canonical_node(entry)
+        check_node(node, self.limits.node, self.limits.types)
+        await self._stage(node, before, message)
+        return node
+
+    async def put_archive(self, archive: Archive, before: Version | None, message: str) -> None:
+        """Stage an archive, new or changed.
+
+        Raises:
+            InvalidArchiveError: A field is not as it may be.
+        """
+        check_archive(archive, self.limits.node)
+        await self._stage(archive, before, message)
+
+    async def remove(self, versions: Sequence[Version], message: str) -> None:
+        """Stage the removal of entries."""
+        check_note(message)
+        edits = [Edit(None, version, message, self.tool) for version in versions]
+        await staging.stage(self.conn, self.session, edits)
+
+    async def position(self, parent_id: str, archive_id: str, index: int | None, moving: str = "") -> str:
+        """A position below a parent: behind ``index`` siblings, or last; the node that moves does not count."""
+        if index is None:
+            last = await tree.last_position(self.conn, self.state, parent_id, archive_id)
+            return between(last, None)
+        siblings = [
+            place
+            for entry_id, place in await tree.children(
+                self.conn, self.state, parent_id, archive_id=archive_id, limit=index + 2
+            )
+            if entry_id != moving
+        ]
+        before = siblings[index - 1] if 0 < index <= len(siblings) else (siblings[-1] if index and siblings else None)
+        after = siblings[index] if index < len(siblings) else None
+        if before is not None and after is not None and before >= after:
+            after = next((place for place in siblings[index:] if place > before), None)
+        return between(before, after)
+
+    async def _stage(self, entry: Entry, before: Version | None, message: str) -> None:
+        check_note(message)
+        await staging.stage(self.conn, self.session, [Edit(entry, before, message, self.tool)])
+
+
+def check_etag(version: Version, etag: str) -> None:
+    """Refuse to change an entry that is not the version the caller read.
+
+    Raises:
+        StaleEtagError: It is another one.
+    """
+    if etag and etag != version.blob:
+        raise StaleEtagError(
+            f"{version.entry_id} has changed since it was read (its etag is {version.blob} now). Read it again, look "
+            "whether the change still fits, and send it with the new etag."
+        )
+
+
+def check_note(message: str) -> None:
+    """Refuse a ``commit_message`` that no commit can hold.
+
+    Raises:
+        InvalidTextError: It is too long or has characters that a message cannot have.
+    """
+    check_text("commit_message", message, multiline=True, max_chars=_NOTE_CHARS)
+
+
+async def change(
+    store: Store,
+    limits: ServiceLimits,
+    request: ChangeRequest,
+    response_type: type[Response],
+    tool: str,
+    make: Callable[[Workbench], Awaitable[Response]],
+) -> Response:
+    """Run one call that stages changes: all or nothing, once per request id."""
+    async with store.database.transaction() as conn:
+        workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        session_id = lookup.needed("session_id", request.session_id)
+
+        async def run() -> Response:
+            session = await staging.hold_session(conn, workspace.workspace_id, session_id)
+            return await make(Workbench(conn, store, session, limits, tool))
+
+        assert isinstance(request, Message)  # noqa: S101 - every request is a message too
+        return await once(conn, workspace.workspace_id, request, response_type, run)
+
+
+def moved_to(node: Node, parent_id: str | None, archive_id: str, position: str) -> Node:
+    """The node in another place."""
+    return replace(node, parent_id=parent_id, archive_id=archive_id, position=position)

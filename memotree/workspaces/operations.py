@@ -1,0 +1,214 @@
+"""The operations on workspaces and archives."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError
+from memotree_storage.node import Archive, is_id, new_id
+from memotree_storage.postgres import registry, staging, tree
+from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.rows import Version
+from memotree_storage.store import Store
+from memotree_storage.validation import check_name, check_text
+from memotree_storage.workspaces import WorkspaceInfo
+
+from memotree import lookup
+from memotree.limits import ServiceLimits
+from memotree.messages import archive_message, timestamp
+from memotree.pages import PageTokens, page_size
+from memotree.requests import once
+from memotree.v1 import workspace_service_pb2 as pb
+from memotree.workbench import Workbench, change, check_etag
+
+_DESCRIPTION_CHARS = 2000
+_NO_WORKSPACE = ""
+"""Calls that make a workspace keep their request ids under no workspace."""
+
+
+class ArchiveExistsError(AlreadyExistsError):
+    """An archive of that name or id is there already."""
+
+    reason = "ARCHIVE_EXISTS"
+
+
+class NotConfirmedError(FailedPreconditionError):
+    """The deletion of a workspace was not confirmed by its name."""
+
+    reason = "NOT_CONFIRMED"
+
+
+class WorkspaceOperations:
+    """Creates, reads, changes and deletes workspaces and archives."""
+
+    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+        self._store = store
+        self._pages = pages
+        self._limits = limits
+
+    async def create_workspace(self, request: pb.CreateWorkspaceRequest) -> pb.CreateWorkspaceResponse:
+        """Make a workspace with an empty first commit."""
+        check_name("name", request.name)
+        check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
+        info = WorkspaceInfo(new_id(), request.name, request.description, datetime.now(UTC).replace(microsecond=0))
+        async with self._store.database.transaction() as conn:
+
+            async def make() -> pb.CreateWorkspaceResponse:
+                await registry.put_workspace(conn, info)
+                await asyncio.to_thread(self._store.repositories.create, info)
+                workspace = await registry.find_workspace(conn, info.workspace_id)
+                return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
+
+            response = await once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
+        await self._store.catch_up(response.workspace.id)
+        return response
+
+    async def get_workspace(self, request: pb.GetWorkspaceRequest) -> pb.GetWorkspaceResponse:
+        """Read one workspace."""
+        async with self._store.database.connection() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        return pb.GetWorkspaceResponse(workspace=self._message(workspace))
+
+    async def list_workspaces(self, request: pb.ListWorkspacesRequest) -> pb.ListWorkspacesResponse:
+        """List workspaces by name."""
+        size = page_size(request.page_size)
+        cursor = self._pages.read(request, {"name": str})
+        async with self._store.database.connection() as conn:
+            found = await registry.list_workspaces(conn, after=cursor["name"] if cursor else "", limit=size + 1)
+        return pb.ListWorkspacesResponse(
+            workspaces=[self._message(workspace) for workspace in found[:size]],
+            next_page_token=self._pages.write(request, {"name": found[size - 1].name} if len(found) > size else None),
+        )
+
+    async def update_workspace(self, request: pb.UpdateWorkspaceRequest) -> pb.UpdateWorkspaceResponse:
+        """Give a workspace another name or description."""
+        async with self._store.database.transaction() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+            await registry.lock_workspace(conn, workspace.workspace_id)
+            info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
+            message = "Describe the workspace"
+            if request.HasField("name"):
+                check_name("name", request.name)
+                message = f"Rename the workspace from {info.name} to {request.name}"
+                info = replace(info, name=request.name)
+            if request.HasField("description"):
+                check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
+                info = replace(info, description=request.description)
+            await registry.put_workspace(conn, info)
+            await asyncio.to_thread(self._store.repositories.update, info, message)
+            workspace = await registry.find_workspace(conn, workspace.workspace_id)
+        return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
+
+    async def delete_workspace(self, request: pb.DeleteWorkspaceRequest) -> pb.DeleteWorkspaceResponse:
+        """Move a workspace's repository to the trash and forget its rows and points."""
+        async with self._store.database.transaction() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+            if request.confirm_name != workspace.name:
+                raise NotConfirmedError(
+                    f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
+                )
+            await registry.lock_workspace(conn, workspace.workspace_id)
+            await registry.remove_workspace(conn, workspace.workspace_id)
+            trash = await asyncio.to_thread(self._store.repositories.discard, workspace.workspace_id)
+        await self._store.index.delete(workspace.workspace_id)
+        return pb.DeleteWorkspaceResponse(trash=self._relative(trash))
+
+    async def create_archive(self, request: pb.CreateArchiveRequest) -> pb.CreateArchiveResponse:
+        """Stage a new archive."""
+
+        async def make(bench: Workbench) -> pb.CreateArchiveResponse:
+            archive = Archive(request.archive_id or new_id(), request.name, request.model_id, request.description)
+            await _check_new(bench, archive)
+            await bench.put_archive(archive, None, "")
+            return pb.CreateArchiveResponse(archive=archive_message(await _reread(bench, archive.id)))
+
+        return await change(self._store, self._limits, request, pb.CreateArchiveResponse, "CreateArchive", make)
+
+    async def get_archive(self, request: pb.GetArchiveRequest) -> pb.GetArchiveResponse:
+        """Read one archive."""
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            return pb.GetArchiveResponse(
+                archive=archive_message(await lookup.archive(conn, place.state, request.archive))
+            )
+
+    async def list_archives(self, request: pb.ListArchivesRequest) -> pb.ListArchivesResponse:
+        """List archives by name."""
+        size = page_size(request.page_size)
+        cursor = self._pages.read(request, {"name": str, "id": str})
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            found = await tree.archives(conn, place.state)
+        if cursor:
+            found = [item for item in found if (item.title, item.entry_id) > (cursor["name"], cursor["id"])]
+        last = found[size - 1] if len(found) > size else None
+        return pb.ListArchivesResponse(
+            archives=[archive_message(version) for version in found[:size]],
+            next_page_token=self._pages.write(request, {"name": last.title, "id": last.entry_id} if last else None),
+        )
+
+    async def update_archive(self, request: pb.UpdateArchiveRequest) -> pb.UpdateArchiveResponse:
+        """Stage another name, model or description of an archive."""
+
+        async def make(bench: Workbench) -> pb.UpdateArchiveResponse:
+            version = await lookup.archive(bench.conn, bench.state, request.archive)
+            check_etag(version, request.etag)
+            archive = version.to_archive()
+            if request.HasField("name"):
+                archive = replace(archive, name=request.name)
+                await _check_name_free(bench, archive)
+            if request.HasField("model_id"):
+                archive = replace(archive, model_id=request.model_id)
+            if request.HasField("description"):
+                archive = replace(archive, description=request.description)
+            await bench.put_archive(archive, version, "")
+            return pb.UpdateArchiveResponse(archive=archive_message(await _reread(bench, archive.id)))
+
+        return await change(self._store, self._limits, request, pb.UpdateArchiveResponse, "UpdateArchive", make)
+
+    async def delete_archive(self, request: pb.DeleteArchiveRequest) -> pb.DeleteArchiveResponse:
+        """Stage the removal of an archive and its nodes."""
+
+        async def make(bench: Workbench) -> pb.DeleteArchiveResponse:
+            version = await lookup.archive(bench.conn, bench.state, request.archive)
+            check_etag(version, request.etag)
+            below = await tree.archive_tree(bench.conn, bench.state, version.entry_id)
+            nodes = await tree.versions(bench.conn, bench.state, [item.entry_id for item in below])
+            await bench.remove([*nodes.values(), version], "")
+            return pb.DeleteArchiveResponse(deleted_nodes=len(nodes))
+
+        return await change(self._store, self._limits, request, pb.DeleteArchiveResponse, "DeleteArchive", make)
+
+    def _message(self, workspace: Workspace) -> pb.Workspace:
+        return pb.Workspace(
+            id=workspace.workspace_id,
+            name=workspace.name,
+            description=workspace.description,
+            create_time=timestamp(workspace.created_at),
+            default_branch=workspace.default_branch,
+            repository=self._relative(self._store.repositories.path(workspace.workspace_id)),
+        )
+
+    def _relative(self, path: Path) -> str:
+        return path.relative_to(self._store.data_folder).as_posix()
+
+
+async def _check_new(bench: Workbench, archive: Archive) -> None:
+    await _check_name_free(bench, archive)
+    if is_id(archive.id) and await staging.id_was_used(bench.conn, bench.session, [archive.id]):
+        raise ArchiveExistsError(f"The id {archive.id} was used before. Leave it empty for a fresh one.", "archive")
+
+
+async def _check_name_free(bench: Workbench, archive: Archive) -> None:
+    for other in await tree.archives(bench.conn, bench.state):
+        if other.title == archive.name and other.entry_id != archive.id:
+            raise ArchiveExistsError(
+                f"Archive {other.entry_id} is named {archive.name!r} already. Choose another name.",
+                "archive",
+                archive.name,
+            )
+
+
+async def _reread(bench: Workbench, entry_id: str) -> Version:
+    return (await tree.versions(bench.conn, bench.state, [entry_id]))[entry_id]

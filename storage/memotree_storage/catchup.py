@@ -1,0 +1,179 @@
+"""Bringing the mirror to where Git is: after a crash, after commits from outside, and from nothing in a rebuild."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from memotree_storage import trailers
+from memotree_storage.codec import InvalidFileError, decode_entry, parse_path
+from memotree_storage.errors import MemoTreeError
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Entry
+from memotree_storage.ports import CommitInfo, TagDraft
+from memotree_storage.postgres import projector, registry, staging
+from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.workspaces import service_signature
+
+Report = Callable[[str, int, int], None]
+"""Told of progress: the step, units done, units in all."""
+
+_BATCH: Final = 200
+"""Commits per transaction: a crash loses at most that much work."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What was brought up to date."""
+
+    commits: int
+    refs_changed: bool
+
+
+def mirrored_refs(refs: Mapping[str, str]) -> dict[str, str]:
+    """The refs that the mirror follows: branches and tags."""
+    return {name: target for name, target in refs.items() if name.startswith(("refs/heads/", "refs/tags/"))}
+
+
+async def is_behind(conn: Connection, workspace_id: str, repository: GitRepository) -> bool:
+    """Whether the watermark of the mirror differs from the repository's refs."""
+    actual = mirrored_refs(await asyncio.to_thread(repository.refs))
+    cursor = await conn.execute("select name, object_id from mirror.ref where workspace_id = %s", (workspace_id,))
+    return actual != {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+async def catch_up(
+    database: Database, workspace_id: str, repository: GitRepository, report: Report | None = None
+) -> CatchUp:
+    """Mirror every commit that a ref reaches and the mirror lacks, then the refs; safe to interrupt and repeat.
+
+    A tag that a commit of an interrupted `CommitChanges` asked for is made, and the staged changes that it committed
+    are settled.
+    """
+    tell = report or (lambda *_: None)
+    async with database.connection() as conn:
+        if not await is_behind(conn, workspace_id, repository):
+            return CatchUp(0, refs_changed=False)
+        known = await projector.known_commits(conn, workspace_id)
+    fresh = not known
+    commits = await asyncio.to_thread(_missing, repository, known)
+    done = 0
+    for batch in _batches(commits):
+        async with database.transaction() as conn:
+            await registry.lock_workspace(conn, workspace_id)
+            await _mirror(conn, workspace_id, repository, batch)
+            if not fresh:
+                await _make_tags(repository, batch)
+        done += len(batch)
+        tell("commits", done, len(commits))
+    async with database.transaction() as conn:
+        await registry.lock_workspace(conn, workspace_id)
+        await follow_refs(conn, workspace_id, repository)
+    return CatchUp(len(commits), refs_changed=True)
+
+
+async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+    """The same inside a transaction that holds the workspace already; for a few commits from outside."""
+    known = await projector.known_commits(conn, workspace_id)
+    commits = await asyncio.to_thread(_missing, repository, known)
+    await _mirror(conn, workspace_id, repository, commits)
+    await _make_tags(repository, commits)
+    await follow_refs(conn, workspace_id, repository)
+
+
+async def follow_refs(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+    """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
+    peeled: dict[str, tuple[str, str]] = {}
+    refs = mirrored_refs(await asyncio.to_thread(repository.refs))
+    for name, target in refs.items():
+        try:
+            peeled[name] = (target, (await asyncio.to_thread(repository.commit_info, target)).commit_id)
+        except ObjectMissingError:
+            continue  # a tag of a tree or blob names no state
+    known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
+    await projector.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
+    branches = [name.removeprefix("refs/heads/") for name in peeled if name.startswith("refs/heads/")]
+    await conn.execute(
+        "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
+        (workspace_id, branches),
+    )
+
+
+def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
+    refs = repository.refs()
+    tips = set(mirrored_refs(refs).values()) | {
+        target for name, target in refs.items() if name.startswith("refs/memotree/keep/")
+    }
+    commits = []
+    for tip in sorted(tips):
+        try:
+            commits.append(repository.commit_info(tip).commit_id)
+        except ObjectMissingError:
+            continue
+    return repository.history(commits, known.__contains__)
+
+
+async def _mirror(
+    conn: Connection, workspace_id: str, repository: GitRepository, commits: Iterable[CommitInfo]
+) -> None:
+    async for commit, changes, faults in _read_changes(repository, commits):
+        await projector.project(conn, workspace_id, commit, changes, faults)
+        session_id = trailers.trailers_of(commit.message).get(trailers.SESSION)
+        if session_id:
+            await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)
+
+
+async def _read_changes(
+    repository: GitRepository, commits: Iterable[CommitInfo]
+) -> AsyncIterator[tuple[CommitInfo, list[EntryChange], dict[str, str]]]:
+    for commit in commits:
+        changes, faults = await asyncio.to_thread(changes_of, repository, commit)
+        yield commit, changes, faults
+
+
+def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
+    """What a commit changes against its first parent, and the files in it that cannot be read as entries.
+
+    A file that cannot be read stands for an entry that is not alive there: the state is a function of the commit alone.
+    """
+    changes: list[EntryChange] = []
+    faults: dict[str, str] = {}
+    for change in repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
+        parsed = parse_path(change.path)
+        if parsed is None:
+            continue
+        entry: Entry | None = None
+        if change.new_blob is not None:
+            try:
+                entry = decode_entry(change.path, repository.read_blob(change.new_blob))
+            except (InvalidFileError, ObjectMissingError) as error:
+                faults[change.path] = error.message
+        changes.append(EntryChange(parsed[1], change.new_blob or "" if entry else "", entry))
+    return changes, faults
+
+
+async def _make_tags(repository: GitRepository, commits: Iterable[CommitInfo]) -> None:
+    """Make the tags that a crash kept from being made; the trailer of the commit names them."""
+    for commit in commits:
+        name = trailers.trailers_of(commit.message).get(trailers.TAG)
+        if name:
+            await asyncio.to_thread(_make_tag, repository, name, commit)
+
+
+def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
+    ref = f"refs/tags/{name}"
+    if ref in repository.refs():
+        return
+    subject = commit.message.split("\n", 1)[0]
+    draft = TagDraft(name, subject + "\n", service_signature(commit.committer.when))
+    try:
+        repository.move_ref(ref, None, repository.write_tag(draft, commit.commit_id))
+    except MemoTreeError:
+        return  # a trailer that a person made up names no tag
+
+
+def _batches(commits: list[CommitInfo]) -> Iterator[list[CommitInfo]]:
+    for start in range(0, len(commits), _BATCH):
+        yield commits[start : start + _BATCH]

@@ -1,0 +1,238 @@
+"""Carrying the outbox into the index: every committed version becomes a point, every ended one is closed.
+
+The transaction that moves rows writes the outbox, and a search first waits until nothing is pending for its workspace;
+so it sees the caller's last commit without a second way to score. A row of the outbox goes only after the index has
+flushed it; when the index comes back from a crash, all rows that are still there are applied again.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from memotree_storage.entries import EntryReader
+from memotree_storage.errors import UnavailableError
+from memotree_storage.node import Node
+from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
+from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.rows import FIELDS, Version
+from memotree_storage.terms import document_terms
+
+ALL_DOCUMENTS: Final = -1
+"""The row of ``mirror.term`` that counts the indexed versions themselves."""
+
+_NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
+_BATCH: Final = 500
+_SUMMARY_CHARS: Final = 2000
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger(__name__)
+
+_COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
+_PENDING: Final = f"""
+  select o.outbox_id, o.ends, o.counted, v.to_seq,
+         {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from mirror.outbox o
+    join mirror.version v using (version_id)
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where o.workspace_id = %(workspace)s and not o.applied
+   order by o.outbox_id limit %(limit)s for update of o"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    outbox_id: int
+    ends: bool
+    counted: bool
+    to_seq: int | None
+    version: Version
+
+
+def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
+    """The id of a version's point: from names that Git alone decides, so that it survives every rebuild."""
+    return str(uuid.uuid5(_NAMESPACE, f"{workspace_id}/{entry_id}/{blob}/{commit_id}"))
+
+
+def embedded_text(node: Node) -> str:
+    """What the vector of a node is made from: its title and summary."""
+    return f"{node.title}\n{node.summary or node.brief or node.content[:_SUMMARY_CHARS]}"
+
+
+class Indexer:
+    """Applies the outbox of every workspace to the index, at once when a search waits and in the background else."""
+
+    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, entries: EntryReader) -> None:
+        self._database = database
+        self._index = index
+        self._embedder = embedder
+        self._entries = entries
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to work in the background."""
+        self._task = asyncio.create_task(self._work(), name="memotree-indexer")
+
+    async def stop(self) -> None:
+        """Stop the work in the background; what is pending stays in the outbox."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def notice(self, workspace_id: str) -> None:
+        """Tell that a commit has put rows into the outbox of a workspace."""
+        self._waiting.add(workspace_id)
+        self._wake.set()
+
+    async def current(self, workspace_id: str) -> None:
+        """Return when the index reflects every row of the workspace that was committed before.
+
+        Raises:
+            IndexUnavailableError: The index does not answer.
+        """
+        async with self._database.connection() as conn:
+            cursor = await conn.execute(
+                "select exists (select from mirror.outbox where workspace_id = %s and not applied)", (workspace_id,)
+            )
+            row = await cursor.fetchone()
+        if row and row[0]:
+            await self.drain(workspace_id)
+
+    async def drain(self, workspace_id: str, tell: Callable[[int], None] = lambda _: None) -> int:
+        """Apply all pending rows of a workspace; how many they were is returned, and told in between."""
+        done = 0
+        while True:
+            async with self._database.transaction() as conn:
+                rows = await self._pending(conn, workspace_id)
+                if not rows:
+                    return done
+                await self._apply(conn, workspace_id, rows)
+            done += len(rows)
+            tell(done)
+
+    async def flush(self) -> None:
+        """Let the index write everything to stable storage, then forget the outbox rows that it holds now."""
+        async with self._database.connection() as conn:
+            row = await (await conn.execute("select max(outbox_id) from mirror.outbox where applied")).fetchone()
+            if row is None or row[0] is None:
+                return
+            await self._index.flush()
+            await conn.execute("delete from mirror.outbox where applied and outbox_id <= %s", (row[0],))
+
+    async def forget_applied(self) -> None:
+        """The index came back from a crash: apply again what it may not have kept."""
+        async with self._database.transaction() as conn:
+            cursor = await conn.execute(
+                "update mirror.outbox set applied = false where applied returning workspace_id"
+            )
+            for (workspace_id,) in await cursor.fetchall():
+                self.notice(workspace_id)
+
+    async def enqueue_all(self, conn: Connection, workspace_id: str) -> int:
+        """Ask for every committed version of a workspace anew, and count its terms from nothing."""
+        await conn.execute("delete from mirror.outbox where workspace_id = %s", (workspace_id,))
+        await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
+        cursor = await conn.execute(
+            "insert into mirror.outbox (workspace_id, version_id, ends) select l.workspace_id, v.version_id, false"
+            " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
+            " and not v.dead and not v.is_archive order by v.version_id",
+            (workspace_id,),
+        )
+        return cursor.rowcount
+
+    async def backlog(self) -> int:
+        """Rows that the index has not flushed yet."""
+        async with self._database.connection() as conn:
+            row = await (await conn.execute("select count(*) from mirror.outbox")).fetchone()
+            return int(row[0]) if row else 0
+
+    async def _work(self) -> None:
+        async with self._database.connection() as conn:
+            cursor = await conn.execute("select distinct workspace_id from mirror.outbox")
+            self._waiting |= {row[0] for row in await cursor.fetchall()}
+        while True:
+            try:
+                while self._waiting:
+                    workspace_id = next(iter(self._waiting))
+                    await self.drain(workspace_id)
+                    self._waiting.discard(workspace_id)
+                await self.flush()
+                self._wake.clear()
+                if not self._waiting:
+                    await self._wake.wait()
+            except UnavailableError as error:
+                _log.warning("the index waits", why=error.message)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                _log.exception("the indexer failed and tries again")
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    @staticmethod
+    async def _pending(conn: Connection, workspace_id: str) -> list[_Row]:
+        cursor = await conn.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
+        return [_Row(*row[:4], Version(*row[4:])) for row in await cursor.fetchall()]
+
+    async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
+        fresh = [row for row in rows if not row.ends]
+        points = await self._points(workspace_id, fresh)
+        await self._index.upsert(points)
+        ended = [
+            (point_id(workspace_id, row.version.entry_id, row.version.blob, row.version.commit_id or ""), row.to_seq)
+            for row in rows
+            if row.ends and row.to_seq is not None
+        ]
+        await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
+        await self._count(conn, workspace_id, [point for row, point in zip(fresh, points, strict=True) if not row.counted])
+        await conn.execute(
+            "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",
+            ([row.outbox_id for row in rows],),
+        )
+
+    async def _points(self, workspace_id: str, rows: Sequence[_Row]) -> list[IndexPoint]:
+        entries = await self._entries.load(workspace_id, [row.version for row in rows])
+        nodes = [entries[row.version.blob] for row in rows]
+        vectors = await self._embedder.embed([embedded_text(node) for node in nodes if isinstance(node, Node)])
+        terms = await asyncio.to_thread(
+            lambda: [
+                document_terms(node.title, node.tags, node.brief, node.summary, node.content)
+                for node in nodes
+                if isinstance(node, Node)
+            ]
+        )
+        return [
+            IndexPoint(
+                point_id=point_id(workspace_id, row.version.entry_id, row.version.blob, row.version.commit_id or ""),
+                workspace_id=workspace_id,
+                node_id=row.version.entry_id,
+                line_id=row.version.line_id or 0,
+                from_seq=row.version.from_seq or 0,
+                to_seq=row.to_seq,
+                archive_id=row.version.archive_id,
+                type=row.version.type,
+                tags=tuple(row.version.tags),
+                vector=vector,
+                terms=term,
+            )
+            for row, vector, term in zip(rows, vectors, terms, strict=True)
+        ]
+
+    @staticmethod
+    async def _count(conn: Connection, workspace_id: str, points: Sequence[IndexPoint]) -> None:
+        if not points:
+            return
+        counts = Counter(term for point in points for term in point.terms.ids)
+        counts[ALL_DOCUMENTS] = len(points)
+        terms = sorted(counts)
+        await conn.execute(
+            "insert into mirror.term as t (workspace_id, term, documents)"
+            " select %s, * from unnest(%s::bigint[], %s::integer[])"
+            " on conflict (workspace_id, term) do update set documents = t.documents + excluded.documents",
+            (workspace_id, terms, [counts[term] for term in terms]),
+        )

@@ -1,0 +1,171 @@
+"""The connection pool and the migrations.
+
+Two schemas: ``mirror`` is made again from Git whenever its format is another one; ``work`` is only ever migrated forward.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from importlib import resources
+from typing import Any, Final
+
+import psycopg
+import structlog
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool
+
+from memotree_storage.errors import FailedPreconditionError, UnavailableError
+
+Connection = AsyncConnection[TupleRow]
+"""A connection of the pool; rows are tuples unless a cursor says otherwise."""
+
+MIRROR_FORMAT: Final = 1
+"""The format of the schema ``mirror``; another number in the database means: drop it and build it again."""
+
+WORK_MIGRATIONS: Final = ("work_0001.sql",)
+"""The schema ``work``, step by step; a step that was released never changes."""
+
+_LOCK: Final = 7_301_976_321
+_SESSION_SETTINGS: Final = "-c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
+_log = structlog.get_logger(__name__)
+
+
+class DatabaseUnavailableError(UnavailableError):
+    """PostgreSQL does not answer."""
+
+    reason = "DATABASE_UNAVAILABLE"
+
+
+class DatabaseTooNewError(FailedPreconditionError):
+    """The working state was written by a later version of MemoTree."""
+
+    reason = "DATABASE_TOO_NEW"
+
+
+class Database:
+    """A pool of connections to one PostgreSQL database that has both schemas."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        min_size: int = 2,
+        max_size: int = 16,
+        statement_timeout: timedelta = timedelta(seconds=30),
+    ) -> None:
+        milliseconds = int(statement_timeout.total_seconds() * 1000)
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            conninfo,
+            min_size=min_size,
+            max_size=max_size,
+            open=False,
+            timeout=10,
+            kwargs={"options": f"{_SESSION_SETTINGS} -c statement_timeout={milliseconds}", "autocommit": True},
+        )
+
+    async def open(self) -> bool:
+        """Connect and migrate.
+
+        Returns:
+            Whether the mirror was made anew and so is empty.
+
+        Raises:
+            DatabaseUnavailableError: PostgreSQL does not answer.
+            DatabaseTooNewError: The working state is of a later version.
+        """
+        try:
+            await self._pool.open(wait=True, timeout=30)
+        except psycopg.Error as error:
+            raise DatabaseUnavailableError(
+                "PostgreSQL does not answer. Check MEMOTREE_POSTGRES_URL, or the data folder of the embedded server."
+            ) from error
+        async with self.transaction() as conn:
+            await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            await _migrate_work(conn)
+            return await _renew_mirror(conn)
+
+    async def close(self) -> None:
+        """Give back every connection."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection in autocommit mode, for reads."""
+        try:
+            async with self._pool.connection() as conn:
+                yield conn
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise _translated(error) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection inside a transaction that commits when the block ends well."""
+        async with self.connection() as conn, conn.transaction():
+            yield conn
+
+    async def drop_mirror(self) -> None:
+        """Forget the whole mirror and make an empty one."""
+        async with self.transaction() as conn:
+            await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            await conn.execute("drop schema if exists mirror cascade")
+            await _renew_mirror(conn)
+
+
+def _translated(error: psycopg.Error) -> Exception:
+    """The domain error for a lost connection; a query that was at fault stays what it is."""
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return error
+    return DatabaseUnavailableError("PostgreSQL does not answer now. Nothing was changed; send the call again.")
+
+
+def _script(name: str) -> str:
+    return (resources.files(__package__) / "migrations" / name).read_text(encoding="utf-8")
+
+
+async def _run(conn: Connection, script: str) -> None:
+    await conn.execute(script.encode())
+
+
+async def _migrate_work(conn: Connection) -> None:
+    found = await (await conn.execute("select to_regclass('work.setting') is not null")).fetchone()
+    version = 0
+    if found and found[0]:
+        row = await (await conn.execute("select value from work.setting where name = 'format'")).fetchone()
+        version = int(row[0]) if row else 0
+    if version > len(WORK_MIGRATIONS):
+        raise DatabaseTooNewError(
+            f"The working state has format {version} and this version of MemoTree knows {len(WORK_MIGRATIONS)}. "
+            "Start the newer version, or give this one a data folder of its own."
+        )
+    for step in WORK_MIGRATIONS[version:]:
+        await _run(conn, _script(step))
+    await put_setting(conn, "format", str(len(WORK_MIGRATIONS)))
+
+
+async def _renew_mirror(conn: Connection) -> bool:
+    there = await (await conn.execute("select to_regclass('mirror.workspace') is not null")).fetchone()
+    row = await (await conn.execute("select value from work.setting where name = 'mirror_format'")).fetchone()
+    if there and there[0] and row and int(row[0]) == MIRROR_FORMAT:
+        return False
+    if there and there[0]:
+        _log.warning("the mirror has another format and is built again", found=row and row[0], wanted=MIRROR_FORMAT)
+    await conn.execute("drop schema if exists mirror cascade")
+    await _run(conn, _script("mirror_0001.sql"))
+    await put_setting(conn, "mirror_format", str(MIRROR_FORMAT))
+    return True
+
+
+async def put_setting(conn: Connection, name: str, value: str) -> None:
+    """Remember a value of the working state under a name."""
+    await conn.execute(
+        "insert into work.setting values (%s, %s) on conflict (name) do update set value = excluded.value", (name, value)
+    )
+
+
+async def get_setting(conn: Connection, name: str) -> str | None:
+    """The value remembered under a name."""
+    row: tuple[Any, ...] | None = await (
+        await conn.execute("select value from work.setting where name = %s", (name,))
+    ).fetchone()
+    return None if row is None else str(row[0])

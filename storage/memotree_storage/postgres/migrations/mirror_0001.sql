@@ -1,0 +1,146 @@
+-- The mirror of the tree: everything here can be dropped and made again from Git.
+--
+-- A line is a first-parent chain of commits. A commit extends its first parent's line when that parent is the tip, else
+-- it opens a new line forked there; so (line, seq) names one commit for ever. Branches and tags only name commits.
+-- Line ids are random: a line of an earlier build never means a line of this one, in the index either.
+
+create schema mirror;
+
+create table mirror.workspace (
+  workspace_id   text collate "C" primary key,
+  name           text collate "C" not null unique,
+  description    text not null default '',
+  default_branch text not null default 'main',
+  created_at     timestamptz not null,
+  -- The watermark: what the rows below reflect. It moves in the transaction that moves them.
+  refs_digest    text not null default '',
+  commit_count   bigint not null default 0,
+  version_count  bigint not null default 0,
+  placement_count bigint not null default 0
+);
+
+create table mirror.line (
+  line_id      bigint primary key,
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  parent_line  bigint references mirror.line on delete cascade,
+  fork_seq     bigint,
+  tip_seq      bigint not null
+);
+create index line_by_workspace on mirror.line (workspace_id);
+create index line_by_parent on mirror.line (parent_line);
+
+create table mirror.commit (
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  commit_id    text collate "C" not null,
+  line_id      bigint not null references mirror.line on delete cascade,
+  seq          bigint not null,
+  parents      text[] not null,
+  author_name  text not null,
+  author_email text not null,
+  authored_at  timestamptz not null,
+  committed_at timestamptz not null,
+  message      text not null,
+  session_id   text collate "C",
+  request_id   text collate "C",
+  primary key (workspace_id, commit_id),
+  unique (line_id, seq)
+);
+create index commit_by_request on mirror.commit (workspace_id, request_id) where request_id is not null;
+
+create table mirror.ref (
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  name         text collate "C" not null,
+  object_id    text collate "C" not null,
+  commit_id    text collate "C" not null,
+  primary key (workspace_id, name)
+);
+create index ref_by_commit on mirror.ref (workspace_id, commit_id);
+
+-- One row per version of an entry on a line: alive from from_seq until before to_seq. The newest row of an entry at or
+-- before a seq is its version there; a dead one says that it is not alive.
+create table mirror.version (
+  version_id  bigint generated always as identity primary key,
+  line_id     bigint not null references mirror.line on delete cascade,
+  entry_id    text collate "C" not null,
+  from_seq    bigint not null,
+  to_seq      bigint,
+  is_archive  boolean not null,
+  dead        boolean not null,
+  blob        text collate "C" not null,
+  archive_id  text collate "C" not null,
+  parent_id   text collate "C" not null,
+  position    text collate "C" not null,
+  type        text collate "C" not null,
+  title       text not null,
+  brief       text not null,
+  summary     text not null,
+  tags        text[] not null,
+  attributes  jsonb not null,
+  relations   jsonb not null,
+  targets     text[] not null,
+  source      jsonb,
+  tokens      integer not null,
+  unique (line_id, entry_id, from_seq)
+);
+create unique index version_open on mirror.version (line_id, entry_id) where to_seq is null;
+create index version_of_commit on mirror.version (line_id, from_seq);
+create index version_archives on mirror.version (line_id) where is_archive;
+create index version_targets on mirror.version using gin (targets) where targets <> '{}';
+
+-- Placement has its own intervals: a node of many versions and few moves has few rows here.
+create table mirror.placement (
+  line_id    bigint not null references mirror.line on delete cascade,
+  entry_id   text collate "C" not null,
+  from_seq   bigint not null,
+  to_seq     bigint,
+  dead       boolean not null,
+  archive_id text collate "C" not null,
+  parent_id  text collate "C" not null,
+  position   text collate "C" not null,
+  primary key (line_id, entry_id, from_seq)
+);
+create unique index placement_open on mirror.placement (line_id, entry_id) where to_seq is null;
+create index placement_children on mirror.placement (parent_id, archive_id, line_id) where not dead;
+
+-- Files that people or tools committed and that cannot be read as entries.
+create table mirror.fault (
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  commit_id    text collate "C" not null,
+  path         text not null,
+  description  text not null,
+  primary key (workspace_id, commit_id, path)
+);
+
+-- How many indexed versions of the workspace hold a term; kept by the indexer with the points themselves.
+create table mirror.term (
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  term         bigint not null,
+  documents    integer not null,
+  primary key (workspace_id, term)
+);
+
+-- What the index does not reflect yet. A row goes only after the index has flushed what it asked for.
+create table mirror.outbox (
+  outbox_id    bigint generated always as identity primary key,
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  version_id   bigint not null references mirror.version on delete cascade,
+  ends         boolean not null,
+  applied      boolean not null default false,
+  counted      boolean not null default false
+);
+create index outbox_pending on mirror.outbox (workspace_id, outbox_id) where not applied;
+
+-- The lineage of a commit: its line up to it, the parent line up to the fork, and so on; depth 0 is the nearest.
+create function mirror.lineage(p_workspace text, p_commit text)
+returns table (depth integer, line_id bigint, seq bigint)
+language sql stable parallel safe as $$
+  with recursive chain as (
+    select 0 as depth, c.line_id, c.seq, l.parent_line, l.fork_seq
+      from mirror.commit c join mirror.line l on l.line_id = c.line_id
+     where c.workspace_id = p_workspace and c.commit_id = p_commit
+    union all
+    select chain.depth + 1, l.line_id, chain.fork_seq, l.parent_line, l.fork_seq
+      from chain join mirror.line l on l.line_id = chain.parent_line
+  )
+  select chain.depth, chain.line_id, chain.seq from chain
+$$;

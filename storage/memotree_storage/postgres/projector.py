@@ -1,0 +1,273 @@
+"""Writing the mirror: one commit at a time, in the order parents before children, inside the caller's transaction.
+
+The same code serves a commit that was just made, a replay after a crash, commits from outside, and a rebuild.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memotree_storage import trailers
+from memotree_storage.errors import CorruptError
+from memotree_storage.node import Entry
+from memotree_storage.ports import CommitInfo
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
+from memotree_storage.postgres.tree import State
+
+_LINE_BITS = 52  # doubles hold such integers exactly, and so do the filters of the index
+
+
+class MirrorGapError(CorruptError):
+    """A commit was to be mirrored before its parent."""
+
+    reason = "MIRROR_GAP"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """One entry that a commit writes (``entry`` and its blob) or removes (``entry=None``, ``blob=""``)."""
+
+    entry_id: str
+    blob: str
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a commit stands: its line, and its number on it from 1."""
+
+    line_id: int
+    seq: int
+
+
+async def project(
+    conn: Connection,
+    workspace_id: str,
+    commit: CommitInfo,
+    changes: Sequence[EntryChange],
+    faults: Mapping[str, str] | None = None,
+) -> Place:
+    """Mirror one commit: its line, its row, the versions and placements it begins and ends, and the outbox for both.
+
+    Args:
+        conn: In a transaction that holds the workspace's row.
+        workspace_id: The workspace.
+        commit: The commit; its first parent is mirrored already.
+        changes: Its differences to the first parent.
+        faults: Files that cannot be read as entries, by path, with the reason.
+
+    Raises:
+        MirrorGapError: The first parent is not mirrored.
+    """
+    parent = commit.parents[0] if commit.parents else None
+    place = await _place(conn, workspace_id, parent)
+    before = await _before(conn, workspace_id, parent, changes)
+    await _insert_commit(conn, workspace_id, commit, place)
+    alive = [change for change in changes if change.entry is not None]
+    gone = [before[change.entry_id] for change in changes if change.entry is None and change.entry_id in before]
+    rows = [(*row_of(change.entry, change.blob), targets_of(change.entry)) for change in alive if change.entry]
+    rows += [(*tombstone_of(last), []) for last in gone]
+    touched = [row[0] for row in rows]
+    await _end_versions(conn, workspace_id, place, touched)
+    await _begin_versions(conn, workspace_id, place, rows)
+    moved = [row for row in rows if _moved(row, before.get(row[0]))]
+    await _write_placements(conn, place, moved)
+    for path, description in (faults or {}).items():
+        await conn.execute(
+            "insert into mirror.fault values (%s, %s, %s, %s)", (workspace_id, commit.commit_id, path, description)
+        )
+    await conn.execute(
+        "update mirror.workspace set commit_count = commit_count + 1, version_count = version_count + %s,"
+        " placement_count = placement_count + %s where workspace_id = %s",
+        (len(rows), len(moved), workspace_id),
+    )
+    return place
+
+
+async def set_refs(conn: Connection, workspace_id: str, refs: Mapping[str, tuple[str, str]]) -> None:
+    """Make the mirrored refs exactly those given: name to (object id, id of the commit it peels to)."""
+    names = list(refs)
+    await conn.execute("delete from mirror.ref where workspace_id = %s and name <> all(%s)", (workspace_id, names))
+    for name, (object_id, commit_id) in refs.items():
+        await put_ref(conn, workspace_id, name, object_id, commit_id)
+
+
+async def put_ref(conn: Connection, workspace_id: str, name: str, object_id: str, commit_id: str) -> None:
+    """Mirror that a ref is at an object; ``commit_id`` is what it peels to."""
+    await conn.execute(
+        "insert into mirror.ref values (%s, %s, %s, %s) on conflict (workspace_id, name) do update"
+        " set object_id = excluded.object_id, commit_id = excluded.commit_id",
+        (workspace_id, name, object_id, commit_id),
+    )
+
+
+async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] | None = None) -> set[str]:
+    """Which commits are mirrored: of those given, or all."""
+    if ids is None:
+        cursor = await conn.execute("select commit_id from mirror.commit where workspace_id = %s", (workspace_id,))
+    else:
+        cursor = await conn.execute(
+            "select commit_id from mirror.commit where workspace_id = %s and commit_id = any(%s)",
+            (workspace_id, list(ids)),
+        )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def collect_lines(conn: Connection, workspace_id: str) -> list[int]:
+    """Remove the lines that no ref, tag or session reaches, with all their rows; their ids are returned.
+
+    A line is reached when a named commit stands on it, or when a reached line (or a merge on one) comes out of it.
+    """
+    cursor = await conn.execute(
+        """
+        with recursive named as (
+          select commit_id from mirror.ref where workspace_id = %(workspace)s
+          union select base_commit from work.session where workspace_id = %(workspace)s and state <> 'discarded'
+        ),
+        reached (line_id) as (
+          select c.line_id from named join mirror.commit c on c.workspace_id = %(workspace)s
+             and c.commit_id = named.commit_id
+          union
+          select next.line_id from reached cross join lateral (
+            select l.parent_line as line_id from mirror.line l
+             where l.line_id = reached.line_id and l.parent_line is not null
+            union all
+            select other.line_id from mirror.commit c
+              join mirror.commit other on other.workspace_id = c.workspace_id and other.commit_id = any(c.parents)
+             where c.line_id = reached.line_id and cardinality(c.parents) > 1
+          ) next
+        )
+        delete from mirror.line where workspace_id = %(workspace)s and line_id not in (select line_id from reached)
+        returning line_id
+        """,
+        {"workspace": workspace_id},
+    )
+    gone = [row[0] for row in await cursor.fetchall()]
+    if gone:
+        await count_rows(conn, workspace_id)
+    return gone
+
+
+async def count_rows(conn: Connection, workspace_id: str) -> None:
+    """Count the rows of a workspace anew into its watermark."""
+    await conn.execute(
+        """
+        update mirror.workspace set
+          commit_count = (select count(*) from mirror.commit where workspace_id = %(workspace)s),
+          version_count = (select count(*) from mirror.version join mirror.line using (line_id)
+                            where workspace_id = %(workspace)s),
+          placement_count = (select count(*) from mirror.placement join mirror.line using (line_id)
+                              where workspace_id = %(workspace)s)
+        where workspace_id = %(workspace)s
+        """,
+        {"workspace": workspace_id},
+    )
+
+
+async def _place(conn: Connection, workspace_id: str, parent: str | None) -> Place:
+    """The place of a new commit: on its first parent's line when that is the tip, else on a new line forked there."""
+    fork: tuple[int, int] | None = None
+    if parent is not None:
+        cursor = await conn.execute(
+            "select c.line_id, c.seq, l.tip_seq from mirror.commit c join mirror.line l using (line_id)"
+            " where c.workspace_id = %s and c.commit_id = %s",
+            (workspace_id, parent),
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            raise MirrorGapError(f"Commit {parent} is not mirrored yet. Run `memotree rebuild` for this workspace.")
+        line_id, seq, tip = row
+        if seq == tip:
+            await conn.execute("update mirror.line set tip_seq = %s where line_id = %s", (seq + 1, line_id))
+            return Place(line_id, seq + 1)
+        fork = (line_id, seq)
+    line_id = secrets.randbits(_LINE_BITS)
+    await conn.execute(
+        "insert into mirror.line values (%s, %s, %s, %s, 1)", (line_id, workspace_id, *(fork or (None, None)))
+    )
+    return Place(line_id, 1)
+
+
+async def _before(
+    conn: Connection, workspace_id: str, parent: str | None, changes: Sequence[EntryChange]
+) -> dict[str, Version]:
+    """The versions that the changed entries had at the first parent."""
+    if parent is None:
+        return {}
+    return await tree.versions(conn, State(workspace_id, parent), [change.entry_id for change in changes])
+
+
+async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo, place: Place) -> None:
+    found = trailers.trailers_of(commit.message)
+    await conn.execute(
+        "insert into mirror.commit values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            *(workspace_id, commit.commit_id, place.line_id, place.seq, list(commit.parents)),
+            *(commit.author.name, commit.author.email, commit.author.when, commit.committer.when, commit.message),
+            *(found.get(trailers.SESSION), found.get(trailers.REQUEST)),
+        ),
+    )
+
+
+async def _end_versions(conn: Connection, workspace_id: str, place: Place, ids: list[str]) -> None:
+    """End the open versions of the entries on this line; older lines end by being farther away."""
+    await conn.execute(
+        """
+        with ended as (
+          update mirror.version set to_seq = %(seq)s
+           where line_id = %(line)s and entry_id = any(%(ids)s) and to_seq is null
+          returning version_id, dead, is_archive)
+        insert into mirror.outbox (workspace_id, version_id, ends)
+        select %(workspace)s, version_id, true from ended where not dead and not is_archive
+        """,
+        {"workspace": workspace_id, "line": place.line_id, "seq": place.seq, "ids": ids},
+    )
+
+
+async def _begin_versions(
+    conn: Connection, workspace_id: str, place: Place, rows: Sequence[tuple[object, ...]]
+) -> None:
+    if not rows:
+        return
+    async with (
+        conn.cursor() as cursor,
+        cursor.copy(f"copy mirror.version (line_id, from_seq, {', '.join(FIELDS)}, targets) from stdin") as copy,
+    ):
+        for row in rows:
+            await copy.write_row((place.line_id, place.seq, *row))
+    await conn.execute(
+        "insert into mirror.outbox (workspace_id, version_id, ends) select %s, version_id, false from mirror.version"
+        " where line_id = %s and from_seq = %s and not dead and not is_archive order by version_id",
+        (workspace_id, place.line_id, place.seq),
+    )
+
+
+def _moved(row: tuple[object, ...], before: Version | None) -> bool:
+    """Whether a node's placement differs from the one before; archives have none."""
+    if row[1]:
+        return False
+    dead, archive_id, parent_id, position = row[2], row[4], row[5], row[6]
+    if before is None:
+        return not dead
+    return bool(dead) or (before.archive_id, before.parent_id, before.position) != (archive_id, parent_id, position)
+
+
+async def _write_placements(conn: Connection, place: Place, rows: Sequence[tuple[object, ...]]) -> None:
+    if not rows:
+        return
+    await conn.execute(
+        "update mirror.placement set to_seq = %s where line_id = %s and entry_id = any(%s) and to_seq is null",
+        (place.seq, place.line_id, [row[0] for row in rows]),
+    )
+    async with (
+        conn.cursor() as cursor,
+        cursor.copy(
+            "copy mirror.placement (line_id, entry_id, from_seq, dead, archive_id, parent_id, position) from stdin"
+        ) as copy,
+    ):
+        for row in rows:
+            await copy.write_row((place.line_id, row[0], place.seq, row[2], row[4], row[5], row[6]))
+
+

@@ -1,0 +1,173 @@
+"""Workspaces as PostgreSQL knows them, and the revisions that names stand for."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg.rows import class_row
+
+from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+from memotree_storage.workspaces import WorkspaceInfo, WorkspaceNotFoundError
+
+
+class WorkspaceExistsError(AlreadyExistsError):
+    """Another workspace has that name."""
+
+    reason = "WORKSPACE_EXISTS"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"A workspace named {name!r} exists already. Choose another name.", "workspace", name)
+
+
+class RevisionNotFoundError(NotFoundError):
+    """Nothing of the workspace has that name."""
+
+    reason = "REVISION_NOT_FOUND"
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(
+            f"There is no session, branch, tag or commit {revision!r} in this workspace. "
+            "List them with ListSessions, ListBranches, ListTags or ListCommits.",
+            "revision",
+            revision,
+        )
+
+
+class AmbiguousRevisionError(InvalidInputError):
+    """A commit prefix that several commits share."""
+
+    reason = "AMBIGUOUS_REVISION"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A workspace as the mirror has it."""
+
+    workspace_id: str
+    name: str
+    description: str
+    default_branch: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a revision stands for.
+
+    Attributes:
+        kind: ``session``, ``branch``, ``tag`` or ``commit``.
+        name: The session's id, the branch's or tag's name, or the whole commit id.
+        state: The state of the tree that it names.
+    """
+
+    kind: str
+    name: str
+    state: State
+
+
+_WORKSPACE = "workspace_id, name, description, default_branch, created_at"
+
+_RESOLVE = """
+  select 'session', 1, session_id, base_commit, session_id from work.session
+   where workspace_id = %(workspace)s and session_id = %(revision)s
+  union all
+  select 'branch', 2, substr(name, 12), commit_id, null from mirror.ref
+   where workspace_id = %(workspace)s and name in ('refs/heads/' || %(revision)s, %(revision)s)
+     and name like 'refs/heads/%%'
+  union all
+  select 'tag', 3, substr(name, 11), commit_id, null from mirror.ref
+   where workspace_id = %(workspace)s and name in ('refs/tags/' || %(revision)s, %(revision)s)
+     and name like 'refs/tags/%%'
+  union all
+  (select 'commit', 4, commit_id, commit_id, null from mirror.commit
+    where %(revision)s ~ '^[0-9a-f]{4,40}$' and workspace_id = %(workspace)s
+      and commit_id >= %(revision)s and commit_id < %(revision)s || 'g' limit 2)
+  order by 2"""
+
+
+async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
+    """Register a workspace, or its new name and description.
+
+    Raises:
+        WorkspaceExistsError: Another one has the name.
+    """
+    try:
+        await conn.execute(
+            "insert into mirror.workspace (workspace_id, name, description, created_at) values (%s, %s, %s, %s)"
+            " on conflict (workspace_id) do update set name = excluded.name, description = excluded.description",
+            (info.workspace_id, info.name, info.description, info.created_at),
+        )
+    except psycopg.errors.UniqueViolation as error:
+        raise WorkspaceExistsError(info.name) from error
+
+
+async def find_workspace(conn: Connection, name: str) -> Workspace:
+    """The workspace of that name or id; a name goes before an id.
+
+    Raises:
+        WorkspaceNotFoundError: There is none.
+    """
+    async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
+        await cursor.execute(
+            f"select {_WORKSPACE} from mirror.workspace where name = %(name)s or workspace_id = %(name)s"  # noqa: S608
+            " order by name <> %(name)s limit 1",
+            {"name": name},
+        )
+        found = await cursor.fetchone()
+    if found is None:
+        raise WorkspaceNotFoundError(name)
+    return found
+
+
+async def list_workspaces(conn: Connection, *, after: str = "", limit: int | None = None) -> list[Workspace]:
+    """Workspaces by name, behind the name given."""
+    async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
+        await cursor.execute(
+            f"select {_WORKSPACE} from mirror.workspace where name > %s order by name limit %s",  # noqa: S608
+            (after, limit),
+        )
+        return await cursor.fetchall()
+
+
+async def remove_workspace(conn: Connection, workspace_id: str) -> None:
+    """Forget a workspace: its mirror and its working state."""
+    await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
+    for table in ("session", "view", "request"):
+        await conn.execute(f"delete from work.{table} where workspace_id = %s", (workspace_id,))  # noqa: S608
+
+
+async def lock_workspace(conn: Connection, workspace_id: str) -> None:
+    """Hold the right to change the mirror of a workspace until the transaction ends.
+
+    Raises:
+        WorkspaceNotFoundError: It is gone.
+    """
+    cursor = await conn.execute(
+        "select 1 from mirror.workspace where workspace_id = %s for no key update", (workspace_id,)
+    )
+    if await cursor.fetchone() is None:
+        raise WorkspaceNotFoundError(workspace_id)
+
+
+async def resolve(conn: Connection, workspace: Workspace, revision: str) -> Resolved:
+    """The state that a revision names: a session, branch, tag or commit, in this order; "" is the default branch.
+
+    A full ref name (``refs/tags/v1``) is taken as such; a commit may be given by a unique prefix of four digits or more.
+
+    Raises:
+        RevisionNotFoundError: Nothing has that name.
+        AmbiguousRevisionError: Several commits begin with it.
+    """
+    wanted = revision or workspace.default_branch
+    cursor = await conn.execute(_RESOLVE, {"workspace": workspace.workspace_id, "revision": wanted})
+    rows = await cursor.fetchall()
+    if not rows:
+        raise RevisionNotFoundError(wanted)
+    kind, _, name, commit_id, session_id = rows[0]
+    if kind == "commit" and len(rows) > 1:
+        raise AmbiguousRevisionError.at(
+            "revision", f"{wanted!r} could be {rows[0][2][:16]} or {rows[1][2][:16]}; give more digits."
+        )
+    return Resolved(kind, name, State(workspace.workspace_id, commit_id, session_id))

@@ -1,0 +1,67 @@
+"""Repeatable calls: the first result of a request id answers every later call with it."""
+
+import hashlib
+
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.postgres.database import Connection
+
+
+class RequestIdReusedError(InvalidInputError):
+    """A request id came with other arguments than the first time."""
+
+    reason = "REQUEST_ID_REUSED"
+
+
+async def begin_request(conn: Connection, workspace_id: str, request_id: str, call: bytes) -> bytes | None:
+    """Claim a request id for a call, or answer what the first one answered.
+
+    A second call with the id waits until the transaction of the first has ended.
+
+    Args:
+        conn: In the transaction that the call's effects belong to.
+        workspace_id: The workspace.
+        request_id: The id; an empty one claims nothing.
+        call: The call with its arguments, in bytes that are the same each time.
+
+    Returns:
+        The first result, or ``None`` when this call is the first.
+
+    Raises:
+        RequestIdReusedError: The id came with another call.
+    """
+    if not request_id:
+        return None
+    digest = hashlib.sha256(call).digest()
+    cursor = await conn.execute(
+        "insert into work.request (workspace_id, request_id, digest) values (%s, %s, %s)"
+        " on conflict do nothing returning 1",
+        (workspace_id, request_id, digest),
+    )
+    if await cursor.fetchone():
+        return None
+    cursor = await conn.execute(
+        "select digest, response from work.request where workspace_id = %s and request_id = %s",
+        (workspace_id, request_id),
+    )
+    row = await cursor.fetchone()
+    if row is None:  # the first was rolled back between the two statements
+        return await begin_request(conn, workspace_id, request_id, call)
+    if bytes(row[0]) != digest:
+        raise RequestIdReusedError.at(
+            "request_id", f"{request_id!r} was used for another call; choose a fresh id for a new call."
+        )
+    return None if row[1] is None else bytes(row[1])
+
+
+async def end_request(conn: Connection, workspace_id: str, request_id: str, response: bytes) -> None:
+    """Keep the result of a claimed request id."""
+    if request_id:
+        await conn.execute(
+            "update work.request set response = %s where workspace_id = %s and request_id = %s",
+            (response, workspace_id, request_id),
+        )
+
+
+async def forget_old_requests(conn: Connection, days: int) -> None:
+    """Forget results that nobody will ask for again."""
+    await conn.execute("delete from work.request where created_at < now() - make_interval(days => %s)", (days,))

@@ -1,0 +1,112 @@
+"""The shape of a version: one row for nodes and archives, in the mirror and among the staged changes alike."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from psycopg.types.json import Jsonb
+
+from memotree_storage.node import Archive, Entry, Node, Relation, Source
+from memotree_storage.tokens import count_tokens
+
+FIELDS: Final = (
+    "entry_id",
+    "is_archive",
+    "dead",
+    "blob",
+    "archive_id",
+    "parent_id",
+    "position",
+    "type",
+    "title",
+    "brief",
+    "summary",
+    "tags",
+    "attributes",
+    "relations",
+    "source",
+    "tokens",
+)
+"""The columns that `mirror.version` and `work.staged` share, in the order of `Version`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of an entry as the mirror knows it: everything but the content, which is read from Git by ``blob``.
+
+    ``parent_id`` is ``""`` for a root. ``commit_id``, ``committed_at``, ``line_id`` and ``from_seq`` are ``None`` while
+    the version is staged. An archive stands in the same shape: ``title`` is its name, ``type`` its model, ``summary``
+    its description.
+    """
+
+    entry_id: str
+    is_archive: bool
+    dead: bool
+    blob: str
+    archive_id: str
+    parent_id: str
+    position: str
+    type: str
+    title: str
+    brief: str
+    summary: str
+    tags: list[str]
+    attributes: Mapping[str, str]
+    relations: list[list[str]]
+    source: Mapping[str, Any] | None
+    tokens: int
+    commit_id: str | None = None
+    committed_at: datetime | None = None
+    line_id: int | None = None
+    from_seq: int | None = None
+
+    def to_archive(self) -> Archive:
+        """The archive that this row describes."""
+        return Archive(self.entry_id, self.title, self.type, self.summary)
+
+    def to_node(self, content: str = "") -> Node:
+        """The node that this row describes, with the content given."""
+        return Node(
+            id=self.entry_id,
+            archive_id=self.archive_id,
+            parent_id=self.parent_id or None,
+            position=self.position,
+            type=self.type,
+            title=self.title,
+            brief=self.brief,
+            summary=self.summary,
+            content=content,
+            tags=tuple(self.tags),
+            relations=tuple(Relation(*relation) for relation in self.relations),
+            attributes=self.attributes,
+            source=Source(**self.source) if self.source else None,
+        )
+
+
+def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:
+    """The values of `FIELDS` for an entry, ready for PostgreSQL."""
+    if isinstance(entry, Archive):
+        return (
+            *(entry.id, True, False, blob, entry.id, "", "", entry.model_id, entry.name, "", entry.description),
+            *([], Jsonb({}), Jsonb([]), None, 0),
+        )
+    relations = [[relation.type, relation.target_id, relation.description] for relation in entry.relations]
+    return (
+        *(entry.id, False, False, blob, entry.archive_id, entry.parent_id or "", entry.position, entry.type),
+        *(entry.title, entry.brief, entry.summary, list(entry.tags), Jsonb(dict(entry.attributes)), Jsonb(relations)),
+        *(Jsonb(asdict(entry.source)) if entry.source else None, count_tokens(entry.content)),
+    )
+
+
+def tombstone_of(last: Version) -> tuple[Any, ...]:
+    """The values of `FIELDS` that say that an entry is not alive any more, with the title it had last."""
+    return (
+        *(last.entry_id, last.is_archive, True, "", last.archive_id, last.parent_id, last.position, last.type),
+        *(last.title, "", "", [], Jsonb({}), Jsonb([]), None, 0),
+    )
+
+
+def targets_of(entry: Entry) -> list[str]:
+    """The ids that an entry's relations point to."""
+    return [] if isinstance(entry, Archive) else sorted({relation.target_id for relation in entry.relations})

@@ -1,0 +1,340 @@
+"""Sessions and their staged changes: durable, visible only inside the session, settled when a commit has them."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from psycopg.rows import args_row, class_row
+
+from memotree_storage.codec import decode_entry, encode_entry, entry_path
+from memotree_storage.errors import FailedPreconditionError, NotFoundError
+from memotree_storage.node import Entry
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
+from memotree_storage.postgres.tree import State
+
+
+class SessionNotFoundError(NotFoundError):
+    """No session of this workspace has that id."""
+
+    reason = "SESSION_NOT_FOUND"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"There is no session {session_id!r} in this workspace. Open one with OpenSession.", "session", session_id
+        )
+
+
+class SessionClosedError(FailedPreconditionError):
+    """The session takes no changes."""
+
+    reason = "SESSION_CLOSED"
+
+
+_WHY_CLOSED: Final = {
+    "discarded": "was discarded",
+    "expired": "has expired",
+    "detached": "belongs to a branch that was deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``."""
+
+    session_id: str
+    workspace_id: str
+    branch: str
+    base_commit: str
+    agent: str
+    state: str
+    created_at: datetime
+    used_at: datetime
+    expires_at: datetime
+    change_count: int
+
+    @property
+    def tree(self) -> State:
+        """The state of the tree inside the session."""
+        return State(self.workspace_id, self.base_commit, self.session_id)
+
+    @property
+    def base(self) -> State:
+        """The state that its changes lie over."""
+        return State(self.workspace_id, self.base_commit)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One staged change: the entry as the session has it (``None``: deleted), and the blob it was derived from.
+
+    ``derived_blob`` is ``None`` for an entry created in the session.
+    """
+
+    version: Version
+    derived_blob: str | None
+    data: bytes
+    revision: int
+    messages: list[str]
+    tools: list[str]
+
+    @property
+    def entry_id(self) -> str:
+        """The node's or archive's id."""
+        return self.version.entry_id
+
+    @property
+    def entry(self) -> Entry | None:
+        """The whole entry with its content, or ``None`` when it is deleted."""
+        if self.version.dead:
+            return None
+        shell = self.version.to_archive() if self.version.is_archive else self.version.to_node()
+        return decode_entry(entry_path(shell), self.data)
+
+
+_SESSION: Final = (
+    "session_id, workspace_id, branch, base_commit, agent,"
+    " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
+    " created_at, used_at, used_at + ttl as expires_at,"
+    " (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"
+)
+_STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools"
+_WIDTH: Final = len(FIELDS)
+
+
+def blob_id(data: bytes) -> str:
+    """The id that Git gives a blob with these bytes."""
+    return hashlib.sha1(b"blob %d\x00" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+async def open_session(
+    conn: Connection, session_id: str, base: State, *, branch: str, agent: str, ttl: timedelta
+) -> Session:
+    """Make a session over a commit of a branch."""
+    await conn.execute(
+        "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl)"
+        " values (%s, %s, %s, %s, %s, %s)",
+        (session_id, base.workspace_id, branch, base.commit_id, agent, ttl),
+    )
+    return await find_session(conn, base.workspace_id, session_id)
+
+
+async def find_session(conn: Connection, workspace_id: str, session_id: str) -> Session:
+    """A session of a workspace.
+
+    Raises:
+        SessionNotFoundError: There is none of that id, or it is of another workspace.
+    """
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(
+            f"select {_SESSION} from work.session where workspace_id = %s and session_id = %s",  # noqa: S608
+            (workspace_id, session_id),
+        )
+        found = await cursor.fetchone()
+    if found is None:
+        raise SessionNotFoundError(session_id)
+    return found
+
+
+async def hold_session(conn: Connection, workspace_id: str, session_id: str) -> Session:
+    """An open session, held against other changes until the transaction ends, and marked as used now.
+
+    Raises:
+        SessionNotFoundError: There is none.
+        SessionClosedError: It takes no changes any more.
+    """
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(
+            "with held as (update work.session set used_at = now() where workspace_id = %s and session_id = %s"  # noqa: S608
+            f" and state = 'open' and used_at + ttl >= now() returning *) select {_SESSION} from held as session",
+            (workspace_id, session_id),
+        )
+        found = await cursor.fetchone()
+    if found is None:
+        session = await find_session(conn, workspace_id, session_id)
+        why = _WHY_CLOSED.get(session.state, "is closed")
+        raise SessionClosedError(f"Session {session_id} {why}. Open a new one with OpenSession.")
+    return found
+
+
+async def list_sessions(
+    conn: Connection,
+    workspace_id: str,
+    *,
+    closed: bool,
+    before: tuple[datetime, str] | None = None,
+    limit: int | None = None,
+) -> list[Session]:
+    """Sessions of a workspace, the last used first, behind the (time, id) given."""
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(
+            f"select {_SESSION} from work.session where workspace_id = %(workspace)s"  # noqa: S608
+            " and (%(closed)s or (state = 'open' and used_at + ttl >= now()))"
+            " and (%(when)s::timestamptz is null or (used_at, session_id) < (%(when)s, %(id)s))"
+            " order by used_at desc, session_id desc limit %(limit)s",
+            {
+                "workspace": workspace_id,
+                "closed": closed,
+                "when": before[0] if before else None,
+                "id": before[1] if before else "",
+                "limit": limit,
+            },
+        )
+        return await cursor.fetchall()
+
+
+async def close_session(conn: Connection, session_id: str, state: str) -> None:
+    """Forget the staged changes and views of a session and give it a closing state."""
+    await conn.execute("delete from work.staged where session_id = %s", (session_id,))
+    await conn.execute("delete from work.view where scope = %s", (session_id,))
+    await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
+
+
+async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
+    """Lay a session's changes over another commit."""
+    await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))
+
+
+async def staged(
+    conn: Connection,
+    session_id: str,
+    *,
+    ids: Iterable[str] | None = None,
+    after: str = "",
+    limit: int | None = None,
+) -> list[Staged]:
+    """The staged changes of a session by id (of some ids only, or behind an id)."""
+    async with conn.cursor(row_factory=args_row(_read_staged)) as cursor:
+        await cursor.execute(
+            f"select {_STAGED} from work.staged where session_id = %(session)s and entry_id > %(after)s"  # noqa: S608
+            " and (%(ids)s::text[] is null or entry_id = any(%(ids)s)) order by entry_id limit %(limit)s",
+            {"session": session_id, "after": after, "ids": None if ids is None else list(ids), "limit": limit},
+        )
+        return await cursor.fetchall()
+
+
+def _read_staged(*row: Any) -> Staged:
+    return Staged(Version(*row[:_WIDTH]), *row[_WIDTH:])
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One entry as it shall stand in a session: new bytes, or none (``entry=None``) to delete ``before``.
+
+    ``before`` is its version in the session now; ``None`` for a creation. The message and the tool are appended to what
+    is kept about the change; ``derived_blob`` overrides the blob it counts as derived from (for rebases).
+    """
+
+    entry: Entry | None
+    before: Version | None
+    message: str = ""
+    tool: str = ""
+
+
+async def stage(conn: Connection, session: Session, edits: Sequence[Edit]) -> None:
+    """Write edits into the session, which the transaction holds.
+
+    An entry that is again as it was in the base is no change any more; one that was created here and is deleted leaves
+    no trace.
+    """
+    ids = [_id_of(edit) for edit in edits]
+    present = {row.entry_id: row for row in await staged(conn, session.session_id, ids=ids)}
+    drop: list[str] = []
+    for edit, entry_id in zip(edits, ids, strict=True):
+        row = present.get(entry_id)
+        derived = row.derived_blob if row else (edit.before.blob if edit.before else None)
+        data = b"" if edit.entry is None else encode_entry(edit.entry)
+        blob = "" if edit.entry is None else blob_id(data)
+        if blob == (derived or ""):
+            drop.append(entry_id)
+            continue
+        if edit.entry is None and edit.before is None:
+            continue
+        await _put(conn, session.session_id, edit, derived, data, blob)
+    if drop:
+        await unstage(conn, session.session_id, drop)
+
+
+def _id_of(edit: Edit) -> str:
+    if edit.entry is not None:
+        return edit.entry.id
+    return edit.before.entry_id if edit.before else ""
+
+
+async def _put(conn: Connection, session_id: str, edit: Edit, derived: str | None, data: bytes, blob: str) -> None:
+    if edit.entry is not None:
+        values, targets = row_of(edit.entry, blob), targets_of(edit.entry)
+    elif edit.before is not None:
+        values, targets = tombstone_of(edit.before), []
+    else:
+        return
+    await conn.execute(
+        _PUT,
+        (
+            *(session_id, *values, targets, derived, data),
+            *([edit.message] if edit.message else [], [edit.tool] if edit.tool else []),
+        ),
+        prepare=True,
+    )
+
+
+_PUT: Final = (
+    f"insert into work.staged as s (session_id, {', '.join(FIELDS)}, targets, derived_blob, data, messages, tools)"  # noqa: S608
+    f" values ({', '.join(['%s'] * (_WIDTH + 6))}) on conflict (session_id, entry_id) do update set "
+    + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS, "targets", "derived_blob", "data"))
+    + ", revision = s.revision + 1, messages = s.messages || excluded.messages,"
+    " earlier = (s.earlier || s.blob)[greatest(1, cardinality(s.earlier) - 48):],"
+    " tools = array(select distinct t from unnest(s.tools || excluded.tools) t order by t)"
+)
+
+
+async def restage(conn: Connection, session_id: str, row: Staged, entry: Entry | None, derived_blob: str | None) -> None:
+    """Give a staged change another base: the merged entry and the blob it counts as derived from now."""
+    data = b"" if entry is None else encode_entry(entry)
+    blob = "" if entry is None else blob_id(data)
+    if blob == (derived_blob or ""):
+        await unstage(conn, session_id, [row.entry_id])
+        return
+    edit = Edit(entry, row.version)
+    await _put(conn, session_id, edit, derived_blob, data, blob)
+
+
+async def unstage(conn: Connection, session_id: str, ids: Sequence[str]) -> None:
+    """Forget the staged changes of some entries."""
+    await conn.execute(
+        "delete from work.staged where session_id = %s and entry_id = any(%s)", (session_id, list(ids))
+    )
+
+
+async def settle(
+    conn: Connection, workspace_id: str, session_id: str, commit_id: str, changes: Sequence[EntryChange]
+) -> None:
+    """Tell a session that a commit has (some of) its changes.
+
+    A staged row goes only when its bytes are the committed ones. A later edit of the very change that was committed stays,
+    derived from the commit. Any other row keeps what it was derived from, and is merged when it is committed.
+    """
+    pairs = ([change.entry_id for change in changes], [change.blob for change in changes])
+    await conn.execute(
+        "delete from work.staged s using unnest(%s::text[], %s::text[]) as c (entry_id, blob)"
+        " where s.session_id = %s and s.entry_id = c.entry_id and s.blob = c.blob",
+        (*pairs, session_id),
+    )
+    await conn.execute(
+        "update work.staged s set derived_blob = nullif(c.blob, '') from unnest(%s::text[], %s::text[])"
+        " as c (entry_id, blob) where s.session_id = %s and s.entry_id = c.entry_id and c.blob = any(s.earlier)",
+        (*pairs, session_id),
+    )
+    await conn.execute(
+        "update work.session set base_commit = %s where session_id = %s and workspace_id = %s and state = 'open'",
+        (commit_id, session_id, workspace_id),
+    )
+
+
+async def id_was_used(conn: Connection, session: Session, ids: Sequence[str]) -> set[str]:
+    """Which ids ever named an entry in the session's lineage, alive or not."""
+    return set(await tree.versions(conn, session.tree, ids, dead=True))

@@ -1,0 +1,309 @@
+"""Reading the tree at one state: a commit, seen along its lineage, with the staged changes of a session over it.
+
+The newest row of an entry at or before a line's seq is its version on that line, and the nearest line that has one
+decides; staged rows are nearer than any line. Every statement resolves the lineage itself, so an answer is of one state
+even when lines are collected or built again meanwhile.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg.rows import args_row
+
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import FIELDS, Version
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One state of a tree: a commit, or a session's changes over its base commit."""
+
+    workspace_id: str
+    commit_id: str
+    session_id: str | None = None
+
+    def arguments(self, **more: object) -> dict[str, object]:
+        """The parameters that every statement of this module takes."""
+        return {"workspace": self.workspace_id, "commit": self.commit_id, "session": self.session_id, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """An entry of a subtree: how deep it stands below the top, and the top it stands under."""
+
+    entry_id: str
+    depth: int
+
+
+_LINE: Final = "line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))"
+_COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
+
+
+def _version_of(entry: str, columns: str = _COLUMNS) -> str:
+    """SQL: the version of the entry named by an expression, as one row or none; it may be dead."""
+    return f"""(
+      select * from (
+        select -1 as depth, {columns}, null::bigint as line_id, null::bigint as from_seq
+          from work.staged v where v.session_id = %(session)s and v.entry_id = {entry}
+        union all
+        select line.depth, one.* from line cross join lateral (
+          select {columns}, v.line_id, v.from_seq from mirror.version v
+           where v.line_id = line.line_id and v.entry_id = {entry} and v.from_seq <= line.seq
+           order by v.from_seq desc limit 1) one
+      ) any_version order by depth limit 1)"""  # noqa: S608 - expressions of this module
+
+
+def _placement_of(entry: str) -> str:
+    """SQL: where the entry named by an expression stands, as one row or none; it may be dead."""
+    return f"""(
+      select * from (
+        select -1 as depth, s.parent_id, s.archive_id, s.dead
+          from work.staged s where s.session_id = %(session)s and s.entry_id = {entry}
+        union all
+        select line.depth, one.* from line cross join lateral (
+          select p.parent_id, p.archive_id, p.dead from mirror.placement p
+           where p.line_id = line.line_id and p.entry_id = {entry} and p.from_seq <= line.seq
+           order by p.from_seq desc limit 1) one
+      ) any_placement order by depth limit 1)"""  # noqa: S608 - expressions of this module
+
+
+def _children_of(parent: str, archive: str = "null::text") -> str:
+    """SQL: id and position of the entries directly below a parent (below an archive when the parent is '')."""
+    return f"""(
+      select s.entry_id, s.position from work.staged s
+       where s.session_id = %(session)s and s.parent_id = {parent} and not s.dead and not s.is_archive
+         and ({archive} is null or s.archive_id = {archive})
+      union all
+      select p.entry_id, p.position from line join mirror.placement p on p.line_id = line.line_id
+       where p.parent_id = {parent} and ({archive} is null or p.archive_id = {archive}) and not p.dead
+         and p.from_seq <= line.seq and (p.to_seq is null or p.to_seq > line.seq)
+         and not exists (select from line near join mirror.placement q on q.line_id = near.line_id
+                          where near.depth < line.depth and q.entry_id = p.entry_id and q.from_seq <= near.seq)
+         and not exists (select from work.staged s where s.session_id = %(session)s and s.entry_id = p.entry_id)
+    )"""  # noqa: S608 - expressions of this module
+
+
+_VERSIONS: Final = f"""
+  with {_LINE}
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from unnest(%(ids)s::text[]) as wanted(id)
+    cross join lateral {_version_of("wanted.id")} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where %(dead)s or not v.dead"""  # noqa: S608
+
+_CHILDREN: Final = f"""
+  with {_LINE}
+  select entry_id, position from {_children_of("%(parent)s", "%(archive)s::text")} child
+   where (position, entry_id) > (%(after_position)s::text collate "C", %(after_id)s::text collate "C")
+   order by position, entry_id limit %(limit)s"""  # noqa: S608
+
+_LAST: Final = f"""
+  with {_LINE}
+  select position from {_children_of("%(parent)s", "%(archive)s::text")} child
+   order by position desc limit 1"""  # noqa: S608
+
+_COUNTS: Final = f"""
+  with {_LINE}
+  select wanted.id, (select count(*) from {_children_of("wanted.id")} child)
+    from unnest(%(ids)s::text[]) as wanted(id)"""  # noqa: S608
+
+_TREE: Final = f"""
+  with recursive {_LINE},
+  tree (entry_id, depth, route) as (
+    select top.entry_id collate "C", 0, array[(top.position || ' ' || top.entry_id) collate "C"] from {{top}} top
+    union all
+    select child.entry_id, tree.depth + 1, tree.route || (child.position || ' ' || child.entry_id)
+      from tree cross join lateral {_children_of("tree.entry_id")} child
+     where tree.depth < %(max_depth)s
+  ) cycle entry_id set looped using seen
+  select entry_id, depth from tree where not looped order by route collate "C" limit %(limit)s"""  # noqa: S608
+
+_TREE_OF_NODES: Final = _TREE.format(top="(select id as entry_id, '' as position from unnest(%(ids)s::text[]) id)")
+_TREE_OF_ARCHIVE: Final = _TREE.format(top=_children_of("''", "%(archive)s::text"))
+
+_WAYS: Final = f"""
+  with recursive {_LINE},
+  up (id, entry_id, height) as (
+    select wanted.id, p.parent_id, 1 from unnest(%(ids)s::text[]) as wanted(id)
+     cross join lateral {_placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
+    union all
+    select up.id, p.parent_id, up.height + 1 from up
+     cross join lateral {_placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
+  ) cycle id, entry_id set looped using seen
+  select id, array_agg(entry_id order by height desc) from up where not looped group by id"""  # noqa: S608
+
+_ONE: Final = f"""
+  with recursive {_LINE},
+  up (entry_id, height) as (
+    select p.parent_id, 1 from {_placement_of("%(id)s")} p where not p.dead and p.parent_id <> ''
+    union all
+    select p.parent_id, up.height + 1 from up
+     cross join lateral {_placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
+  ) cycle entry_id set looped using seen
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
+         (select array_agg(entry_id order by height desc) from up where not looped),
+         (select count(*) from {_children_of("%(id)s")} child)
+    from {_version_of("%(id)s")} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead"""  # noqa: S608
+
+_PREFIX: Final = f"""
+  with {_LINE}
+  select distinct entry_id from (
+    select s.entry_id from work.staged s
+     where s.session_id = %(session)s and s.entry_id >= %(low)s and s.entry_id < %(high)s
+    union all
+    select v.entry_id from line join mirror.version v on v.line_id = line.line_id
+     where v.entry_id >= %(low)s and v.entry_id < %(high)s
+  ) candidate order by entry_id limit 1000"""  # noqa: S608
+
+_ARCHIVES: Final = f"""
+  with {_LINE},
+  candidate as (
+    select s.entry_id from work.staged s where s.session_id = %(session)s and s.is_archive
+    union
+    select v.entry_id from line join mirror.version v on v.line_id = line.line_id where v.is_archive
+  )
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from candidate cross join lateral {_version_of("candidate.entry_id")} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead order by v.title, v.entry_id"""  # noqa: S608
+
+_ALL: Final = f"""
+  with {_LINE},
+  candidate as (
+    select s.entry_id from work.staged s where s.session_id = %(session)s
+    union
+    select v.entry_id from line join mirror.version v on v.line_id = line.line_id
+  )
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from candidate cross join lateral {_version_of("candidate.entry_id")} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead order by v.entry_id"""  # noqa: S608
+
+_POINTING: Final = f"""
+  with {_LINE},
+  candidate as (
+    select s.entry_id from work.staged s where s.session_id = %(session)s and s.targets && %(ids)s::text[]
+    union
+    select v.entry_id from mirror.version v join line on line.line_id = v.line_id
+     where v.targets && %(ids)s::text[] and v.targets <> '{{}}'
+  )
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from candidate cross join lateral {_version_of("candidate.entry_id", _COLUMNS + ", v.targets")} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead and v.targets && %(ids)s::text[] order by v.entry_id"""  # noqa: S608
+
+
+async def versions(conn: Connection, state: State, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
+    """The alive versions of entries by id (dead ones too when asked); ids that have none are left out."""
+    wanted = list(ids)
+    if not wanted:
+        return {}
+    async with conn.cursor(row_factory=args_row(Version)) as cursor:
+        await cursor.execute(_VERSIONS, state.arguments(ids=wanted, dead=dead))
+        return {version.entry_id: version async for version in cursor}
+
+
+async def one(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], int] | None:
+    """An alive entry with the ids of its ancestors, root first, and the number of its children; in one round trip."""
+    cursor = await conn.execute(_ONE, state.arguments(id=entry_id))
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    *values, path, count = row
+    return Version(*values), path or [], count
+
+
+async def children(
+    conn: Connection,
+    state: State,
+    parent_id: str,
+    *,
+    archive_id: str | None = None,
+    after: tuple[str, str] = ("", ""),
+    limit: int | None = None,
+) -> list[tuple[str, str]]:
+    """(id, position) of the nodes directly below a parent, in order; ``parent_id=""`` with an archive: its roots.
+
+    ``after`` is the (position, id) to go on behind.
+    """
+    position, entry_id = after
+    arguments = state.arguments(
+        parent=parent_id, archive=archive_id, after_position=position, after_id=entry_id, limit=limit
+    )
+    cursor = await conn.execute(_CHILDREN, arguments)
+    return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def last_position(conn: Connection, state: State, parent_id: str, archive_id: str) -> str | None:
+    """The greatest position below a parent (among an archive's roots for ``parent_id=""``), or ``None``."""
+    cursor = await conn.execute(_LAST, state.arguments(parent=parent_id, archive=archive_id))
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+async def child_counts(conn: Connection, state: State, ids: Sequence[str]) -> dict[str, int]:
+    """How many nodes stand directly below each of the given ones."""
+    if not ids:
+        return {}
+    cursor = await conn.execute(_COUNTS, state.arguments(ids=list(ids)))
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+async def subtree(
+    conn: Connection, state: State, ids: Sequence[str], *, max_depth: int | None = None, limit: int | None = None
+) -> list[Branching]:
+    """The given nodes and all below them, parents before children and siblings in their order; depth 0 is the top."""
+    arguments = state.arguments(ids=list(ids), max_depth=1_000_000 if max_depth is None else max_depth, limit=limit)
+    cursor = await conn.execute(_TREE_OF_NODES, arguments)
+    return [Branching(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def archive_tree(
+    conn: Connection, state: State, archive_id: str, *, max_depth: int | None = None, limit: int | None = None
+) -> list[Branching]:
+    """All nodes of an archive, parents before children and siblings in their order; its roots have depth 0."""
+    arguments = state.arguments(
+        archive=archive_id, max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
+    )
+    cursor = await conn.execute(_TREE_OF_ARCHIVE, arguments)
+    return [Branching(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def ancestors(conn: Connection, state: State, ids: Iterable[str]) -> dict[str, list[str]]:
+    """The ids above each entry, root first; roots and unknown ids have an empty list."""
+    wanted = list(ids)
+    found: dict[str, list[str]] = {entry_id: [] for entry_id in wanted}
+    if wanted:
+        cursor = await conn.execute(_WAYS, state.arguments(ids=wanted))
+        found.update({row[0]: row[1] for row in await cursor.fetchall()})
+    return found
+
+
+async def with_prefix(conn: Connection, state: State, prefix: str) -> list[str]:
+    """Ids that begin with a prefix and may be alive; ask `versions` which are."""
+    cursor = await conn.execute(_PREFIX, state.arguments(low=prefix, high=prefix + "~"))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def archives(conn: Connection, state: State) -> list[Version]:
+    """The alive archives by name."""
+    return await _listed(conn, _ARCHIVES, state.arguments())
+
+
+async def everything(conn: Connection, state: State) -> list[Version]:
+    """Every alive entry, by id; for `verify` and for exports."""
+    return await _listed(conn, _ALL, state.arguments())
+
+
+async def pointing_at(conn: Connection, state: State, ids: Iterable[str]) -> list[Version]:
+    """The alive nodes that hold a relation to one of the given ids."""
+    return await _listed(conn, _POINTING, state.arguments(ids=list(ids)))
+
+
+async def _listed(conn: Connection, statement: str, arguments: dict[str, Any]) -> list[Version]:
+    async with conn.cursor(row_factory=args_row(Version)) as cursor:
+        await cursor.execute(statement, arguments)
+        return await cursor.fetchall()

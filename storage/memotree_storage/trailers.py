@@ -1,0 +1,29 @@
+"""Commit trailers: what MemoTree adds to the end of a commit message, and reads back after a crash or in a rebuild."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+SESSION: Final = "MemoTree-Session"
+AGENT: Final = "MemoTree-Agent"
+TOOL: Final = "MemoTree-Tool"
+REQUEST: Final = "MemoTree-Request"
+TAG: Final = "MemoTree-Tag"
+
+_TRAILER: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.*)")
+
+
+def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
+    """The message with a last paragraph of trailers; empty values are left out."""
+    lines = [f"{key}: {value}" for key, value in trailers.items() if value]
+    body = message.rstrip("\n")
+    return f"{body}\n\n" + "\n".join(lines) + "\n" if lines else body + "\n"
+
+
+def trailers_of(message: str) -> dict[str, str]:
+    """The trailers of a message: its last paragraph, when every line of that is one."""
+    paragraphs = message.rstrip("\n").split("\n\n")
+    if len(paragraphs) < 2:  # noqa: PLR2004 - a subject alone holds no trailers
+        return {}
+    found = [_TRAILER.fullmatch(line) for line in paragraphs[-1].split("\n")]
+    return {match[1]: match[2] for match in found if match} if all(found) else {}

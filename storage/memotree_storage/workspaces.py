@@ -1,0 +1,188 @@
+"""The workspaces on disk: one bare repository each, named by its id; name and purpose are versioned inside it.
+
+The description of a workspace stands on the ref ``refs/memotree/workspace`` as the file ``workspace.json``, so that a
+rename is a commit like any other and a copied repository still knows what it is.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from memotree_storage.codec import README_PATH, describe_layout
+from memotree_storage.errors import AbortedError, CorruptError, NotFoundError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import is_id
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.trailers import with_trailers
+
+WORKSPACE_REF: Final = "refs/memotree/workspace"
+DEFAULT_BRANCH: Final = "main"
+SERVICE_NAME: Final = "MemoTree"
+SERVICE_EMAIL: Final = "memotree@localhost"
+
+_FILE: Final = "workspace.json"
+_SUFFIX: Final = ".git"
+_log = structlog.get_logger(__name__)
+
+
+class WorkspaceNotFoundError(NotFoundError):
+    """No workspace has that name or id."""
+
+    reason = "WORKSPACE_NOT_FOUND"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is no workspace {name!r}. List them with ListWorkspaces, or create it.", "workspace", name
+        )
+
+
+class WorkspaceDescriptionError(CorruptError):
+    """The description of a workspace is missing or damaged in its repository."""
+
+    reason = "WORKSPACE_DESCRIPTION_DAMAGED"
+
+
+class WorkspaceRacedError(AbortedError):
+    """Another writer changed the description of the workspace at the same moment."""
+
+    reason = "WORKSPACE_CHANGED"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceInfo:
+    """What a workspace is called, what it is for, and when it was made."""
+
+    workspace_id: str
+    name: str
+    description: str
+    created_at: datetime
+
+
+def service_signature(when: datetime | None = None) -> Signature:
+    """MemoTree itself as author or committer; now when no time is given."""
+    return Signature(SERVICE_NAME, SERVICE_EMAIL, (when or datetime.now(UTC)).replace(microsecond=0))
+
+
+class Repositories:
+    """The repositories below a folder, opened once each; safe to use from several threads."""
+
+    def __init__(self, folder: Path, trash: Path) -> None:
+        self._folder = folder
+        self._trash = trash
+        self._open: dict[str, GitRepository] = {}
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, workspace_id: str) -> Path:
+        """Where the repository of a workspace lies."""
+        return self._folder / f"{workspace_id}{_SUFFIX}"
+
+    def ids(self) -> list[str]:
+        """The ids of all workspaces that have a repository."""
+        names = (path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}") if path.is_dir())
+        return sorted(name for name in names if is_id(name))
+
+    def get(self, workspace_id: str) -> GitRepository:
+        """The open repository of a workspace.
+
+        Raises:
+            WorkspaceNotFoundError: There is none of that id.
+        """
+        with self._lock:
+            repository = self._open.get(workspace_id)
+            if repository is None:
+                path = self.path(workspace_id)
+                if not is_id(workspace_id) or not path.is_dir():
+                    raise WorkspaceNotFoundError(workspace_id)
+                repository = self._open[workspace_id] = GitRepository.open(path)
+            return repository
+
+    def create(self, info: WorkspaceInfo) -> None:
+        """Make the repository of a new workspace: its description, and a first commit on the default branch."""
+        repository = GitRepository.create(self.path(info.workspace_id), description=info.name)
+        with self._lock:
+            self._open[info.workspace_id] = repository
+        self._write(repository, None, info, f"Create workspace {info.name}")
+        first = CommitDraft(
+            parent=None,
+            changes={README_PATH: describe_layout()},
+            message=with_trailers(f"Create workspace {info.name}", {}),
+            author=service_signature(info.created_at),
+            committer=service_signature(info.created_at),
+        )
+        repository.move_ref(f"refs/heads/{DEFAULT_BRANCH}", None, repository.write_commit(first).commit_id)
+
+    def describe(self, workspace_id: str) -> WorkspaceInfo:
+        """The description of a workspace as its repository has it.
+
+        Raises:
+            WorkspaceDescriptionError: It is missing or damaged.
+        """
+        repository = self.get(workspace_id)
+        tip = repository.refs().get(WORKSPACE_REF)
+        data = None if tip is None else repository.read_path(tip, _FILE)
+        try:
+            fields = json.loads(data or b"")
+            return WorkspaceInfo(
+                workspace_id, fields["name"], fields["description"], datetime.fromisoformat(fields["created_at"])
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise WorkspaceDescriptionError(
+                f"The repository {workspace_id} has no readable {_FILE} on {WORKSPACE_REF}. Restore that ref from a "
+                "backup, or move the repository out of the workspaces folder."
+            ) from error
+
+    def update(self, info: WorkspaceInfo, message: str) -> None:
+        """Write another name or description; the id and the repository stay.
+
+        Raises:
+            WorkspaceRacedError: Somebody else did so at the same moment.
+        """
+        repository = self.get(info.workspace_id)
+        self._write(repository, repository.refs().get(WORKSPACE_REF), info, message)
+
+    def discard(self, workspace_id: str) -> Path:
+        """Move the repository of a workspace into the trash folder; the new place is returned."""
+        with self._lock:
+            repository = self._open.pop(workspace_id, None)
+            if repository is not None:
+                repository.close()
+            self._trash.mkdir(parents=True, exist_ok=True)
+            stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+            target = self._trash / f"{workspace_id}-{stamp}{_SUFFIX}"
+            self.path(workspace_id).rename(target)
+            return target
+
+    def described(self) -> Iterator[WorkspaceInfo]:
+        """Every workspace with a readable description; the others are reported in the log and left alone."""
+        for workspace_id in self.ids():
+            try:
+                yield self.describe(workspace_id)
+            except CorruptError as error:
+                _log.error("a workspace is left out", workspace=workspace_id, why=error.message)
+
+    def close(self) -> None:
+        """Close every open repository."""
+        with self._lock:
+            for repository in self._open.values():
+                repository.close()
+            self._open.clear()
+
+    @staticmethod
+    def _write(repository: GitRepository, tip: str | None, info: WorkspaceInfo, message: str) -> None:
+        fields = asdict(info) | {"created_at": info.created_at.isoformat()}
+        draft = CommitDraft(
+            parent=tip,
+            changes={_FILE: (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()},
+            message=message + "\n",
+            author=service_signature(),
+            committer=service_signature(),
+        )
+        if not repository.move_ref(WORKSPACE_REF, tip, repository.write_commit(draft).commit_id):
+            raise WorkspaceRacedError("The workspace was changed at the same moment. Read it again and repeat.")
