@@ -27,7 +27,8 @@ ALL_DOCUMENTS: Final = -1
 """The row of ``mirror.term`` that counts the indexed versions themselves."""
 
 _NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
-_BATCH: Final = 500
+_BATCH: Final = 4000
+_SLICE: Final = 500
 _SUMMARY_CHARS: Final = 2000
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger(__name__)
@@ -110,6 +111,10 @@ class Indexer:
         done = 0
         while True:
             async with self._database.transaction() as conn:
+                # First of all, so that this and a rebuild, which takes the workspace away, wait for each other in order.
+                await conn.execute(
+                    "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
+                )
                 rows = await self._pending(conn, workspace_id)
                 if not rows:
                     return done
@@ -129,9 +134,7 @@ class Indexer:
     async def forget_applied(self) -> None:
         """The index came back from a crash: apply again what it may not have kept."""
         async with self._database.transaction() as conn:
-            cursor = await conn.execute(
-                "update mirror.outbox set applied = false where applied returning workspace_id"
-            )
+            cursor = await conn.execute("update mirror.outbox set applied = false where applied returning workspace_id")
             for (workspace_id,) in await cursor.fetchall():
                 self.notice(workspace_id)
 
@@ -170,26 +173,43 @@ class Indexer:
             except UnavailableError as error:
                 _log.warning("the index waits", why=error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:
+            except Exception:  # noqa: BLE001 - background work goes on, whatever one round met
                 _log.exception("the indexer failed and tries again")
                 await asyncio.sleep(_RETRY_SECONDS)
 
     @staticmethod
     async def _pending(conn: Connection, workspace_id: str) -> list[_Row]:
         cursor = await conn.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
-        return [_Row(*row[:4], Version(*row[4:])) for row in await cursor.fetchall()]
+        return [_Row(row[0], row[1], row[2], row[3], Version(*row[4:])) for row in await cursor.fetchall()]
 
     async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
+        """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
         fresh = [row for row in rows if not row.ends]
-        points = await self._points(workspace_id, fresh)
-        await self._index.upsert(points)
-        ended = [
-            (point_id(workspace_id, row.version.entry_id, row.version.blob, row.version.commit_id or ""), row.to_seq)
-            for row in rows
-            if row.ends and row.to_seq is not None
-        ]
-        await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
-        await self._count(conn, workspace_id, [point for row, point in zip(fresh, points, strict=True) if not row.counted])
+        counts: Counter[int] = Counter()
+        putting: asyncio.Task[None] | None = None
+        for start in range(0, len(fresh), _SLICE):
+            part = fresh[start : start + _SLICE]
+            points = await self._points(workspace_id, part)
+            if putting is not None:
+                await putting
+            putting = asyncio.create_task(self._index.upsert(points))
+            for row, point in zip(part, points, strict=True):
+                if not row.counted:
+                    counts.update(point.terms.ids)
+                    counts[ALL_DOCUMENTS] += 1
+        if putting is not None:
+            await putting
+        await self._index.close_versions(
+            [
+                (
+                    point_id(workspace_id, row.version.entry_id, row.version.blob, row.version.commit_id or ""),
+                    row.to_seq,
+                )
+                for row in rows
+                if row.ends and row.to_seq is not None
+            ]
+        )
+        await self._count(conn, workspace_id, counts)
         await conn.execute(
             "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",
             ([row.outbox_id for row in rows],),
@@ -224,15 +244,12 @@ class Indexer:
         ]
 
     @staticmethod
-    async def _count(conn: Connection, workspace_id: str, points: Sequence[IndexPoint]) -> None:
-        if not points:
-            return
-        counts = Counter(term for point in points for term in point.terms.ids)
-        counts[ALL_DOCUMENTS] = len(points)
+    async def _count(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
         terms = sorted(counts)
-        await conn.execute(
-            "insert into mirror.term as t (workspace_id, term, documents)"
-            " select %s, * from unnest(%s::bigint[], %s::integer[])"
-            " on conflict (workspace_id, term) do update set documents = t.documents + excluded.documents",
-            (workspace_id, terms, [counts[term] for term in terms]),
-        )
+        if terms:
+            await conn.execute(
+                "insert into mirror.term as t (workspace_id, term, documents)"
+                " select %s, * from unnest(%s::bigint[], %s::integer[])"
+                " on conflict (workspace_id, term) do update set documents = t.documents + excluded.documents",
+                (workspace_id, terms, [counts[term] for term in terms]),
+            )

@@ -92,8 +92,12 @@ class CommitStore(Protocol):
         """Write blobs, trees, commit and tag object as one synced pack; no ref moves, so nobody sees it yet."""
         ...
 
+    def write_tag(self, draft: TagDraft, commit_id: str) -> str:
+        """Write an annotated tag object of a commit and give its id; no ref moves."""
+        ...
+
     def move_ref(self, ref: str, old: str | None, new: str | None) -> bool:
-        """Compare and swap: point ``ref`` at ``new`` if it is at ``old`` (``None``: absent); ``False`` if it was not."""
+        """Compare and swap: point ``ref`` at ``new`` if it is at ``old`` (``None``: absent); ``False`` if not."""
         ...
 
     def refs(self) -> dict[str, str]:
@@ -150,7 +154,6 @@ class IndexPoint:
     from_seq: int
     to_seq: int | None
     archive_id: str
-    model_id: str
     type: str
     tags: tuple[str, ...]
     vector: Vector
@@ -226,6 +229,10 @@ class VectorIndex(Protocol):
 
     def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
         """Every point of a workspace, in no order."""
+        ...
+
+    async def count(self, workspace_id: str) -> int:
+        """How many points a workspace has, exactly."""
         ...
 
     async def delete(self, workspace_id: str, *, keep_lines: Sequence[int] | None = None) -> None:

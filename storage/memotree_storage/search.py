@@ -1,7 +1,7 @@
 """Search at one state: the index proposes along the lineage, the mirror decides, staged changes are scored beside it.
 
-Words are BM25 with the workspace's own document frequencies, meaning is the cosine of summaries. A candidate counts only
-when it is the very version that the state shows: nearer lines, deletions and staged changes have been looked at by SQL.
+Words are BM25 with the workspace's own document frequencies, meaning is the cosine of summaries. A candidate counts
+only when it is the very version that the state shows: nearer lines, deletions and staged changes have been looked at by SQL.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class Search:
             return []
         await self._indexer.current(state.workspace_id)
         async with self._database.connection() as conn:
-            lineage = await _lineage(conn, state)
+            lineage = await lineage_of(conn, state)
             overlay = await self._overlay(conn, state, query)
             ranks: list[dict[str, Found]] = []
             if query.words:
@@ -109,9 +109,7 @@ class Search:
         best = max_score(terms, frequencies, documents)
         wanted = dict(zip(weights.ids, weights.weights, strict=True))
         scores = {item.version.entry_id: _dot(wanted, item.terms) for item in overlay}
-        hits = await self._checked(
-            conn, state, query, lineage, lambda part: self._index.best_terms(part, weights)
-        )
+        hits = await self._checked(conn, state, query, lineage, lambda part: self._index.best_terms(part, weights))
         hits += [(item.version, scores[item.version.entry_id]) for item in overlay]
         return {
             version.entry_id: Found(version, relative, words=relative)
@@ -176,10 +174,11 @@ class Search:
             vectors = await self._embedder.embed([embedded_text(node) for node in nodes])
             terms = await asyncio.to_thread(_terms_of, nodes)
             for row, vector, term in zip(missing, vectors, terms, strict=True):
-                item = _Overlay(row.version, term, vector)
-                self._staged.put(row.version.blob, item)
-                found[row.version.blob] = item
-        return [replace(item, version=row.version) for row in rows if (item := found[row.version.blob]) is not None]
+                made = _Overlay(row.version, term, vector)
+                self._staged.put(row.version.blob, made)
+                found[row.version.blob] = made
+        shown = ((row.version, found[row.version.blob]) for row in rows)
+        return [replace(item, version=version) for version, item in shown if item is not None]
 
 
 def _terms_of(nodes: Sequence[Node]) -> list[TermVector]:
@@ -218,7 +217,8 @@ def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str
     }
 
 
-async def _lineage(conn: Connection, state: State) -> list[LineSpan]:
+async def lineage_of(conn: Connection, state: State) -> list[LineSpan]:
+    """The lines that a state sees, nearest first."""
     cursor = await conn.execute(
         "select line_id, seq from mirror.lineage(%s, %s) order by depth", (state.workspace_id, state.commit_id)
     )

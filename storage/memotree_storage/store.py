@@ -1,4 +1,4 @@
-"""The whole store in one object: Git, the mirror, the working state and the index, opened, recovered and closed together.
+"""The whole store in one object: Git, mirror, working state and index, opened, recovered and closed together.
 
 This is the library's front door. The service builds on it; so can any program that wants versioned trees without gRPC.
 """

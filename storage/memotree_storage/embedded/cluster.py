@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from memotree_storage.embedded.supervisor import Account, ChildStartError
+from memotree_storage.embedded.child import Account, ChildStartError
 from memotree_storage.errors import FailedPreconditionError
 
 SUPERUSER: Final = "memotree"
@@ -183,6 +183,7 @@ def _processes_in(cluster: Path) -> set[int]:
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if str((entry / "cwd").readlink()) == place:
+            # The name too: a person's shell may stand in the folder.
+            if (entry / "comm").read_text() == "postgres\n" and str((entry / "cwd").readlink()) == place:
                 found.add(int(entry.name))
     return found

@@ -42,7 +42,7 @@ def _change_user(libc: Any, uid: int, gid: int, *, pass_folders: bool) -> None:
     if pass_folders:
         mask = 1 << _CAP_DAC_OVERRIDE
         header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
-        data = (_CapabilityData * 2)((mask, mask, mask), (0, 0, 0))
+        data = (_CapabilityData * 2)(_CapabilityData(mask, mask, mask), _CapabilityData(0, 0, 0))
         _check(libc.capset(ctypes.byref(header), data), "capset")
         ambient = libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
         _check(ambient, "prctl(PR_CAP_AMBIENT)")

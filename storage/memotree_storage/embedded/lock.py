@@ -20,7 +20,8 @@ class DataFolderInUseError(FailedPreconditionError):
     def __init__(self, folder: Path, holder: str) -> None:
         by = f"process {holder}" if holder else "another process"
         super().__init__(
-            f"The data folder {folder} is in use by {by}; stop that server, or start this one with a data folder of its own."
+            f"The data folder {folder} is in use by {by}; stop that server, or start this one with a data folder of "
+            "its own."
         )
         self.folder = folder
 

@@ -3,40 +3,34 @@
 import asyncio
 import contextlib
 import enum
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable
+from subprocess import Popen
+from typing import Any, Final, TypeVar
 
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_never, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_never,
+    wait_exponential,
+    wait_random,
+)
 from tenacity.stop import stop_base
 
-from memotree_storage.errors import UnavailableError
+from memotree_storage.embedded.child import ChildCommand, ChildStartError, log_tail, spawn
 
-_LAUNCHER: Final = Path(__file__).with_name("launch.py")
 _STABLE_AFTER: Final = 10.0
 """Seconds a child must live before a new death is met without a pause."""
 _START_ATTEMPTS: Final = 3
-_LOG_LIMIT: Final = 8 * 1024 * 1024
-_LOG_TAIL: Final = 2000
 
 _T = TypeVar("_T")
 
 _log = structlog.get_logger(__name__)
-
-
-class ChildStartError(UnavailableError):
-    """A child process did not come up."""
-
-    reason = "EMBEDDED_START_FAILED"
 
 
 class ChildState(enum.Enum):
@@ -47,44 +41,6 @@ class ChildState(enum.Enum):
     RUNNING = "running"
     RESTARTING = "restarting"
     STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The user that a child runs as.
-
-    Attributes:
-        uid: User id.
-        gid: Group id.
-        pass_folders: Keep the capability to pass folders that are closed to this user (Linux, when we are root).
-    """
-
-    uid: int
-    gid: int
-    pass_folders: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ChildCommand:
-    """How to run a child and how to end it.
-
-    Attributes:
-        name: What people call it, for messages.
-        command: Absolute path of the program and its arguments; no secrets, everybody can read them.
-        log: File that takes what the child prints; it is rotated once, at a start, when it has grown large.
-        account: The user to run as, ``None`` for our own.
-        environment: Additions to our environment.
-        stop_signals: Signals with seconds of grace, tried in turn; SIGKILL always follows.
-        death_signal: What the kernel sends to the child when we die (Linux only).
-    """
-
-    name: str
-    command: Sequence[str]
-    log: Path
-    account: Account | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    stop_signals: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 10.0),)
-    death_signal: signal.Signals = signal.SIGTERM
 
 
 Callback = Callable[[], Awaitable[None] | None]
@@ -119,7 +75,7 @@ class Supervisor:
         self._start_timeout = start_timeout
         self._callbacks: list[Callback] = []
         self._state = ChildState.STOPPED
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Popen[bytes] | None = None
         self._ended: asyncio.Future[int] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._restarts = 0
@@ -181,7 +137,7 @@ class Supervisor:
     def _attempts(stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
             retry=retry_if_exception_type(ChildStartError),
-            wait=wait_exponential_jitter(initial=0.05, max=5.0, jitter=0.05),
+            wait=wait_exponential(multiplier=0.05, max=5.0) + wait_random(0, 0.05),
             stop=stop,
             reraise=True,
         )
@@ -227,7 +183,7 @@ class Supervisor:
         if self._prepare is not None:
             await asyncio.to_thread(self._prepare)
         loop = asyncio.get_running_loop()
-        born: asyncio.Future[subprocess.Popen[bytes]] = loop.create_future()
+        born: asyncio.Future[Popen[bytes]] = loop.create_future()
         self._ended = loop.create_future()
         threading.Thread(
             target=_live,
@@ -254,10 +210,9 @@ class Supervisor:
 
     async def _until_ready(self, ended: asyncio.Future[int]) -> None:
         waiting = asyncio.ensure_future(self._ready())
+        either: set[asyncio.Future[Any]] = {waiting, ended}
         try:
-            done, _ = await asyncio.wait(
-                {waiting, ended}, timeout=self._start_timeout, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait(either, timeout=self._start_timeout, return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
                 raise self._failed(f"ended with status {ended.result()} before it answered")
             if waiting not in done:
@@ -267,14 +222,7 @@ class Supervisor:
             waiting.cancel()
 
     def _failed(self, what: str) -> ChildStartError:
-        return ChildStartError(f"{self._child.name} {what}. The end of {self._child.log}: {self._log_tail()}")
-
-    def _log_tail(self) -> str:
-        with contextlib.suppress(OSError), self._child.log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _LOG_TAIL))
-            return file.read().decode(errors="replace").strip() or "(empty)"
-        return "(unreadable)"
+        return ChildStartError(f"{self._child.name} {what}. The end of {self._child.log}: {log_tail(self._child.log)}")
 
     async def _end_life(self) -> None:
         """Signal the present life until it is gone."""
@@ -294,12 +242,12 @@ class Supervisor:
 def _live(
     child: ChildCommand,
     loop: asyncio.AbstractEventLoop,
-    born: "asyncio.Future[subprocess.Popen[bytes]]",
+    born: asyncio.Future[Popen[bytes]],
     ended: asyncio.Future[int],
 ) -> None:
     """Make the child and wait for its end; runs in the thread that the kernel takes for the child's parent."""
     try:
-        process = _spawn(child)
+        process = spawn(child)
     except OSError as error:
         _tell_loop(loop, born.set_exception, error)
         return
@@ -311,33 +259,3 @@ def _live(
 def _tell_loop(loop: asyncio.AbstractEventLoop, call: Callable[[_T], object], value: _T) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(call, value)
-
-
-def _spawn(child: ChildCommand) -> subprocess.Popen[bytes]:
-    account = child.account
-    order = {
-        "parent": os.getpid(),
-        "death_signal": int(child.death_signal),
-        "uid": account.uid if account else None,
-        "gid": account.gid if account else None,
-        "pass_folders": bool(account and account.pass_folders),
-        "command": list(child.command),
-    }
-    _rotate(child.log)
-    with child.log.open("ab") as log:
-        # A session of its own: a Ctrl-C at the terminal must reach the server alone, which then stops its children.
-        return subprocess.Popen(  # noqa: S603 - our own interpreter and launcher
-            [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={**os.environ, **child.environment},
-            cwd="/",
-        )
-
-
-def _rotate(log: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > _LOG_LIMIT:
-            log.replace(log.with_suffix(log.suffix + ".1"))

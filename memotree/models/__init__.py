@@ -1,0 +1,1 @@
+"""The models that MemoTree brings along: embeddings and summaries that need no key and no network."""

@@ -1,0 +1,135 @@
+"""The built-in embedding: WordLlama's token vectors, averaged; English well, Chinese by the overlap of characters.
+
+The package carries its weights (256 dimensions, 16 MB), so that nothing is downloaded. We take its tokenizer and its
+matrix and average ourselves: the package pads every text of a batch to the longest, which needs gigabytes for one long
+text, and a vector here does not depend on the batch that it was computed in.
+"""
+
+import asyncio
+import importlib
+import logging
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from memotree_storage.errors import UnavailableError
+from memotree_storage.ports import Vectors
+from numpy.typing import NDArray
+
+DIMENSIONS: Final = 256
+
+MAX_CHARS: Final = 32_768
+"""Characters of a text that count; an average over more says nothing new."""
+
+_BATCH_TEXTS: Final = 256
+_BATCH_CHARS: Final = 1 << 17  # bounds the working memory to about 128 MiB
+_SMALLEST_NORM: Final = 1e-6
+
+
+class EmbeddingUnavailableError(UnavailableError):
+    """The built-in model cannot be loaded."""
+
+    reason = "EMBEDDING_UNAVAILABLE"
+
+
+class WordllamaEmbedder:
+    """The built-in `Embedder`; loads its weights at the first call, in a thread. Safe to share between threads."""
+
+    _MODEL: ClassVar[str] = f"wordllama-l2-{DIMENSIONS}"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, NDArray[np.float32]] | None = None
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self._MODEL
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return DIMENSIONS
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """One unit row per text, in order; shape (texts, dimensions).
+
+        A text without any known token (an empty one) gives the unit vector of the first axis.
+
+        Raises:
+            EmbeddingUnavailableError: When the weights cannot be loaded.
+        """
+        if not texts:
+            return np.zeros((0, DIMENSIONS), dtype=np.float32)
+        return await asyncio.to_thread(self.embed_now, list(texts))
+
+    def embed_now(self, texts: Sequence[str]) -> Vectors:
+        """The same as `embed`, in the calling thread."""
+        tokenizer, matrix = self._load()
+        vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+        for start, batch in _batches(texts):
+            rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False)]
+            for offset, ids in enumerate(rows, start):
+                vectors[offset] = _mean(matrix, ids)
+        return vectors
+
+    def _load(self) -> tuple[Any, NDArray[np.float32]]:
+        with self._lock:
+            if self._loaded is None:
+                try:
+                    self._loaded = _load_wordllama()
+                except Exception as error:
+                    raise EmbeddingUnavailableError(
+                        "The built-in embedding model cannot be loaded; install the package 'wordllama' again."
+                    ) from error
+            return self._loaded
+
+
+def _load_wordllama() -> tuple[Any, NDArray[np.float32]]:
+    """The tokenizer and the matrix of token vectors, from the installed package and never from a network."""
+    package = _import_quietly("wordllama")
+    inference = package.WordLlama.load(dim=DIMENSIONS, cache_dir=Path(package.__file__).parent, disable_download=True)
+    tokenizer = inference.tokenizer
+    tokenizer.no_padding()
+    return tokenizer, np.ascontiguousarray(inference.embedding, dtype=np.float32)
+
+
+def _import_quietly(name: str) -> Any:
+    """Import a package that would set up the program's logging, and whose imports warn about versions."""
+    root = logging.getLogger()
+    placeholder = logging.NullHandler()
+    root.addHandler(placeholder)  # logging.basicConfig does nothing while there is a handler
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module(name)
+    finally:
+        root.removeHandler(placeholder)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Batches of bounded size, each with the index of its first text."""
+    start, batch, size = 0, list[str](), 0
+    for text in texts:
+        # Half a surrogate pair has no UTF-8, which the tokenizer needs.
+        clean = text[:MAX_CHARS].encode("utf-8", "replace").decode()
+        if batch and (len(batch) >= _BATCH_TEXTS or size + len(clean) > _BATCH_CHARS):
+            yield start, batch
+            start, batch, size = start + len(batch), [], 0
+        batch.append(clean)
+        size += len(clean)
+    yield start, batch
+
+
+def _mean(matrix: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
+    """The unit vector of the mean of the tokens' vectors."""
+    total = matrix[ids].sum(axis=0) if ids else np.zeros(DIMENSIONS, dtype=np.float32)
+    norm = float(np.linalg.norm(total))
+    if norm < _SMALLEST_NORM:
+        total = np.zeros(DIMENSIONS, dtype=np.float32)
+        total[0] = norm = 1.0
+    unit: NDArray[np.float32] = (total / norm).astype(np.float32)
+    return unit

@@ -1,0 +1,73 @@
+"""Bulk import: many entries as one commit, past the staging of a session.
+
+Git goes first, then the rows by COPY, then the index from the outbox. For documents and migrations; a crash leaves
+either nothing or a commit that the next start mirrors.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from memotree_storage.catchup import catch_up_within, is_behind
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.errors import AbortedError
+from memotree_storage.node import Entry
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.postgres import projector, registry
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.store import Store
+from memotree_storage.workspaces import service_signature
+
+
+class ImportRacedError(AbortedError):
+    """The branch moved while the import was written."""
+
+    reason = "IMPORT_RACED"
+
+
+async def import_entries(
+    store: Store,
+    workspace_id: str,
+    branch: str,
+    entries: Iterable[Entry],
+    message: str,
+    author: Signature | None = None,
+) -> str:
+    """Commit entries, new or as new versions, on the head of a branch; the id of the commit is returned.
+
+    Args:
+        store: An open store.
+        workspace_id: The workspace.
+        branch: A branch that is there.
+        entries: Valid entries (see `validation`) whose parents and archives are among them or on the branch.
+        message: The message of the commit.
+        author: Its author; MemoTree itself when none is given.
+
+    Raises:
+        ImportRacedError: The branch moved meanwhile; nothing was committed.
+    """
+    repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+    ref = f"refs/heads/{branch}"
+    by_path = {entry_path(entry): entry for entry in entries}
+    async with store.database.transaction() as conn:
+        await conn.execute("set local statement_timeout = 0")
+        await registry.lock_workspace(conn, workspace_id)
+        if await is_behind(conn, workspace_id, repository):
+            await catch_up_within(conn, workspace_id, repository)
+        head = (await asyncio.to_thread(repository.refs)).get(ref)
+        draft = CommitDraft(
+            parent=head,
+            changes=await asyncio.to_thread(lambda: {path: encode_entry(entry) for path, entry in by_path.items()}),
+            message=message.rstrip("\n") + "\n",
+            author=author or service_signature(),
+            committer=service_signature(),
+        )
+        written = await asyncio.to_thread(repository.write_commit, draft)
+        if not await asyncio.to_thread(repository.move_ref, ref, head, written.commit_id):
+            raise ImportRacedError(f"Branch {branch} moved while the import was written. Run the import again.")
+        info = await asyncio.to_thread(repository.commit_info, written.commit_id)
+        changes = [EntryChange(entry.id, written.blobs[path], entry) for path, entry in by_path.items()]
+        await projector.project(conn, workspace_id, info, changes)
+        await projector.put_ref(conn, workspace_id, ref, written.commit_id, written.commit_id)
+    store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
+    store.indexer.notice(workspace_id)
+    return written.commit_id

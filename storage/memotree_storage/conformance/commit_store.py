@@ -1,0 +1,489 @@
+"""What every `CommitStore` must do. Subclass `CommitStoreSuite` and give it a fixture named ``store``.
+
+The tests use the port alone, so they say what the service relies on, whatever keeps the history.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError, NotFoundError
+from memotree_storage.ports import CommitDraft, CommitStore, PathChange, Signature, TagDraft, WrittenCommit
+
+MAIN: Final = "refs/heads/main"
+ABSENT: Final = "0123456789abcdef0123456789abcdef01234567"
+WHO: Final = Signature("Ada Lovelace", "ada@example.org", datetime(2024, 2, 29, 12, 30, 1, tzinfo=UTC))
+
+Changes = Mapping[str, bytes | None]
+
+REFUSED_REFS: Final = (
+    "",
+    "main",
+    "HEAD",
+    "refs",
+    "refs/heads",
+    "refs/heads/",
+    "refs/heads//a",
+    "refs/heads/a/",
+    "refs/heads/.a",
+    "refs/heads/a.",
+    "refs/heads/a..b",
+    "refs/heads/../../config",
+    "refs/heads/a.lock",
+    "refs/heads/a.lock/b",
+    "refs/heads/a b",
+    "refs/heads/a~1",
+    "refs/heads/a^",
+    "refs/heads/a:b",
+    "refs/heads/a?",
+    "refs/heads/a*",
+    "refs/heads/a[b",
+    "refs/heads/a\\b",
+    "refs/heads/@{u}",
+    "refs/heads/a\nb",
+    "refs/heads/a\x7f",
+    "refs/heads/a\0b",
+    "refs/heads/\ud800",
+    "refs/heads/-a",
+    "refs/heads/HEAD",
+    "refs/tags/-a",
+    "refs/heads/" + "a" * 300,
+    "/refs/heads/a",
+)
+"""Names that Git, or one of its commands, refuses."""
+
+REFUSED_PATHS: Final = (
+    "",
+    "/a",
+    "a/",
+    "a//b",
+    ".",
+    "..",
+    "a/../b",
+    "./a",
+    ".git",
+    ".GIT/config",
+    "a/.git",
+    "a/.Git ",
+    "git~1",
+    "a/.g\u200cit",
+    "a\0b",
+    "a\ud800",
+    "a" * 300,
+    "/".join("a" * 100),
+)
+"""Paths that a Git tree can't hold or that nobody could check out."""
+
+names: Final = st.sampled_from(["a", "a-b", "a.b", "a0", "b", "nodes", "é", "z"])
+paths: Final = st.lists(names, min_size=1, max_size=4).map("/".join)
+contents: Final = st.one_of(st.none(), st.binary(max_size=40))
+"""Few names, so that changes meet the same paths; some sort differently as file and as folder."""
+
+
+def draft(
+    parent: str | None,
+    changes: Changes,
+    message: str = "Change",
+    *,
+    author: Signature = WHO,
+    committer: Signature = WHO,
+    tag: TagDraft | None = None,
+) -> CommitDraft:
+    """A commit draft with defaults for what a test does not look at."""
+    return CommitDraft(parent, changes, message, author, committer, tag)
+
+
+def files(store: CommitStore, commit_id: str) -> dict[str, bytes]:
+    """All files of a commit, read through the listing."""
+    listed = store.diff(None, commit_id)
+    return {change.path: store.read_blob(change.new_blob) for change in listed if change.new_blob is not None}
+
+
+def in_order(changes: Mapping[str, object]) -> list[str]:
+    """Paths in the order that `CommitStore.diff` promises: by their bytes."""
+    return sorted(changes, key=str.encode)
+
+
+def acceptable(model: Mapping[str, bytes], changes: Changes) -> bool:
+    """Whether the changes leave no path that is a file and a folder at once; the plain model of what is refused."""
+    after = apply_model(model, changes)
+    folders = {path[:place] for path in after for place, character in enumerate(path) if character == "/"}
+    return not folders & after.keys()
+
+
+def apply_model(model: Mapping[str, bytes], changes: Changes) -> dict[str, bytes]:
+    """The plain model of a commit: a dictionary of files."""
+    after = {path: data for path, data in model.items() if path not in changes}
+    return after | {path: data for path, data in changes.items() if data is not None}
+
+
+class CommitStoreSuite:
+    """The promises of `CommitStore`."""
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    @pytest.mark.requirement("STORE-2")
+    def test_a_commit_is_readable_at_once_and_named_by_nothing(self, store: CommitStore) -> None:
+        """A written commit can be read by its id, and no ref shows it."""
+        written = store.write_commit(draft(None, {"a.md": b"one", "b/c.md": b"two"}))
+        assert store.refs() == {}
+        assert files(store, written.commit_id) == {"a.md": b"one", "b/c.md": b"two"}
+        assert {path: store.read_blob(blob) for path, blob in written.blobs.items()} == {
+            "a.md": b"one",
+            "b/c.md": b"two",
+        }
+
+    def test_a_commit_keeps_its_authors_times_message_and_parent(self, store: CommitStore) -> None:
+        """`commit_info` gives back what the draft said, the message closed by a line break."""
+        author = Signature(
+            "Ünal 李", "u@example.org", datetime(2031, 5, 6, 7, 8, 9, tzinfo=timezone(timedelta(hours=-9.5)))
+        )
+        committer = Signature("Bot", "", datetime(1970, 1, 1, tzinfo=UTC))
+        first = store.write_commit(draft(None, {"a": b"1"}))
+        second = store.write_commit(
+            draft(first.commit_id, {"a": b"2"}, "Subject\n\nBody\n", author=author, committer=committer)
+        )
+        info = store.commit_info(second.commit_id)
+        assert (info.author, info.committer) == (author, committer)
+        assert info.author.when.utcoffset() == timedelta(hours=-9.5)
+        assert info.parents == (first.commit_id,)
+        assert info.message == "Subject\n\nBody\n"
+        assert store.commit_info(first.commit_id).parents == ()
+        assert store.commit_info(first.commit_id).message == "Change\n"
+
+    def test_the_same_draft_is_the_same_commit(self, store: CommitStore) -> None:
+        """Ids are content: a repeated write is harmless."""
+        one = store.write_commit(draft(None, {"a": b"1"}))
+        assert store.write_commit(draft(None, {"a": b"1"})) == one
+
+    def test_a_tag_object_peels_to_its_commit(self, store: CommitStore) -> None:
+        """An annotated tag is written with its commit and stands for it wherever a commit is asked for."""
+        tag = TagDraft("v1.0", "First\n", WHO)
+        written = store.write_commit(draft(None, {"a": b"1"}, tag=tag))
+        assert written.tag_id is not None
+        assert store.commit_info(written.tag_id).commit_id == written.commit_id
+        assert store.read_path(written.tag_id, "a") == b"1"
+        assert store.move_ref("refs/tags/v1.0", None, written.tag_id)
+        assert store.refs() == {"refs/tags/v1.0": written.tag_id}
+
+    def test_a_tag_written_later_is_the_tag_written_with_the_commit(self, store: CommitStore) -> None:
+        """So a recovery that makes a missing tag makes the same one; it moves no ref."""
+        tag = TagDraft("v1.0", "First", WHO)
+        written = store.write_commit(draft(None, {"a": b"1"}, tag=tag))
+        assert store.write_tag(tag, written.commit_id) == written.tag_id
+        other = store.write_tag(replace(tag, name="v2.0"), written.commit_id)
+        assert store.commit_info(other).commit_id == written.commit_id
+        assert store.refs() == {}
+        for target in (ABSENT, written.blobs["a"]):
+            with pytest.raises(NotFoundError):
+                store.write_tag(tag, target)
+        for refused in (replace(tag, name="a b"), replace(tag, message="a\0b"), replace(tag, name="")):
+            with pytest.raises(InvalidInputError):
+                store.write_tag(refused, written.commit_id)
+
+    def test_an_empty_commit_has_no_files_or_its_parents(self, store: CommitStore) -> None:
+        """The store does not judge whether a commit is worth making."""
+        empty = store.write_commit(draft(None, {}))
+        assert files(store, empty.commit_id) == {}
+        full = store.write_commit(draft(empty.commit_id, {"a": b""}))
+        same = store.write_commit(draft(full.commit_id, {}, "Again"))
+        assert files(store, same.commit_id) == {"a": b""}
+        assert store.commit_info(same.commit_id).tree_id == store.commit_info(full.commit_id).tree_id
+
+    def test_removing_the_last_file_leaves_nothing(self, store: CommitStore) -> None:
+        """Folders that become empty go, up to the root."""
+        first = store.write_commit(draft(None, {"a/b/c": b"1", "a/d": b"2"}))
+        second = store.write_commit(draft(first.commit_id, {"a/b/c": None}))
+        third = store.write_commit(draft(second.commit_id, {"a/d": None}))
+        assert files(store, second.commit_id) == {"a/d": b"2"}
+        assert files(store, third.commit_id) == {}
+        assert store.commit_info(third.commit_id).tree_id == "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+    def test_removing_what_is_not_there_changes_nothing(self, store: CommitStore) -> None:
+        """A removal says what must not be there afterwards."""
+        first = store.write_commit(draft(None, {"a/b": b"1"}))
+        second = store.write_commit(draft(first.commit_id, {"x": None, "a": None, "a/b/c": None, "a/c": None}))
+        assert files(store, second.commit_id) == {"a/b": b"1"}
+
+    def test_any_bytes_are_kept(self, store: CommitStore) -> None:
+        """Content is bytes: empty, binary, large."""
+        contents = {
+            "empty": b"",
+            "binary": bytes(range(256)),
+            "crlf": b"a\r\nb\r",
+            "large": b"0123456789abcdef" * 65536,
+        }
+        written = store.write_commit(draft(None, contents))
+        assert files(store, written.commit_id) == contents
+
+    def test_a_file_may_take_the_place_of_a_folder_and_back(self, store: CommitStore) -> None:
+        """When the changes clear the place, it is free."""
+        first = store.write_commit(draft(None, {"a": b"file"}))
+        second = store.write_commit(draft(first.commit_id, {"a": None, "a/b": b"below"}))
+        third = store.write_commit(draft(second.commit_id, {"a/b": None, "a": b"file again"}))
+        assert files(store, second.commit_id) == {"a/b": b"below"}
+        assert files(store, third.commit_id) == {"a": b"file again"}
+
+    @pytest.mark.parametrize(
+        "changes", [{"a": b"1", "a/b": b"2"}, {"old/x": b"1"}, {"folder": b"1"}, {"folder/b/c": b"1"}]
+    )
+    def test_a_path_is_never_a_file_and_a_folder(self, store: CommitStore, changes: Changes) -> None:
+        """Such changes are refused as a whole."""
+        first = store.write_commit(draft(None, {"old": b"1", "folder/b": b"2"}))
+        with pytest.raises(InvalidInputError):
+            store.write_commit(draft(first.commit_id, changes))
+
+    @pytest.mark.parametrize("path", REFUSED_PATHS, ids=ascii)
+    def test_paths_that_git_cannot_hold_are_refused(self, store: CommitStore, path: str) -> None:
+        """The error names the path."""
+        with pytest.raises(InvalidInputError) as caught:
+            store.write_commit(draft(None, {"fine": b"", path: b"1"}))
+        assert caught.value.violations
+
+    @pytest.mark.parametrize(
+        "who",
+        [
+            Signature("", "a@example.org", WHO.when),
+            Signature("  ", "a@example.org", WHO.when),
+            Signature("A <b>", "a@example.org", WHO.when),
+            Signature("A\nB", "a@example.org", WHO.when),
+            Signature("A", "a>@example.org", WHO.when),
+            Signature("A", "a\0@example.org", WHO.when),
+            Signature("A\ud800", "a@example.org", WHO.when),
+            Signature("A", "a@example.org", datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+            Signature("A", "a@example.org", datetime(2024, 1, 1)),  # noqa: DTZ001 - that is the fault
+        ],
+        ids=ascii,
+    )
+    @pytest.mark.parametrize("field", ["author", "committer"])
+    def test_people_and_times_that_git_cannot_hold_are_refused(
+        self, store: CommitStore, field: str, who: Signature
+    ) -> None:
+        """The error names the field."""
+        good = draft(None, {"a": b"1"})
+        bad = replace(good, author=who) if field == "author" else replace(good, committer=who)
+        with pytest.raises(InvalidInputError) as caught:
+            store.write_commit(bad)
+        assert caught.value.violations[0].field.startswith(field)
+
+    @pytest.mark.parametrize("message", ["a\0b", "a\ud800b"], ids=ascii)
+    def test_messages_that_git_cannot_hold_are_refused(self, store: CommitStore, message: str) -> None:
+        """A NUL would cut the message off; a lone surrogate is no text."""
+        with pytest.raises(InvalidInputError):
+            store.write_commit(draft(None, {"a": b"1"}, message))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def test_reading_a_path_gives_the_file_or_nothing(self, store: CommitStore) -> None:
+        """Folders and strange paths are no files."""
+        commit_id = store.write_commit(draft(None, {"a/b.md": b"text", "c": b""})).commit_id
+        assert store.read_path(commit_id, "a/b.md") == b"text"
+        assert store.read_path(commit_id, "c") == b""
+        for path in ("a", "a/", "b.md", "c/d", "", "/", "a//b.md", "../a/b.md", "a/b.md/", "\ud800", "a\0"):
+            assert store.read_path(commit_id, path) is None
+
+    def test_a_difference_names_each_changed_file_once_in_path_order(self, store: CommitStore) -> None:
+        """Added, changed and removed files; equal ones are left out."""
+        before = store.write_commit(draft(None, {"a/x": b"1", "a.md": b"2", "a-b/y": b"3", "same": b"4"}))
+        after = store.write_commit(draft(before.commit_id, {"a/x": b"changed", "a.md": None, "a0": b"new"}))
+        changes = list(store.diff(before.commit_id, after.commit_id))
+        assert changes == [
+            PathChange("a.md", before.blobs["a.md"], None),
+            PathChange("a/x", before.blobs["a/x"], after.blobs["a/x"]),
+            PathChange("a0", None, after.blobs["a0"]),
+        ]
+        assert list(store.diff(after.commit_id, after.commit_id)) == []
+
+    @pytest.mark.parametrize("object_id", [ABSENT, "", "main", ABSENT[:-1], ABSENT.upper(), "g" * 40])
+    def test_what_is_not_there_is_a_not_found_error(self, store: CommitStore, object_id: str) -> None:
+        """Every reader says so at the call, not later."""
+        there = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        calls: list[Callable[[], object]] = [
+            lambda: store.commit_info(object_id),
+            lambda: store.read_blob(object_id),
+            lambda: store.read_path(object_id, "a"),
+            lambda: store.diff(None, object_id),
+            lambda: store.diff(object_id, there),
+            lambda: store.write_commit(draft(object_id, {"a": b"1"})),
+            lambda: store.move_ref(MAIN, None, object_id),
+        ]
+        for call in calls:
+            with pytest.raises(NotFoundError):
+                call()
+        assert store.refs() == {}
+
+    def test_an_object_of_another_kind_is_not_found(self, store: CommitStore) -> None:
+        """A blob is no commit and a commit no blob."""
+        written = store.write_commit(draft(None, {"a": b"1"}))
+        for call in (
+            lambda: store.commit_info(written.blobs["a"]),
+            lambda: store.read_blob(written.commit_id),
+            lambda: store.move_ref(MAIN, None, written.blobs["a"]),
+        ):
+            with pytest.raises(NotFoundError):
+                call()
+
+    # --- refs --------------------------------------------------------------------------------------------------------
+
+    @pytest.mark.requirement("STORE-2")
+    def test_a_ref_moves_only_from_where_it_is(self, store: CommitStore) -> None:
+        """Create, move and delete are compare and swap; `False` changes nothing."""
+        one = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        two = store.write_commit(draft(one, {"a": b"2"})).commit_id
+        assert not store.move_ref(MAIN, one, two), "an absent ref is at nothing"
+        assert not store.move_ref(MAIN, one, None)
+        assert store.move_ref(MAIN, None, one)
+        assert not store.move_ref(MAIN, None, two), "create is exclusive"
+        assert not store.move_ref(MAIN, two, one)
+        assert store.move_ref(MAIN, one, two)
+        assert not store.move_ref(MAIN, one, None)
+        assert store.refs() == {MAIN: two}
+        assert store.move_ref(MAIN, two, None)
+        assert store.refs() == {}
+        assert store.move_ref(MAIN, None, one), "a deleted ref can be made again"
+        assert store.refs() == {MAIN: one}
+
+    def test_a_move_to_the_same_place_checks_and_changes_nothing(self, store: CommitStore) -> None:
+        """It still says whether the ref is there."""
+        one = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        assert store.move_ref(MAIN, None, None)
+        assert not store.move_ref(MAIN, one, one)
+        assert store.move_ref(MAIN, None, one)
+        assert store.move_ref(MAIN, one, one)
+        assert not store.move_ref(MAIN, None, None)
+
+    def test_many_refs_of_all_kinds_live_side_by_side(self, store: CommitStore) -> None:
+        """Deep, private and non-English names."""
+        one = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        wanted = [
+            MAIN,
+            "refs/heads/feature/deep/er",
+            "refs/heads/标签",
+            "refs/tags/v1",
+            "refs/memotree/keep/x",
+            "refs/heads/@",
+        ]
+        for name in wanted:
+            assert store.move_ref(name, None, one)
+        assert store.refs() == dict.fromkeys(wanted, one)
+
+    @pytest.mark.parametrize("name", REFUSED_REFS, ids=ascii)
+    def test_names_that_git_refuses_are_refused(self, store: CommitStore, name: str) -> None:
+        """For create, move, delete; and for the tag of a commit."""
+        one = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        for old, new in ((None, one), (one, one), (one, None)):
+            with pytest.raises(InvalidInputError) as caught:
+                store.move_ref(name, old, new)
+            assert caught.value.violations
+        assert store.refs() == {}
+
+    def test_a_tag_draft_with_a_refused_name_is_refused(self, store: CommitStore) -> None:
+        """Before anything is written."""
+        with pytest.raises(InvalidInputError):
+            store.write_commit(draft(None, {"a": b"1"}, tag=TagDraft("a b", "x", WHO)))
+
+    def test_a_ref_cannot_be_a_folder_of_another(self, store: CommitStore) -> None:
+        """The error says which ref is in the way; when that is gone, the place is free."""
+        one = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        assert store.move_ref("refs/heads/a/b", None, one)
+        for name in ("refs/heads/a", "refs/heads/a/b/c"):
+            with pytest.raises(FailedPreconditionError, match="refs/heads/a/b"):
+                store.move_ref(name, None, one)
+        assert store.move_ref("refs/heads/a/b", one, None)
+        assert store.move_ref("refs/heads/a", None, one)
+        with pytest.raises(FailedPreconditionError, match="refs/heads/a "):
+            store.move_ref("refs/heads/a/b", None, one)
+        assert store.refs() == {"refs/heads/a": one}
+
+    # --- many at once ------------------------------------------------------------------------------------------------
+
+    @pytest.mark.requirement("STORE-2")
+    def test_of_many_writers_one_wins_each_round_and_nothing_is_lost(self, store: CommitStore) -> None:
+        """Threads that retry until they win: every file of every writer is in the end there."""
+        writers, rounds = 4, 6
+        base = store.write_commit(draft(None, {"base": b""})).commit_id
+        assert store.move_ref(MAIN, None, base)
+        start = threading.Barrier(writers)
+        losers: list[WrittenCommit] = []
+
+        def work(writer: int) -> None:
+            start.wait()
+            for number in range(rounds):
+                while True:
+                    head = store.refs()[MAIN]
+                    written = store.write_commit(draft(head, {f"w{writer}/{number}": b"%d" % number}))
+                    if store.move_ref(MAIN, head, written.commit_id):
+                        break
+                    losers.append(written)
+
+        with ThreadPoolExecutor(writers) as pool:
+            for done in [pool.submit(work, writer) for writer in range(writers)]:
+                done.result()
+        head = store.refs()[MAIN]
+        expected = {f"w{writer}/{number}": b"%d" % number for writer in range(writers) for number in range(rounds)}
+        assert files(store, head) == {"base": b""} | expected
+        chain = 0
+        while parents := store.commit_info(head).parents:
+            (head,) = parents
+            chain += 1
+        assert chain == writers * rounds
+        for lost in losers:
+            assert store.commit_info(lost.commit_id), "a loser's objects stay, another commit may build on them"
+
+    @pytest.mark.requirement("STORE-2")
+    def test_of_many_creators_exactly_one_wins(self, store: CommitStore) -> None:
+        """`old=None` means absent, not anything."""
+        commits = [store.write_commit(draft(None, {"a": b"%d" % number})).commit_id for number in range(8)]
+        start = threading.Barrier(len(commits))
+
+        def create(commit_id: str) -> bool:
+            start.wait()
+            return store.move_ref(MAIN, None, commit_id)
+
+        with ThreadPoolExecutor(len(commits)) as pool:
+            won = list(pool.map(create, commits))
+        assert won.count(True) == 1
+        assert store.refs() == {MAIN: commits[won.index(True)]}
+
+    # --- against a plain model ---------------------------------------------------------------------------------------
+
+    # One store serves all examples: commits are independent of each other, and no ref is moved.
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(steps=st.lists(st.dictionaries(paths, contents, max_size=8), min_size=1, max_size=5))
+    def test_any_sequence_of_changes_equals_a_dictionary(self, store: CommitStore, steps: list[Changes]) -> None:
+        """Files, differences and reads agree with a dictionary; changes that the model refuses are refused."""
+        model: dict[str, bytes] = {}
+        parent: str | None = None
+        for changes in steps:
+            if not acceptable(model, changes):
+                with pytest.raises(InvalidInputError):
+                    store.write_commit(draft(parent, changes))
+                continue
+            after = apply_model(model, changes)
+            written = store.write_commit(draft(parent, changes))
+            assert files(store, written.commit_id) == after
+            assert [change.path for change in store.diff(None, written.commit_id)] == in_order(after)
+            if parent is not None:
+                self._check_difference(store, (parent, model), (written.commit_id, after))
+            for path in {*changes, *model}:
+                assert store.read_path(written.commit_id, path) == after.get(path)
+            assert written.blobs.keys() == {path for path, data in changes.items() if data is not None}
+            model, parent = after, written.commit_id
+
+    @staticmethod
+    def _check_difference(
+        store: CommitStore, old: tuple[str, Mapping[str, bytes]], new: tuple[str, Mapping[str, bytes]]
+    ) -> None:
+        differing = {path: None for path in {*old[1], *new[1]} if old[1].get(path) != new[1].get(path)}
+        changes = list(store.diff(old[0], new[0]))
+        assert [change.path for change in changes] == in_order(differing)
+        for change in changes:
+            for blob, side in ((change.old_blob, old[1]), (change.new_blob, new[1])):
+                assert (None if blob is None else store.read_blob(blob)) == side.get(change.path)

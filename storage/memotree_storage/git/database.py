@@ -1,0 +1,218 @@
+"""The object database: one lookup over all packs and loose objects, right beside other programs that write and repack.
+
+Small packs (one per commit) share one dictionary from id to place, so that a read costs the same with two thousand of
+them as with one; only large packs keep their index mapped. A pack that a repack removed is noticed when it is read, and
+an object that another process wrote when it is missed: both lead to one look at the folder and a second try.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from dulwich.errors import ApplyDeltaError
+from dulwich.pack import PackIndex
+
+from memotree_storage.git.disk import disk_errors
+from memotree_storage.git.objects import (
+    COMMIT,
+    KIND_NUMBERS,
+    TAG,
+    ObjectDamagedError,
+    ObjectMissingError,
+    object_id,
+    tag_target,
+)
+from memotree_storage.git.packfile import Pack, PackCaches, StoredObject, find_offset, index_entries
+
+_SMALL: Final = 4096
+"""Objects up to which a pack's index goes into the shared dictionary."""
+
+_LOOSE_NAME: Final = 38
+"""Digits of an id that make the file's name; the first two are its folder."""
+
+_ATTEMPTS: Final = 4
+"""Looks at the pack folder before an object counts as missing; each repack beside us can cost one."""
+
+_BROKEN: Final = (AssertionError, ValueError, LookupError, struct.error, zlib.error, ApplyDeltaError)
+"""What dulwich and zlib raise on bytes that are no object or index."""
+
+
+class ObjectDatabase:
+    """The objects of one repository, read by any number of threads."""
+
+    def __init__(self, objects: Path) -> None:
+        self.pack_folder = objects / "pack"
+        self._loose_folder = objects
+        self._caches = PackCaches()
+        self._scanning = Lock()
+        self._packs: dict[str, Pack] = {}
+        self._places: dict[bytes, tuple[Pack, int]] = {}
+        self._large: tuple[tuple[Pack, PackIndex], ...] = ()
+        self._damaged: set[str] = set()
+        self.rescan()
+
+    def close(self) -> None:
+        """Drop all maps and caches."""
+        with self._scanning:
+            self._packs, self._places, self._large = {}, {}, ()
+            self._caches.clear()
+
+    def read(self, name: bytes) -> StoredObject:
+        """Kind and bytes of an object, checked against its id.
+
+        Raises:
+            ObjectMissingError: when the repository has no such object.
+            ObjectDamagedError: when it has, and the bytes are not those.
+        """
+        with disk_errors("read an object"):
+            for attempt in range(_ATTEMPTS):
+                try:
+                    found = self._read_once(name)
+                except FileNotFoundError:
+                    found = None
+                except _BROKEN as error:
+                    raise ObjectDamagedError(name.hex()) from error
+                if found is not None:
+                    if object_id(*found) != name:
+                        raise ObjectDamagedError(name.hex())
+                    return found
+                if not self.rescan() and attempt:
+                    break
+        if self._damaged:
+            raise ObjectDamagedError(name.hex(), f"it may lie in a pack with a broken index: {min(self._damaged)}")
+        raise ObjectMissingError(name.hex())
+
+    def read_kind(self, name: bytes, kind: int, called: str) -> bytes:
+        """The bytes of an object that must be of ``kind``; another kind counts as missing."""
+        found, data = self.read(name)
+        if found != kind:
+            raise ObjectMissingError(name.hex(), called)
+        return data
+
+    def peel(self, name: bytes) -> tuple[bytes, int, bytes]:
+        """Follow annotated tags to what they name: its id, kind and bytes."""
+        kind, data = self.read(name)
+        while kind == TAG:
+            name = tag_target(name.hex(), data)
+            kind, data = self.read(name)
+        return name, kind, data
+
+    def commit(self, name: bytes) -> tuple[str, bytes]:
+        """The commit that an id names, directly or by a tag: its hex id and text."""
+        peeled, kind, data = self.peel(name)
+        if kind != COMMIT:
+            raise ObjectMissingError(name.hex(), "commit")
+        return peeled.hex(), data
+
+    def contains(self, name: bytes) -> bool:
+        """Whether the object is there, without reading it."""
+        with disk_errors("look for an object"):
+            if self._known(name):
+                return True
+            self.rescan()
+            return self._known(name)
+
+    def register(self, pack_name: str, offsets: Mapping[bytes, int]) -> None:
+        """Take in a pack that this process has just written, without a look at the folder."""
+        with self._scanning:
+            if pack_name in self._packs:
+                return
+            pack = Pack(self.pack_folder, pack_name, self._caches)
+            if len(offsets) > _SMALL:
+                self._large = (*self._large, (pack, pack.load_index()))
+            else:
+                self._places.update((name, (pack, offset)) for name, offset in offsets.items())
+            self._packs[pack_name] = pack
+
+    def ids_with_prefix(self, prefix: str) -> Iterator[bytes]:
+        """Ids (20 bytes, each once) of all objects whose hex id begins with ``prefix`` (two digits or more)."""
+        with disk_errors("list its objects"):
+            self.rescan()
+            whole = bytes.fromhex(prefix[: len(prefix) // 2 * 2])
+            with self._scanning:
+                found = {name for name in self._places if name.startswith(whole)}
+            for _, index in self._large:
+                found.update(bytes(name) for name in index.iter_prefix(whole))
+            loose = self._loose_folder / prefix[:2]
+            if loose.is_dir():
+                found.update(bytes.fromhex(prefix[:2] + path.name) for path in loose.iterdir() if _is_loose(path))
+        return (name for name in sorted(found) if name.hex().startswith(prefix))
+
+    def rescan(self) -> bool:
+        """Bring the set of packs in line with the folder; ``True`` when it changed."""
+        with self._scanning, disk_errors("list its packs"):
+            with os.scandir(self.pack_folder) as entries:
+                files = {entry.name for entry in entries}
+            names = {name[:-4] for name in files if name.endswith(".idx") and f"{name[:-4]}.pack" in files}
+            gone = self._packs.keys() - names
+            new = names - self._packs.keys()
+            if gone:
+                # What a removed pack held may be in any other: read all indexes again, then swap.
+                self._load(names)
+            elif new:
+                self._load(new, self._places, self._packs, self._large)
+            return bool(gone or new)
+
+    def _load(
+        self,
+        names: Iterable[str],
+        places: dict[bytes, tuple[Pack, int]] | None = None,
+        packs: dict[str, Pack] | None = None,
+        large: tuple[tuple[Pack, PackIndex], ...] = (),
+    ) -> None:
+        """Open the packs of these names, added to what is given, and publish the result."""
+        places = {} if places is None else places
+        packs = {} if packs is None else packs
+        damaged = set()
+        for name in sorted(names):
+            pack = Pack(self.pack_folder, name, self._caches)
+            try:
+                index = pack.load_index()
+            except FileNotFoundError:
+                continue  # a repack was faster; its own pack is in the folder by now or at the next look
+            except _BROKEN:
+                damaged.add(name)
+                continue
+            if len(index) > _SMALL:
+                large = (*large, (pack, index))
+            else:
+                places.update((key, (pack, offset)) for key, offset in index_entries(index))
+            packs[name] = pack
+        self._places, self._packs, self._large, self._damaged = places, packs, large, damaged
+
+    def _read_once(self, name: bytes) -> StoredObject | None:
+        place = self._places.get(name)
+        if place is not None:
+            return place[0].read(place[1], self.read)
+        for pack, index in self._large:
+            offset = find_offset(index, name)
+            if offset is not None:
+                return pack.read(offset, self.read)
+        return self._read_loose(name)
+
+    def _read_loose(self, name: bytes) -> StoredObject | None:
+        path = self._loose_path(name)
+        if not path.is_file():
+            return None
+        header, _, data = zlib.decompress(path.read_bytes()).partition(b"\0")
+        kind, _, _ = header.partition(b" ")
+        return KIND_NUMBERS[kind], data
+
+    def _known(self, name: bytes) -> bool:
+        return (
+            name in self._places
+            or any(find_offset(index, name) is not None for _, index in self._large)
+            or self._loose_path(name).is_file()
+        )
+
+    def _loose_path(self, name: bytes) -> Path:
+        digits = name.hex()
+        return self._loose_folder / digits[:2] / digits[2:]
+
+
+def _is_loose(path: Path) -> bool:
+    return len(path.name) == _LOOSE_NAME and all(character in "0123456789abcdef" for character in path.name)

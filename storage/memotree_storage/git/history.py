@@ -1,0 +1,40 @@
+"""Commits in an order in which they can be replayed: parents before children."""
+
+from collections.abc import Callable, Sequence
+
+from memotree_storage.git.database import ObjectDatabase
+from memotree_storage.git.objects import COMMIT, parse_commit, raw_id
+from memotree_storage.ports import CommitInfo
+
+
+def walk_history(database: ObjectDatabase, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
+    """All commits that the tips reach and that are not known, each once, parents before children.
+
+    A depth-first walk on a stack of its own (histories are deeper than Python recurses) that goes down first parents
+    first, so a first-parent chain comes out in one piece as far as the order allows. Nothing behind a known commit is
+    looked at. Tips may be annotated tags; those that lead to no commit are passed over.
+
+    Raises:
+        ObjectMissingError: for a tip or a parent that the repository lacks.
+    """
+    found: list[CommitInfo] = []
+    settled: set[str] = set()
+    waiting: dict[str, CommitInfo] = {}
+    for tip in tips:
+        peeled, kind, _ = database.peel(raw_id(tip, "commit"))
+        stack = [peeled.hex()] if kind == COMMIT else []
+        while stack:
+            commit_id = stack[-1]
+            info = waiting.pop(commit_id, None)
+            if info is not None:
+                found.append(info)
+                settled.add(commit_id)
+            elif commit_id not in settled and known(commit_id):
+                settled.add(commit_id)
+            if commit_id in settled:
+                stack.pop()
+                continue
+            data = database.read_kind(raw_id(commit_id, "commit"), COMMIT, "commit")
+            info = waiting[commit_id] = parse_commit(commit_id, data)
+            stack.extend(parent for parent in reversed(info.parents) if parent not in settled)
+    return found

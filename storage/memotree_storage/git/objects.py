@@ -1,0 +1,260 @@
+"""Git objects as bytes: their ids, and the text of commits and tags in both directions.
+
+The formats are those of Git's ``Documentation/gitformat-*`` and ``fsck.c``; what is written here passes
+``git fsck --strict``. Reading is tolerant, since people push commits made by any program.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+from hashlib import sha1
+from typing import Final
+
+from memotree_storage.errors import CorruptError, FieldViolation, InvalidInputError, NotFoundError
+from memotree_storage.ports import CommitInfo, Signature, TagDraft
+
+COMMIT: Final = 1
+TREE: Final = 2
+BLOB: Final = 3
+TAG: Final = 4
+
+KIND_NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
+
+KIND_NUMBERS: Final = {name: number for number, name in KIND_NAMES.items()}
+
+_HEX_ID = re.compile(r"[0-9a-f]{40}")
+_HEX_ID_BYTES = re.compile(rb"[0-9a-f]{40}")
+_CRUFT: Final = "<>\n\0"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_SECOND: Final = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_seconds())
+_FIRST_SECOND: Final = int((datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds())
+
+
+class ObjectMissingError(NotFoundError):
+    """The repository has no such object, or it is of another kind than was asked for."""
+
+    reason = "OBJECT_MISSING"
+
+    def __init__(self, object_id: str, kind: str = "object") -> None:
+        super().__init__(
+            f"The repository has no {kind} {object_id!r}; check the id, or fetch the history that contains it.",
+            resource_type=kind,
+            resource_name=object_id,
+        )
+
+
+class ObjectDamagedError(CorruptError):
+    """An object on disk does not have the bytes that its id promises."""
+
+    reason = "OBJECT_DAMAGED"
+
+    def __init__(self, object_id: str, detail: str = "its bytes do not have that id") -> None:
+        super().__init__(
+            f"Object {object_id} of the repository is damaged ({detail}); run `git fsck --full` there and restore it "
+            "from a clone or a backup."
+        )
+
+
+class InvalidSignatureError(InvalidInputError):
+    """An author, committer or tagger that a Git object cannot hold."""
+
+    reason = "INVALID_SIGNATURE"
+
+
+class InvalidMessageError(InvalidInputError):
+    """A commit or tag message that a Git object cannot hold."""
+
+    reason = "INVALID_MESSAGE"
+
+
+def object_id(kind: int, data: bytes) -> bytes:
+    """The id (20 bytes) that Git gives to ``data`` as an object of ``kind``."""
+    digest = sha1(b"%s %d\0" % (KIND_NAMES[kind], len(data)), usedforsecurity=False)
+    digest.update(data)
+    return digest.digest()
+
+
+def raw_id(hex_id: str, kind: str = "object") -> bytes:
+    """The 20 bytes of a 40-digit id; anything else can't be in the repository: `ObjectMissingError`."""
+    if _HEX_ID.fullmatch(hex_id) is None:
+        raise ObjectMissingError(hex_id, kind)
+    return bytes.fromhex(hex_id)
+
+
+def is_hex_id(text: str) -> bool:
+    """Whether ``text`` is a full object id: 40 hex digits in lower case."""
+    return _HEX_ID.fullmatch(text) is not None
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def encode_commit(tree: bytes, parents: Sequence[str], author: Signature, committer: Signature, message: str) -> bytes:
+    """The text of a commit object; the message ends with a line break, as Git's own commits do."""
+    lines = [b"tree " + tree.hex().encode()]
+    lines += [b"parent " + parent.encode() for parent in parents]
+    lines.append(b"author " + encode_signature("author", author))
+    lines.append(b"committer " + encode_signature("committer", committer))
+    return b"\n".join([*lines, b"", encode_message("message", message)])
+
+
+def encode_tag(target: bytes, draft: TagDraft) -> bytes:
+    """The text of an annotated tag object that points to the commit ``target``."""
+    lines = [
+        b"object " + target.hex().encode(),
+        b"type commit",
+        b"tag " + draft.name.encode(),
+        b"tagger " + encode_signature("tag.tagger", draft.tagger),
+    ]
+    return b"\n".join([*lines, b"", encode_message("tag.message", draft.message)])
+
+
+def encode_message(field: str, message: str) -> bytes:
+    """A message as bytes with a final line break; `InvalidMessageError` for NUL and lone surrogates."""
+    try:
+        data = message.encode()
+    except UnicodeEncodeError as error:
+        problem = f"holds a lone surrogate at character {error.start}; send text that is valid Unicode"
+        raise _invalid_message(field, problem) from error
+    if b"\0" in data:
+        raise _invalid_message(field, "holds a NUL character, where Git would cut it off; remove it")
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+def _invalid_message(field: str, problem: str) -> InvalidMessageError:
+    return InvalidMessageError(f"{field}: {problem}", [FieldViolation(field, problem)])
+
+
+def encode_signature(field: str, signature: Signature) -> bytes:
+    """``Name <email> seconds +hhmm``; white space around name and email goes, as in Git.
+
+    Raises:
+        InvalidSignatureError: for a blank name, ``<``, ``>``, a line break or NUL in name or email, a time without
+            zone, or one before 1970 (Git has no notation for it).
+    """
+    name = _identity_part(f"{field}.name", signature.name)
+    email = _identity_part(f"{field}.email", signature.email)
+    if not name:
+        raise _invalid_signature(f"{field}.name", "is blank; give the name of who did it")
+    seconds, zone = _git_time(f"{field}.when", signature.when)
+    return b"%s <%s> %d %s" % (name, email, seconds, zone)
+
+
+def _identity_part(field: str, text: str) -> bytes:
+    for character in _CRUFT:
+        if character in text:
+            raise _invalid_signature(field, f"holds {character!r}, which Git can't store there; remove it")
+    try:
+        return text.strip().encode()
+    except UnicodeEncodeError as error:
+        problem = f"holds a lone surrogate at character {error.start}; send text that is valid Unicode"
+        raise _invalid_signature(field, problem) from error
+
+
+def _git_time(field: str, when: datetime) -> tuple[int, bytes]:
+    offset = when.utcoffset()
+    if offset is None:
+        raise _invalid_signature(field, "has no time zone; give an offset from UTC")
+    seconds = (when - _EPOCH) // timedelta(seconds=1)
+    if seconds < 0:
+        raise _invalid_signature(field, "is before 1970, which Git can't store; give a later time")
+    minutes = round(offset.total_seconds() / 60)
+    sign = b"-" if minutes < 0 else b"+"
+    return seconds, b"%s%02d%02d" % (sign, *divmod(abs(minutes), 60))
+
+
+def _invalid_signature(field: str, problem: str) -> InvalidSignatureError:
+    return InvalidSignatureError(f"{field}: {problem}", [FieldViolation(field, problem)])
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def parse_commit(commit_id: str, data: bytes) -> CommitInfo:
+    """A commit object's text as `CommitInfo`.
+
+    Text that is not valid in the commit's encoding gets replacement characters and a time that Python can't hold is
+    moved to the nearest that it can; a commit without a tree is `ObjectDamagedError`.
+    """
+    head, _, message = data.partition(b"\n\n")
+    tree, parents, encoding = "", [], "utf-8"
+    author = committer = b""
+    for line in head.split(b"\n"):
+        keyword, _, value = line.partition(b" ")
+        if keyword == b"tree" and not tree:
+            tree = value.decode("ascii", "replace")
+        elif keyword == b"parent":
+            parents.append(value.decode("ascii", "replace"))
+        elif keyword == b"author" and not author:
+            author = value
+        elif keyword == b"committer" and not committer:
+            committer = value
+        elif keyword == b"encoding":
+            encoding = value.decode("ascii", "replace")
+    if not all(map(is_hex_id, (tree, *parents))):
+        raise ObjectDamagedError(commit_id)
+    return CommitInfo(
+        commit_id=commit_id,
+        tree_id=tree,
+        parents=tuple(parents),
+        author=parse_signature(author, encoding),
+        committer=parse_signature(committer, encoding),
+        message=_decode(message, encoding),
+    )
+
+
+def parse_signature(line: bytes, encoding: str = "utf-8") -> Signature:
+    """``Name <email> seconds +hhmm`` as a `Signature`; parts that are missing or broken become empty or 1970."""
+    identity, _, time = line.rpartition(b">")
+    name, email = _parse_identity(identity, encoding)
+    seconds, _, zone = time.strip().partition(b" ")
+    try:
+        second = min(max(int(seconds), _FIRST_SECOND), _LAST_SECOND)
+    except ValueError:
+        second = 0
+    return Signature(name, email, datetime.fromtimestamp(second, _parse_zone(zone)))
+
+
+@lru_cache(maxsize=4096)
+def _parse_identity(identity: bytes, encoding: str) -> tuple[str, str]:
+    name, _, email = identity.partition(b"<")
+    return _decode(name.strip(), encoding), _decode(email.strip(), encoding)
+
+
+@lru_cache(maxsize=256)
+def _parse_zone(zone: bytes) -> timezone:
+    try:
+        number = int(zone)
+    except ValueError:
+        return UTC
+    minutes = abs(number) // 100 * 60 + abs(number) % 100
+    if minutes == 0 or minutes >= 24 * 60:
+        return UTC
+    return timezone(timedelta(minutes=minutes if number > 0 else -minutes))
+
+
+def _decode(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding, "replace")
+    except LookupError:
+        return data.decode("utf-8", "replace")
+
+
+def parse_tag(data: bytes) -> TagDraft:
+    """An annotated tag's text as `TagDraft`; read as tolerantly as a commit, a tagger that is missing has time 1970."""
+    head, _, message = data.partition(b"\n\n")
+    fields = dict(line.partition(b" ")[::2] for line in head.split(b"\n"))
+    return TagDraft(
+        _decode(fields.get(b"tag", b""), "utf-8"),
+        _decode(message, "utf-8"),
+        parse_signature(fields.get(b"tagger", b"")),
+    )
+
+
+def tag_target(tag_id: str, data: bytes) -> bytes:
+    """The id of the object that an annotated tag names."""
+    value = data[7:47]
+    if not data.startswith(b"object ") or _HEX_ID_BYTES.fullmatch(value) is None:
+        raise ObjectDamagedError(tag_id)
+    return bytes.fromhex(value.decode())

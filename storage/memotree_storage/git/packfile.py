@@ -1,0 +1,109 @@
+"""Reading packs: where an object lies, and its bytes with deltas applied.
+
+dulwich's pack classes keep two file handles and a cache of their own per pack and warn when they are dropped; with a
+pack per commit, and a repack underneath, a reader needs the opposite. This keeps dulwich's formats (index, object
+header, delta) and holds packs by memory maps that vanish with their last reader: no close, no lock on the read path.
+"""
+
+import mmap
+from collections.abc import Callable, Iterator
+from hashlib import sha1
+from pathlib import Path
+from typing import Final
+
+from dulwich.object_format import SHA1
+from dulwich.objects import RawObjectID
+from dulwich.pack import OFS_DELTA, REF_DELTA, PackIndex, apply_delta, load_pack_index_file, unpack_object_at
+
+from memotree_storage.git.cache import BoundedCache
+
+StoredObject = tuple[int, bytes]
+"""Kind and bytes of an object."""
+
+_ZLIB_SLICE: Final = 8192
+"""Compressed bytes given to zlib at a time; it copies what it did not use, so small objects want small slices."""
+
+_DELTA_CACHE_BYTES: Final = 32 << 20
+_OPEN_MAPS: Final = 32
+"""Each costs a file handle, and a server opens many repositories; mapping a pack again costs some 20 microseconds."""
+
+
+class PackCaches:
+    """What the packs of one repository share: open maps, and objects that deltas build upon."""
+
+    def __init__(self) -> None:
+        self.maps: BoundedCache[str, mmap.mmap] = BoundedCache(_OPEN_MAPS, lambda _: 1)
+        self.bases: BoundedCache[tuple[str, int], StoredObject] = BoundedCache(
+            _DELTA_CACHE_BYTES, lambda value: len(value[1]) + 200
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.maps.clear()
+        self.bases.clear()
+
+
+class Pack:
+    """One pack file. Reads raise ``FileNotFoundError`` when a repack has removed it and it is not mapped."""
+
+    __slots__ = ("_caches", "_path", "name")
+
+    def __init__(self, folder: Path, name: str, caches: PackCaches) -> None:
+        self.name = name
+        self._path = folder / f"{name}.pack"
+        self._caches = caches
+
+    def load_index(self) -> PackIndex:
+        """The pack's index, mapped; the map goes with the last reference to it."""
+        path = self._path.with_suffix(".idx")
+        with path.open("rb") as file:
+            return load_pack_index_file(path, file, SHA1)
+
+    def read(self, offset: int, read_base: Callable[[bytes], StoredObject]) -> StoredObject:
+        """The object at ``offset``; ``read_base`` finds a delta's base by id when it is not in this pack."""
+        contents = self._map()
+        chain: list[tuple[int, bytes]] = []
+        while True:
+            base = self._caches.bases.get((self.name, offset))
+            if base is not None:
+                break
+            unpacked, _ = unpack_object_at(contents, offset, sha1, zlib_bufsize=_ZLIB_SLICE)
+            data = b"".join(unpacked.decomp_chunks)
+            if unpacked.pack_type_num == OFS_DELTA and isinstance(unpacked.delta_base, int):
+                chain.append((offset, data))
+                offset -= unpacked.delta_base
+            elif unpacked.pack_type_num == REF_DELTA and isinstance(unpacked.delta_base, bytes):
+                chain.append((offset, data))
+                base = read_base(unpacked.delta_base)
+                break
+            else:
+                base = (unpacked.pack_type_num, data)
+                if chain:
+                    self._caches.bases.put((self.name, offset), base)
+                break
+        kind, data = base
+        for place, delta in reversed(chain):
+            data = b"".join(apply_delta(data, delta))
+            self._caches.bases.put((self.name, place), (kind, data))
+        return kind, data
+
+    def _map(self) -> mmap.mmap:
+        contents = self._caches.maps.get(self.name)
+        if contents is None:
+            with self._path.open("rb") as file:
+                contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._caches.maps.put(self.name, contents)
+        return contents
+
+
+def index_entries(index: PackIndex) -> Iterator[tuple[bytes, int]]:
+    """Every object of an index with its offset."""
+    return ((bytes(name), offset) for name, offset, _ in index.iterentries())
+
+
+def find_offset(index: PackIndex, name: bytes) -> int | None:
+    """The offset of an object in an index, or ``None``."""
+    try:
+        return index.object_offset(RawObjectID(name))
+    except KeyError:
+        return None

@@ -1,0 +1,271 @@
+"""Refs: names that move by compare and swap, in Git's own files, beside the git program.
+
+Follows the files backend of Git: a loose file per ref, ``packed-refs`` behind it, a ``.lock`` file around each change.
+A ref is deleted from ``packed-refs`` before its loose file goes, else a crash between would bring back an old value.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+from dulwich.errors import PackedRefsException
+from dulwich.objects import ObjectID
+from dulwich.refs import (
+    Ref,
+    check_ref_format,
+    read_packed_refs,
+    read_packed_refs_with_peeled,
+    write_packed_refs,
+)
+
+from memotree_storage.errors import CorruptError, FailedPreconditionError, FieldViolation, InvalidInputError
+from memotree_storage.faults import point
+from memotree_storage.git.disk import make_folders, sync_folder
+from memotree_storage.git.locks import LockFile, LockJournal
+from memotree_storage.git.objects import is_hex_id
+
+_MAX_PART: Final = 240
+"""Bytes of one part of a name: a file name holds 255, and Git appends ``.lock`` and the like."""
+
+_MAX_NAME: Final = 1024
+_ATTEMPTS: Final = 5
+_NAMED_BY_PEOPLE: Final = ("refs/heads/", "refs/tags/")
+
+
+class InvalidRefNameError(InvalidInputError):
+    """A name of a branch, tag or other ref that Git refuses."""
+
+    reason = "INVALID_REF_NAME"
+
+
+class RefNameTakenError(FailedPreconditionError):
+    """A ref name that would be a file and a folder at once, beside a ref that exists."""
+
+    reason = "REF_NAME_TAKEN"
+
+
+class PackedRefsDamagedError(CorruptError):
+    """The file of packed refs can't be read."""
+
+    reason = "PACKED_REFS_DAMAGED"
+
+
+def check_ref_name(name: str) -> None:
+    """Refuse what ``git check-ref-format`` refuses, and branch and tag names that Git's commands can't take.
+
+    Args:
+        name: A full name such as ``refs/heads/main``.
+
+    Raises:
+        InvalidRefNameError: with the rule that is broken.
+    """
+    problem = _ref_problem(name)
+    if problem:
+        raise InvalidRefNameError(f"Ref name {name!r} {problem}.", [FieldViolation("ref", f"{name!r} {problem}")])
+
+
+def _ref_problem(name: str) -> str:
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return "holds a lone surrogate; use valid Unicode"
+    if not name.startswith("refs/") or name.count("/") < 2:  # noqa: PLR2004 - refs/<kind>/<name>
+        return "must have the form refs/heads/<name>, refs/tags/<name> or refs/<folder>/<name>"
+    if not check_ref_format(Ref(encoded)):
+        return (
+            "breaks Git's rules: no white space, control characters, '~', '^', ':', '?', '*', '[', '\\', '..' or "
+            "'@{'; no part that is empty, starts with '.' or ends with '.lock'; no '/' or '.' at the end"
+        )
+    if len(encoded) > _MAX_NAME or any(len(part) > _MAX_PART for part in encoded.split(b"/")):
+        return f"is too long: at most {_MAX_PART} bytes between slashes and {_MAX_NAME} together"
+    for prefix in _NAMED_BY_PEOPLE:
+        short = name.removeprefix(prefix)
+        if short != name and (short.startswith("-") or short == "HEAD"):
+            return "would be taken for an option or for HEAD by Git's commands; choose another name"
+    return ""
+
+
+class RefStore:
+    """The refs of one repository. Reading needs no lock; `compare_and_swap` needs the repository's write lock."""
+
+    def __init__(self, repository: Path, journal: LockJournal) -> None:
+        self._repository = repository
+        self._journal = journal
+
+    def read(self, name: str) -> str | None:
+        """The id that a ref holds; ``None`` when it is absent, symbolic or broken."""
+        value = self._value(name)
+        return value if value is not None and is_hex_id(value) else None
+
+    def all(self) -> dict[str, str]:
+        """Every ref with the id it holds, symbolic refs followed once, broken ones left out."""
+        # Loose before packed: git packs a ref before it removes the loose file, so none is missed.
+        values = dict(self._loose_values())
+        for name, value in self._packed()[0].items():
+            values.setdefault(name, value)
+        followed = ((name, values.get(value.removeprefix("ref: ").strip(), value)) for name, value in values.items())
+        return {name: value for name, value in sorted(followed) if is_hex_id(value)}
+
+    def broken(self) -> list[str]:
+        """Names of loose refs that hold neither an id nor a symbolic ref (a crash of another program leaves such)."""
+        return [name for name, value in self._loose_values() if not is_hex_id(value) and not value.startswith("ref: ")]
+
+    def compare_and_swap(self, name: str, old: str | None, new: str | None, lock_timeout: float) -> bool:
+        """Move a ref from ``old`` to ``new`` (``None``: absent), durable when it returns ``True``.
+
+        ``False``, and nothing changed, when the ref is not at ``old``. A symbolic ref is never at anything.
+
+        Raises:
+            RefNameTakenError: when another ref's name is a folder of this one, or this one of it.
+            RefLockedError: when another program keeps the ref's lock file.
+        """
+        if self._value(name) != old:
+            return False
+        if old == new:
+            return True
+        path = self._repository / name
+        if old is None:
+            self._refuse_taken(name)
+        for attempt in range(_ATTEMPTS):
+            try:
+                make_folders(path.parent, self._repository)
+                with self._journal.lock(path, lock_timeout) as lock:
+                    point("git.ref-locked")
+                    if self._value(name) != old:
+                        return False
+                    if new is None:
+                        self._delete(name, lock_timeout)
+                    else:
+                        self._replace(name, new, lock)
+                break
+            except (FileNotFoundError, NotADirectoryError, FileExistsError):
+                # git removes folders that become empty, and makes others, at any time.
+                self._refuse_taken(name)
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        if new is None:
+            self._remove_empty_folders(path.parent)
+        return True
+
+    def _replace(self, name: str, value: str, lock: LockFile) -> None:
+        path = self._repository / name
+        if path.is_dir():
+            self._clear_folder(name, path)
+        lock.commit(value.encode() + b"\n")
+        point("git.ref-moved")
+        sync_folder(path.parent)
+        point("git.ref-synced")
+
+    def _delete(self, name: str, lock_timeout: float) -> None:
+        path = self._repository / name
+        packed, _ = self._packed()
+        if name in packed:
+            with self._journal.lock(self._repository / "packed-refs", lock_timeout) as lock:
+                packed, peeled = self._packed()
+                packed.pop(name, None)
+                lock.commit(_encode_packed(packed, peeled))
+                sync_folder(self._repository)
+        path.unlink(missing_ok=True)
+        point("git.ref-moved")
+        sync_folder(path.parent)
+        point("git.ref-synced")
+
+    def _refuse_taken(self, name: str) -> None:
+        """Refuse a new ref that would be a folder of an existing one, or the other way round."""
+        other = next((above for above in _folders_of(name) if self._value(above) is not None), None)
+        other = other or next((below for below, _ in self._loose_values(name)), None)
+        other = other or next((packed for packed in self._packed()[0] if packed.startswith(f"{name}/")), None)
+        if other is not None:
+            raise RefNameTakenError(
+                f"{name} can't be made while {other} exists, since one would be a folder of the other; choose another "
+                "name or delete that one first."
+            )
+
+    def _clear_folder(self, name: str, path: Path) -> None:
+        """Remove empty folders that stand where a ref's file must go."""
+        for folder, _, _ in os.walk(path, topdown=False):
+            try:
+                Path(folder).rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                self._refuse_taken(name)
+                message = f"{name} can't be made while its place is taken by files that are no refs; remove {name}/."
+                raise RefNameTakenError(message) from error
+
+    def _remove_empty_folders(self, folder: Path) -> None:
+        while self._repository not in {folder.parent.parent, folder.parent}:
+            try:
+                folder.rmdir()
+            except OSError:
+                return  # not empty, or gone: both are fine
+            folder = folder.parent
+
+    def _value(self, name: str) -> str | None:
+        """What the ref's file says, or its packed line; ``None`` when there is neither."""
+        value = self._loose_value(self._repository / name)
+        if value is None:
+            value = self._packed()[0].get(name)
+        if value is None:
+            value = self._loose_value(self._repository / name)
+        return value
+
+    @staticmethod
+    def _loose_value(path: Path) -> str | None:
+        try:
+            return path.read_text(encoding="utf-8", errors="replace").rstrip()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def _loose_values(self, below: str = "refs") -> Iterator[tuple[str, str]]:
+        for folder, _, files in os.walk(self._repository / below):
+            for file in files:
+                path = Path(folder, file)
+                name = path.relative_to(self._repository).as_posix()
+                value = None if name.endswith(".lock") else self._loose_value(path)
+                if value is not None:
+                    yield name, value
+
+    def _packed(self) -> tuple[dict[str, str], dict[Ref, ObjectID]]:
+        """The packed refs, and what annotated tags among them point to."""
+        try:
+            data = (self._repository / "packed-refs").read_bytes()
+        except FileNotFoundError:
+            return {}, {}
+        try:
+            return _decode_packed(data)
+        except (PackedRefsException, ValueError) as error:
+            message = "The file packed-refs of the repository is damaged; restore it from a clone or a backup."
+            raise PackedRefsDamagedError(message) from error
+
+
+def _folders_of(name: str) -> Iterator[str]:
+    """``refs/heads/a/b`` gives ``refs/heads/a``; ``refs/heads`` can't be a ref."""
+    parts = name.split("/")
+    return ("/".join(parts[:count]) for count in range(3, len(parts)))
+
+
+def _decode_packed(data: bytes) -> tuple[dict[str, str], dict[Ref, ObjectID]]:
+    file = BytesIO(data)
+    first = file.readline()
+    refs: dict[str, str] = {}
+    peeled: dict[Ref, ObjectID] = {}
+    if first.startswith(b"# pack-refs") and b" peeled" in first:
+        for value, name, target in read_packed_refs_with_peeled(file):
+            refs[os.fsdecode(name)] = value.decode()
+            if target is not None:
+                peeled[name] = target
+    else:
+        file.seek(0)
+        refs = {os.fsdecode(name): value.decode() for value, name in read_packed_refs(file)}
+    return refs, peeled
+
+
+def _encode_packed(refs: dict[str, str], peeled: dict[Ref, ObjectID]) -> bytes:
+    file = BytesIO()
+    packed = {Ref(os.fsencode(name)): ObjectID(value.encode()) for name, value in refs.items()}
+    write_packed_refs(file, packed, {name: target for name, target in peeled.items() if name in packed})
+    return file.getvalue()

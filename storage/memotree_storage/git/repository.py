@@ -1,0 +1,237 @@
+"""The Git repository of one workspace, as the port `CommitStore` and a little more."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Self
+
+from memotree_storage.faults import point
+from memotree_storage.git.cache import BoundedCache
+from memotree_storage.git.database import ObjectDatabase
+from memotree_storage.git.diff import diff_trees
+from memotree_storage.git.disk import disk_errors
+from memotree_storage.git.history import walk_history
+from memotree_storage.git.layout import check_layout, create_layout
+from memotree_storage.git.locks import LockJournal, RepositoryLock
+from memotree_storage.git.objects import (
+    BLOB,
+    COMMIT,
+    TAG,
+    ObjectMissingError,
+    encode_commit,
+    encode_tag,
+    is_hex_id,
+    parse_commit,
+    parse_tag,
+    raw_id,
+)
+from memotree_storage.git.pack import PackWriter
+from memotree_storage.git.recovery import LEFTOVER_AGE, recover
+from memotree_storage.git.refs import RefStore, check_ref_name
+from memotree_storage.git.trees import TreeReader, TreeWriter
+from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, TagDraft, WrittenCommit
+
+_BLOB_CACHE_BYTES: Final = 32 << 20
+_MIN_PREFIX: Final = 4
+
+
+class GitRepository:
+    """One bare repository; every method may be called from any thread.
+
+    Objects are written without a lock (a pack has a name of its own and nobody refers to it yet); refs move under the
+    repository's write lock. The git program takes no part: it may read, push and repack beside.
+    """
+
+    def __init__(self, path: Path, *, lock_timeout: float = 10.0) -> None:
+        """Open the repository at ``path``; use `open` or `create`.
+
+        Args:
+            path: The folder of the bare repository.
+            lock_timeout: Seconds to wait for another writer, or for a ref that git has locked.
+        """
+        check_layout(path)
+        self.path = path
+        self._lock_timeout = lock_timeout
+        self._lock = RepositoryLock(path)
+        self._journal = LockJournal(path)
+        self._refs = RefStore(path, self._journal)
+        self._objects = ObjectDatabase(path / "objects")
+        self._trees = TreeReader(self._objects)
+        self._blobs: BoundedCache[str, bytes] = BoundedCache(_BLOB_CACHE_BYTES, lambda data: len(data) + 150)
+
+    @classmethod
+    def create(cls, path: Path, *, description: str = "") -> "GitRepository":
+        """Make a bare repository whose ``HEAD`` is ``refs/heads/main``; it is there as a whole or not at all.
+
+        Raises:
+            RepositoryExistsError: when something is at ``path`` already.
+        """
+        create_layout(path, description)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path, *, lock_timeout: float = 10.0) -> "GitRepository":
+        """Open an existing repository.
+
+        Raises:
+            RepositoryMissingError: when there is none.
+            RepositoryFormatError: when it stores objects or refs in a way that this version does not know.
+        """
+        return cls(path, lock_timeout=lock_timeout)
+
+    def close(self) -> None:
+        """Let go of files and caches."""
+        self._objects.close()
+        self._trees.clear()
+        self._blobs.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the port ----------------------------------------------------------------------------------------------------
+
+    def write_commit(self, draft: CommitDraft) -> WrittenCommit:
+        """Write blobs, trees, commit and tag object as one synced pack; no ref moves, so nobody sees it yet.
+
+        Raises:
+            ObjectMissingError: when the parent is not a commit of this repository.
+            InvalidPathError, InvalidSignatureError, InvalidMessageError, InvalidRefNameError: for what Git can't hold.
+            RepositoryUnavailableError: when the disk refuses; nothing is left behind.
+        """
+        root = None
+        parents: tuple[str, ...] = ()
+        if draft.parent is not None:
+            data = self._objects.read_kind(raw_id(draft.parent, "commit"), COMMIT, "commit")
+            root = raw_id(parse_commit(draft.parent, data).tree_id, "tree")
+            parents = (draft.parent,)
+        if draft.tag is not None:
+            check_ref_name(f"refs/tags/{draft.tag.name}")
+        with disk_errors("write a commit"), PackWriter(self._objects.pack_folder) as pack:
+            tree, blobs = TreeWriter(self._trees, pack).apply(root, draft.changes)
+            commit = pack.add(COMMIT, encode_commit(tree, parents, draft.author, draft.committer, draft.message))
+            tag = None if draft.tag is None else pack.add(TAG, encode_tag(commit, draft.tag))
+            point("git.before-pack")
+            written = pack.finish()
+            self._objects.register(written.name, written.offsets)
+        return WrittenCommit(commit.hex(), blobs, None if tag is None else tag.hex())
+
+    def write_tag(self, draft: TagDraft, commit_id: str) -> str:
+        """Write an annotated tag object of a commit and give its id; no ref moves.
+
+        Raises:
+            ObjectMissingError: when there is no such commit.
+            InvalidRefNameError, InvalidSignatureError, InvalidMessageError: for what Git can't hold.
+            RepositoryUnavailableError: when the disk refuses; nothing is left behind.
+        """
+        check_ref_name(f"refs/tags/{draft.name}")
+        commit = raw_id(commit_id, "commit")
+        self._objects.read_kind(commit, COMMIT, "commit")
+        with disk_errors("write a tag"), PackWriter(self._objects.pack_folder) as pack:
+            tag = pack.add(TAG, encode_tag(commit, draft))
+            written = pack.finish()
+            self._objects.register(written.name, written.offsets)
+        return tag.hex()
+
+    def move_ref(self, ref: str, old: str | None, new: str | None) -> bool:
+        """Compare and swap: point ``ref`` at ``new`` if it is at ``old`` (``None``: absent); ``False`` if it was not.
+
+        Raises:
+            InvalidRefNameError: for a name Git refuses.
+            RefNameTakenError: when the name would be a file and a folder at once beside another ref.
+            ObjectMissingError: when ``new`` is not in the repository, or a branch would point to no commit.
+            RepositoryBusyError, RefLockedError: when another process or git keeps a lock for too long.
+            RepositoryUnavailableError: when the disk refuses; the ref is then at ``old`` or ``new``.
+        """
+        check_ref_name(ref)
+        if new is not None:
+            if ref.startswith("refs/heads/"):
+                self._objects.read_kind(raw_id(new, "commit"), COMMIT, "commit")
+            elif not self.exists(new):
+                raise ObjectMissingError(new)
+        point("git.before-ref")
+        with self._lock.hold(self._lock_timeout), disk_errors(f"move {ref}"):
+            return self._refs.compare_and_swap(ref, old, new, self._lock_timeout)
+
+    def refs(self) -> dict[str, str]:
+        """Every ref of the repository with the object id it holds, ``HEAD`` left out."""
+        with disk_errors("list its refs"):
+            return self._refs.all()
+
+    def commit_info(self, commit_id: str) -> CommitInfo:
+        """The commit (a tag object's id is peeled to its commit)."""
+        return parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
+
+    def diff(self, old: str | None, new: str) -> Iterator[PathChange]:
+        """The files that differ between two commits, by path; ``old=None`` lists all files of ``new``."""
+        before = None if old is None else self._root(old)
+        return diff_trees(self._trees, before, self._root(new))
+
+    def read_blob(self, blob_id: str) -> bytes:
+        """The bytes of a blob."""
+        data = self._blobs.get(blob_id)
+        if data is None:
+            data = self._objects.read_kind(raw_id(blob_id, "blob"), BLOB, "blob")
+            self._blobs.put(blob_id, data)
+        return data
+
+    def read_path(self, commit_id: str, path: str) -> bytes | None:
+        """The file at ``path`` in a commit, or ``None``."""
+        blob = self._trees.find(self._root(commit_id), path)
+        return None if blob is None else self.read_blob(blob.hex())
+
+    # --- beyond the port ---------------------------------------------------------------------------------------------
+
+    def read_ref(self, ref: str) -> str | None:
+        """The object id that one ref holds, or ``None``; a name that Git refuses is `InvalidRefNameError`."""
+        check_ref_name(ref)
+        with disk_errors("read a ref"):
+            return self._refs.read(ref)
+
+    def exists(self, object_id: str) -> bool:
+        """Whether the repository has this object."""
+        return is_hex_id(object_id) and self._objects.contains(raw_id(object_id))
+
+    def peel(self, object_id: str) -> str:
+        """The id of what an annotated tag names in the end; the id of anything else is returned as it is."""
+        return self._objects.peel(raw_id(object_id))[0].hex()
+
+    def read_tag(self, object_id: str) -> TagDraft | None:
+        """The annotated tag of that id; ``None`` when the id names another kind of object.
+
+        Raises:
+            ObjectMissingError: when the repository has no such object.
+        """
+        kind, data = self._objects.read(raw_id(object_id, "tag"))
+        return parse_tag(data) if kind == TAG else None
+
+    def resolve_prefix(self, hex_prefix: str) -> list[str]:
+        """Ids of all commits that begin with ``hex_prefix`` (4 to 40 hex digits), ascending; else none."""
+        prefix = hex_prefix.lower()
+        if not _MIN_PREFIX <= len(prefix) <= 40 or not is_hex_id(prefix.ljust(40, "0")):  # noqa: PLR2004 - a full id
+            return []
+        found = self._objects.ids_with_prefix(prefix)
+        return [name.hex() for name in found if self._objects.read(name)[0] == COMMIT]
+
+    def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
+        """All commits that ``tips`` reach and that are not known, each once, parents before children.
+
+        Nothing behind a known commit is read; tips that lead to no commit are passed over. About 1 KB of memory and
+        30 microseconds per commit.
+        """
+        return walk_history(self._objects, tips, known)
+
+    def recover(self, *, exclusive: bool = False, age_limit: timedelta = LEFTOVER_AGE) -> list[str]:
+        """Clear what crashed writers left behind and say it, one sentence each.
+
+        Without ``exclusive`` only what provably belongs to dead MemoTree processes goes: safe at any time. With it
+        the caller promises that no other program works on the repository, and lock and temporary files of git
+        older than ``age_limit`` go too.
+        """
+        with self._lock.hold(self._lock_timeout), disk_errors("be recovered"):
+            return recover(self.path, self._journal, self._refs, age_limit if exclusive else None)
+
+    def _root(self, commit_id: str) -> bytes:
+        return raw_id(self.commit_info(commit_id).tree_id, "tree")

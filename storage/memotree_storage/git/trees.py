@@ -1,0 +1,281 @@
+"""Trees: read, looked up, and rewritten along the changed paths only.
+
+A commit of ten nodes among a million touches some thirty trees. A parsed tree is two lists in Git's order (sort keys
+and the entries' own bytes), so that changing one entry of a thousand is a bisection, and writing the tree is one join.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, Protocol
+
+from dulwich.index import validate_path_element_hfs, validate_path_element_ntfs
+
+from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.git.cache import BoundedCache
+from memotree_storage.git.database import ObjectDatabase
+from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, object_id
+
+MAX_DEPTH: Final = 64
+"""Folders that a written path may have, so that building a tree can recurse."""
+
+_MAX_NAME: Final = 255
+"""Bytes of one name that file systems take, for people who check the repository out."""
+
+_TREE_CACHE_BYTES: Final = 64 << 20
+_ENTRY_COST: Final = 160
+"""Bytes of memory of one parsed entry: two bytes objects and their places in two lists."""
+
+_PLAIN_NAME: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
+"""Names that no file system takes for ``.git``; they need no closer look."""
+
+_FOLDER_MODE: Final = b"40000 "
+_FILE_MODE: Final = b"100644 "
+_GITLINK_MODE: Final = b"160000"
+
+
+class InvalidPathError(InvalidInputError):
+    """A path that a Git tree cannot hold, or that collides with another one."""
+
+    reason = "INVALID_PATH"
+
+
+@dataclass(slots=True)
+class Tree:
+    """A parsed tree: ``keys`` ascending (a folder's name ends with ``/``), ``rows`` the raw entries beside them.
+
+    A tree in the cache is shared and never changed; a writer works on a `copy`.
+    """
+
+    keys: list[bytes] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Tree":
+        """Parse a tree object's bytes; ``ValueError`` when they are no tree."""
+        tree = cls()
+        position = 0
+        while position < len(data):
+            space = data.index(b" ", position)
+            end = data.index(b"\0", space)
+            name = data[space + 1 : end]
+            is_folder = data[position:space] in {b"40000", b"040000"}
+            tree.keys.append(name + b"/" if is_folder else name)
+            tree.rows.append(data[position : end + 21])
+            position = end + 21
+        if position != len(data):
+            raise ValueError("truncated tree")
+        return tree
+
+    def copy(self) -> "Tree":
+        """A tree of its own with the same entries."""
+        return Tree(self.keys.copy(), self.rows.copy())
+
+    def encode(self) -> bytes:
+        """The tree object's bytes."""
+        return b"".join(self.rows)
+
+    def row(self, key: bytes) -> bytes | None:
+        """The raw entry of a key, or ``None``."""
+        place = bisect_left(self.keys, key)
+        return self.rows[place] if place < len(self.keys) and self.keys[place] == key else None
+
+    def put(self, key: bytes, row: bytes | None) -> None:
+        """Set the entry of a key, or remove it."""
+        place = bisect_left(self.keys, key)
+        present = place < len(self.keys) and self.keys[place] == key
+        if row is None:
+            if present:
+                del self.keys[place], self.rows[place]
+        elif present:
+            self.rows[place] = row
+        else:
+            self.keys.insert(place, key)
+            self.rows.insert(place, row)
+
+
+EMPTY_TREE: Final = object_id(TREE, b"")
+
+
+def row_id(row: bytes) -> bytes:
+    """The object id (20 bytes) in a raw entry."""
+    return row[-20:]
+
+
+def row_blob(row: bytes | None) -> bytes | None:
+    """The blob id in a file's raw entry; ``None`` for no entry and for a link to another repository."""
+    return None if row is None or row.startswith(_GITLINK_MODE) else row[-20:]
+
+
+class TreeReader:
+    """Reads trees of one repository through a cache of parsed ones."""
+
+    def __init__(self, database: ObjectDatabase) -> None:
+        self._database = database
+        self._cache: BoundedCache[bytes, Tree] = BoundedCache(
+            _TREE_CACHE_BYTES, lambda tree: 200 + _ENTRY_COST * len(tree.rows)
+        )
+
+    def load(self, name: bytes, *, keep: bool = True) -> Tree:
+        """The parsed tree; ``keep=False`` leaves the cache as it is, for walks over everything."""
+        tree = self._cache.get(name)
+        if tree is None:
+            data = b"" if name == EMPTY_TREE else self._database.read_kind(name, TREE, "tree")
+            try:
+                tree = Tree.parse(data)
+            except ValueError as error:
+                raise ObjectDamagedError(name.hex(), "it is not a well-formed tree") from error
+            if keep:
+                self._cache.put(name, tree)
+        return tree
+
+    def remember(self, name: bytes, tree: Tree) -> None:
+        """Take in a tree that was just built; its id is the hash of its content, so it can't be wrong."""
+        self._cache.put(name, tree)
+
+    def clear(self) -> None:
+        """Forget all parsed trees."""
+        self._cache.clear()
+
+    def find(self, root: bytes, path: str) -> bytes | None:
+        """The blob id of the file at ``path`` below ``root``, or ``None``."""
+        try:
+            *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
+        except UnicodeEncodeError:
+            return None
+        for folder in folders:
+            row = self.load(root).row(folder + b"/")
+            if row is None:
+                return None
+            root = row_id(row)
+        return row_blob(self.load(root).row(name))
+
+
+class ObjectSink(Protocol):
+    """Takes new objects; `PackWriter` is one."""
+
+    def add(self, kind: int, data: bytes) -> bytes:
+        """Store an object and return its id (20 bytes)."""
+        ...
+
+
+@dataclass(slots=True)
+class _FolderChange:
+    """What changes inside one folder: files by name (``None`` removes), and the folders below it that change."""
+
+    files: dict[bytes, bytes | None] = field(default_factory=dict)
+    folders: dict[bytes, "_FolderChange"] = field(default_factory=dict)
+
+
+class TreeWriter:
+    """Applies path changes to a root tree and hands the new blobs and trees to a sink."""
+
+    def __init__(self, reader: TreeReader, sink: ObjectSink) -> None:
+        self._reader = reader
+        self._sink = sink
+        self._blobs: dict[str, str] = {}
+
+    def apply(self, root: bytes | None, changes: Mapping[str, bytes | None]) -> tuple[bytes, dict[str, str]]:
+        """The root with the changes made, and the blob ids (hex) of all paths that were set.
+
+        Only trees along changed paths are read or written; a folder that becomes empty goes; removing what is not
+        there changes nothing.
+
+        Raises:
+            InvalidPathError: for a path Git can't hold, or a file in the place of a folder that is still there.
+        """
+        self._blobs = {}
+        new = self._folder(_plan(changes), root, "")
+        if new is None:
+            new = self._sink.add(TREE, b"")
+        return new, self._blobs
+
+    def _folder(self, change: _FolderChange, base: bytes | None, prefix: str) -> bytes | None:
+        """Apply a folder's change; returns the new tree's id, or ``None`` when nothing is left in it."""
+        before = Tree() if base is None else self._reader.load(base)
+        tree = before.copy()
+        for name, below in change.folders.items():
+            key = name + b"/"
+            row = tree.row(key)
+            path = f"{prefix}{name.decode()}/"
+            new = self._folder(below, None if row is None else row_id(row), path)
+            tree.put(key, None if new is None else _FOLDER_MODE + name + b"\0" + new)
+        for name, data in change.files.items():
+            if data is None:
+                tree.put(name, None)
+            else:
+                tree.put(name, self._file(name, data, tree.row(name), prefix))
+        self._refuse_doubles(change, tree, prefix)
+        if tree.rows == before.rows:
+            return base
+        if not tree.rows:
+            return None
+        created = self._sink.add(TREE, tree.encode())
+        self._reader.remember(created, tree)
+        return created
+
+    def _file(self, name: bytes, data: bytes, row: bytes | None, prefix: str) -> bytes:
+        """The entry of a file with new bytes; a blob that the parent has already is not written again."""
+        blob = object_id(BLOB, data)
+        if row is None or row_blob(row) != blob:
+            self._sink.add(BLOB, data)
+        self._blobs[prefix + name.decode()] = blob.hex()
+        return _FILE_MODE + name + b"\0" + blob
+
+    @staticmethod
+    def _refuse_doubles(change: _FolderChange, tree: Tree, prefix: str) -> None:
+        for name in (*change.folders, *change.files):
+            if tree.row(name) is not None and tree.row(name + b"/") is not None:
+                path = prefix + name.decode()
+                raise _invalid_path(path, "is a file and a folder at once; remove or rename one of them")
+
+
+def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
+    """The changes as a tree of folders, every path checked."""
+    root = _FolderChange()
+    for path, data in changes.items():
+        *folders, name = split_path(path)
+        place = root
+        for folder in folders:
+            place = place.folders.setdefault(folder, _FolderChange())
+        place.files[name] = data
+    return root
+
+
+def split_path(path: str) -> list[bytes]:
+    """The names along a path that is to be written; `InvalidPathError` says what is wrong with it."""
+    names = path.split("/")
+    if len(names) > MAX_DEPTH:
+        raise _invalid_path(path, f"has more than {MAX_DEPTH} parts; put the file higher")
+    checked = []
+    for name in names:
+        encoded = _encode_name(name)
+        if encoded is None:
+            problem = (
+                f"has the part {name!r}, which Git can't store: parts are 1 to {_MAX_NAME} bytes of valid Unicode "
+                "without NUL, and not '.', '..' or a spelling of '.git'"
+            )
+            raise _invalid_path(path, problem)
+        checked.append(encoded)
+    return checked
+
+
+@lru_cache(maxsize=8192)
+def _encode_name(name: str) -> bytes | None:
+    if len(name) <= _MAX_NAME and _PLAIN_NAME.fullmatch(name):
+        return name.encode()
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return None
+    if not 0 < len(encoded) <= _MAX_NAME or b"\0" in encoded or name in {".", ".."}:
+        return None
+    if not (validate_path_element_ntfs(encoded) and validate_path_element_hfs(encoded)):
+        return None
+    return encoded
+
+
+def _invalid_path(path: str, problem: str) -> InvalidPathError:
+    return InvalidPathError(f"Path {path!r} {problem}.", [FieldViolation("path", f"{path!r} {problem}")])

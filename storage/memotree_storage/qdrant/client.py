@@ -1,0 +1,100 @@
+"""Connections to a Qdrant, embedded or not, and what its failures mean."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import grpc
+from qdrant_client import AsyncQdrantClient
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.qdrant.outage import IndexUnavailableError
+
+_REST_PORT: Final = 6333
+_GRPC_PORT: Final = 6334
+_CALL_TIMEOUT: Final = 60
+_REFUSALS: Final = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.OUT_OF_RANGE,
+    }
+)
+"""What another try cannot change; everything else (away, too slow, overloaded, disk full) may pass."""
+
+_HTTP_NOT_FOUND: Final = 404
+_HTTP_SERVER_FAULT: Final = 500
+
+
+class IndexMissingError(FailedPreconditionError):
+    """The collection that the index needs is gone."""
+
+    reason = "INDEX_MISSING"
+
+    def __init__(self, collection: str) -> None:
+        super().__init__(f"The search index has no collection {collection}; rebuild the index from Git.")
+
+
+class IndexRefusedError(FailedPreconditionError):
+    """Qdrant understood the call and does not carry it out."""
+
+    reason = "INDEX_REFUSED"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            f"The search index refused the call ({detail}); check Qdrant's version, its limits and the key."
+        )
+
+
+def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOUT) -> AsyncQdrantClient:
+    """A client of the Qdrant at ``url``; it connects with the first call and reconnects by itself.
+
+    All calls go over gRPC. The URL's port is that of the gRPC interface; without a port, or with the REST interface's
+    6333, it is Qdrant's default 6334. ``timeout`` is in seconds and per call.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InvalidInputError.at("qdrant_url", f"{url!r} is no address; write http(s)://host or http(s)://host:port.")
+    port = parts.port if parts.port not in {None, _REST_PORT} else _GRPC_PORT
+    return AsyncQdrantClient(
+        url=url,
+        grpc_port=port or _GRPC_PORT,
+        prefer_grpc=True,
+        # As a header: given as api_key it makes the client warn about plain text even on the loopback interface.
+        headers={"api-key": api_key} if api_key else None,
+        timeout=timeout,
+        check_compatibility=False,  # it asks over REST, in a thread, and prints
+        grpc_options={
+            "grpc.initial_reconnect_backoff_ms": 50,
+            "grpc.min_reconnect_backoff_ms": 50,
+            "grpc.max_reconnect_backoff_ms": 1000,
+        },
+    )
+
+
+@contextmanager
+def failures(collection: str) -> Iterator[None]:
+    """Turn the client's failures into the store's errors."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        detail = f"{error.code().name}: {error.details()}"
+        if error.code() is grpc.StatusCode.NOT_FOUND:
+            raise IndexMissingError(collection) from error
+        if error.code() in _REFUSALS:
+            raise IndexRefusedError(detail) from error
+        raise IndexUnavailableError(detail) from error
+    except ResponseHandlingException as error:
+        raise IndexUnavailableError(str(error)) from error
+    except UnexpectedResponse as error:
+        if error.status_code == _HTTP_NOT_FOUND:
+            raise IndexMissingError(collection) from error
+        if error.status_code is None or error.status_code >= _HTTP_SERVER_FAULT:
+            raise IndexUnavailableError(str(error)) from error
+        raise IndexRefusedError(str(error)) from error

@@ -1,0 +1,169 @@
+"""What the index stores: points as Qdrant's messages, and the filter of a lineage."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from qdrant_client import grpc as wire
+from qdrant_client import models
+
+from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery
+
+SUMMARY: Final = "summary"
+"""The dense vector of a point."""
+
+TEXT: Final = "text"
+"""The sparse vector of a point; the query's weights carry the idf."""
+
+ALIVE: Final = 2**53
+"""``to_seq`` of a version alive at its line's tip: the greatest whole number that a double holds exactly."""
+
+PAYLOAD_INDEXES: Final = {
+    "tip": models.PayloadSchemaType.KEYWORD,
+    "workspace": models.PayloadSchemaType.KEYWORD,
+    "line": models.PayloadSchemaType.INTEGER,
+    "from_seq": models.PayloadSchemaType.FLOAT,
+    "to_seq": models.PayloadSchemaType.FLOAT,
+    "node_id": models.PayloadSchemaType.KEYWORD,
+    "archive_id": models.PayloadSchemaType.KEYWORD,
+    "type": models.PayloadSchemaType.KEYWORD,
+    "tags": models.PayloadSchemaType.KEYWORD,
+}
+"""The fields that filters ask for; without these indexes a filtered search reads payloads and is five times slower."""
+
+ENTRY_FIELDS: Final = ["node_id", "line", "from_seq", "to_seq"]
+HIT_FIELDS: Final = ["node_id", "line", "from_seq"]
+
+_SLICE_BYTES: Final = 2 * 1024 * 1024
+_PAYLOAD_BYTES: Final = 512
+_NOTHING: Final = wire.Value(null_value=wire.NULL_VALUE)
+
+
+def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
+    """The points in pieces of about two MiB on the wire: far below any server's limit, and short to encode."""
+    piece: list[IndexPoint] = []
+    size = 0
+    for point in points:
+        piece.append(point)
+        size += 4 * len(point.vector) + 8 * len(point.terms.ids) + _PAYLOAD_BYTES
+        if size >= _SLICE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def encode(point: IndexPoint) -> wire.PointStruct:
+    """The point as a message; built directly, three times as fast as over the client's models."""
+    vectors = {SUMMARY: wire.Vector(dense=wire.DenseVector(data=point.vector.tolist()))}
+    if point.terms.ids:
+        terms = wire.SparseVector(indices=point.terms.ids, values=point.terms.weights)
+        vectors[TEXT] = wire.Vector(sparse=terms)
+    payload = {
+        "workspace": _text(point.workspace_id),
+        "node_id": _text(point.node_id),
+        "line": wire.Value(integer_value=point.line_id),
+        "from_seq": wire.Value(double_value=point.from_seq),
+        "to_seq": wire.Value(double_value=ALIVE if point.to_seq is None else point.to_seq),
+        "archive_id": _text(point.archive_id),
+        "type": _text(point.type),
+        "tip": _text(_tip(point.workspace_id, point.line_id)) if point.to_seq is None else _NOTHING,
+        "tags": wire.Value(list_value=wire.ListValue(values=[_text(tag) for tag in point.tags])),
+    }
+    return wire.PointStruct(
+        id=wire.PointId(uuid=point.point_id),
+        vectors=wire.Vectors(vectors=wire.NamedVectors(vectors=vectors)),
+        payload=payload,
+    )
+
+
+def _text(value: str) -> wire.Value:
+    return wire.Value(string_value=value)
+
+
+def hit(found: models.ScoredPoint) -> IndexHit:
+    """A search result with ``HIT_FIELDS``."""
+    payload = found.payload or {}
+    return IndexHit(str(found.id), payload["node_id"], int(payload["line"]), int(payload["from_seq"]), found.score)
+
+
+def entry(record: models.Record) -> IndexEntry:
+    """A scrolled point with ``ENTRY_FIELDS``."""
+    payload = record.payload or {}
+    end = int(payload["to_seq"])
+    return IndexEntry(
+        str(record.id),
+        payload["node_id"],
+        int(payload["line"]),
+        int(payload["from_seq"]),
+        None if end == ALIVE else end,
+    )
+
+
+def tip_filter(query: IndexQuery, *, strict: bool) -> models.Filter:
+    """The points alive at the tips of the lineage's lines; ``strict`` leaves out those born after the state.
+
+    The shape decides the time, at 1e5 points: with the definition's four conditions as ``must`` the engine walks the
+    index of a range and jumps through the vectors (25 ms, for a common term 13). One keyword that names tenant and
+    line lets it walk them in the order of storage (8 and 1.2), and what is too young is best a ``must_not`` (9 to 20,
+    as the numbers happen to lie in memory).
+    """
+    tips = [_tip(query.workspace_id, span.line_id) for span in query.lineage]
+    must: list[Any] = [match("tip", tips[0]) if len(tips) == 1 else match_any("tip", tips), *_wishes(query)]
+    if not strict:
+        return models.Filter(must=must)
+    too_young: list[Any] = [_range("from_seq", gt=query.lineage[0].seq)]
+    if len(tips) > 1:
+        too_young = [_all_of(match("line", span.line_id), _range("from_seq", gt=span.seq)) for span in query.lineage]
+    return models.Filter(must=must, must_not=too_young)
+
+
+def past_filter(query: IndexQuery) -> models.Filter:
+    """The points alive at the state and ended since: none, found at once, when every line is at its tip."""
+    spans = [
+        _all_of(match("line", span.line_id), _range("from_seq", lte=span.seq), _range("to_seq", gt=span.seq, lt=ALIVE))
+        for span in query.lineage
+    ]
+    either = spans[0] if len(spans) == 1 else models.Filter(should=list(spans))
+    return _all_of(match("workspace", query.workspace_id), either, *_wishes(query))
+
+
+def _all_of(*conditions: Any) -> models.Filter:
+    return models.Filter(must=list(conditions))
+
+
+def _wishes(query: IndexQuery) -> list[Any]:
+    """The conditions that the caller chose."""
+    wishes: list[Any] = []
+    if query.types:
+        wishes.append(match_any("type", query.types))
+    if query.archive_ids:
+        wishes.append(match_any("archive_id", query.archive_ids))
+    wishes += [match("tags", tag) for tag in query.tags]
+    if query.node_ids is not None:
+        wishes.append(match_any("node_id", query.node_ids))
+    return wishes
+
+
+def _tip(workspace_id: str, line_id: int) -> str:
+    """The key of what is alive at a line's tip: tenant and line in one."""
+    return f"{workspace_id}/{line_id}"
+
+
+def _range(key: str, **bounds: float) -> models.FieldCondition:
+    return models.FieldCondition(key=key, range=models.Range(**bounds))
+
+
+def ended(seq: int) -> dict[str, Any]:
+    """The payload fields that end a version at ``seq``."""
+    return {"to_seq": float(seq), "tip": None}
+
+
+def match(key: str, value: str | int) -> models.FieldCondition:
+    """The field has (or, as a list, contains) the value."""
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def match_any(key: str, values: Sequence[str] | Sequence[int]) -> models.FieldCondition:
+    """The field has one of the values."""
+    some: Any = list(values)
+    return models.FieldCondition(key=key, match=models.MatchAny(any=some))

@@ -1,0 +1,62 @@
+"""The engine's process: ``python -m memotree_storage.qdrant.engine --data FOLDER --port N --api-key-file FILE``."""
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from memotree_storage.qdrant.engine.server import build
+from memotree_storage.qdrant.engine.shards import Shards
+
+_LOCK_WAIT: Final = 20.0
+_LOCK_POLL: Final = 0.01
+_STOP_GRACE: Final = 2.0
+
+
+def main() -> int:
+    """Serve until SIGTERM or SIGINT, then flush and end."""
+    parser = argparse.ArgumentParser(prog="python -m memotree_storage.qdrant.engine", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the collections")
+    parser.add_argument("--port", type=int, required=True, help="port on the loopback interface")
+    parser.add_argument("--api-key-file", type=Path, required=True, help="file whose text is the key of every call")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    options.data.mkdir(parents=True, exist_ok=True)
+    if not _lock(options.data / "engine.lock", stopping):
+        sys.stderr.write(f"Another engine works on {options.data} and does not end; end that process.\n")
+        return 1
+    shards = Shards(options.data / "collections")
+    server = build(shards, options.api_key_file.read_text(encoding="ascii").strip())
+    server.add_insecure_port(f"127.0.0.1:{options.port}")
+    server.start()
+    stopping.wait()
+    server.stop(_STOP_GRACE).wait()
+    shards.close()
+    return 0
+
+
+def _lock(path: Path, stopping: threading.Event) -> bool:
+    """Hold the folder until this process ends; an engine of a killed server gets time to flush and go."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + _LOCK_WAIT
+    while time.monotonic() < deadline and not stopping.is_set():
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stopping.wait(_LOCK_POLL)
+        else:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

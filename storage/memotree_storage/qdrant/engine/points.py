@@ -1,0 +1,219 @@
+"""Qdrant's ``Points`` service over the shards."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import grpc
+import qdrant_edge as edge
+
+from memotree_storage.qdrant.engine.faults import MalformedError, UnsupportedError, only, variant
+from memotree_storage.qdrant.engine.filters import read_filter
+from memotree_storage.qdrant.engine.shards import Collection, Shards
+from memotree_storage.qdrant.engine.values import (
+    read_id,
+    read_payload,
+    read_payload_selector,
+    read_point,
+    read_sparse,
+    read_vectors_selector,
+    write_id,
+    write_payload,
+    write_vectors,
+)
+from memotree_storage.qdrant.engine.wire import qdrant
+
+_DEFAULT_LIMIT: Final = 10
+_FIELD_TYPES: Final = {
+    qdrant.FieldTypeKeyword: edge.PayloadSchemaType.Keyword,
+    qdrant.FieldTypeInteger: edge.PayloadSchemaType.Integer,
+    qdrant.FieldTypeFloat: edge.PayloadSchemaType.Float,
+    qdrant.FieldTypeBool: edge.PayloadSchemaType.Bool,
+    qdrant.FieldTypeDatetime: edge.PayloadSchemaType.Datetime,
+    qdrant.FieldTypeUuid: edge.PayloadSchemaType.Uuid,
+}
+# Writes are applied and readable when they are answered, and one shard has no replicas: these wishes always hold.
+_WRITE: Final = ("collection_name", "wait", "ordering", "timeout")
+_READ: Final = ("collection_name", "read_consistency", "timeout")
+
+
+class PointsService(qdrant.PointsServicer):
+    """Answers the requests of the ``Points`` service that MemoTree sends; the rest is UNIMPLEMENTED by its base."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    def Upsert(self, request: qdrant.UpsertPoints, _context: grpc.ServicerContext) -> qdrant.PointsOperationResponse:  # noqa: N802
+        """Put points, replacing those of the same id."""
+        only(request, *_WRITE, "points")
+        points = [read_point(point) for point in request.points]
+        self._shards.get(request.collection_name).update(edge.UpdateOperation.upsert_points(points))
+        return _done()
+
+    def Delete(self, request: qdrant.DeletePoints, _context: grpc.ServicerContext) -> qdrant.PointsOperationResponse:  # noqa: N802
+        """Remove points by id or filter."""
+        only(request, *_WRITE, "points")
+        operation = _select(
+            request.points,
+            edge.UpdateOperation.delete_points,
+            edge.UpdateOperation.delete_points_by_filter,
+        )
+        self._shards.get(request.collection_name).update(operation)
+        return _done()
+
+    def SetPayload(  # noqa: N802
+        self, request: qdrant.SetPayloadPoints, _context: grpc.ServicerContext
+    ) -> qdrant.PointsOperationResponse:
+        """Set payload fields of points by id or filter."""
+        only(request, *_WRITE, "payload", "points_selector")
+        self._set_payload(self._shards.get(request.collection_name), request)
+        return _done()
+
+    def UpdateBatch(  # noqa: N802
+        self, request: qdrant.UpdateBatchPoints, _context: grpc.ServicerContext
+    ) -> qdrant.UpdateBatchResponse:
+        """Several changes of payloads in order."""
+        only(request, *_WRITE, "operations")
+        collection = self._shards.get(request.collection_name)
+        for operation in request.operations:
+            only(operation, "set_payload")
+            only(operation.set_payload, "payload", "points_selector")
+            self._set_payload(collection, operation.set_payload)
+        return qdrant.UpdateBatchResponse(result=[_done().result for _ in request.operations])
+
+    @staticmethod
+    def _set_payload(collection: Collection, wish: Any) -> None:
+        payload = read_payload(wish.payload)
+        operation = _select(
+            wish.points_selector,
+            lambda ids: edge.UpdateOperation.set_payload(ids, payload),
+            lambda chosen: edge.UpdateOperation.set_payload_by_filter(chosen, payload),
+        )
+        collection.update(operation)
+
+    def CreateFieldIndex(  # noqa: N802
+        self, request: qdrant.CreateFieldIndexCollection, _context: grpc.ServicerContext
+    ) -> qdrant.PointsOperationResponse:
+        """Index a payload field; an index that is there already is left as it is."""
+        only(request, *_WRITE, "field_name", "field_type")
+        if request.field_type not in _FIELD_TYPES:
+            raise UnsupportedError("payload indexes of this type")
+        collection = self._shards.get(request.collection_name)
+        if request.field_name not in collection.shard.info().payload_schema:
+            kind = _FIELD_TYPES[request.field_type]
+            collection.update(edge.UpdateOperation.create_field_index(request.field_name, kind))
+        return _done()
+
+    def Query(self, request: qdrant.QueryPoints, _context: grpc.ServicerContext) -> qdrant.QueryResponse:  # noqa: N802
+        """The points nearest to one dense or sparse vector, filtered."""
+        hits = self._shards.get(request.collection_name).shard.query(_query(request))
+        return qdrant.QueryResponse(result=_scored(hits))
+
+    def QueryBatch(  # noqa: N802
+        self, request: qdrant.QueryBatchPoints, _context: grpc.ServicerContext
+    ) -> qdrant.QueryBatchResponse:
+        """Several queries in one call."""
+        only(request, *_READ, "query_points")
+        shard = self._shards.get(request.collection_name).shard
+        lists = [shard.query(_query(query)) for query in request.query_points]
+        return qdrant.QueryBatchResponse(result=[qdrant.BatchResult(result=_scored(hits)) for hits in lists])
+
+    def Scroll(self, request: qdrant.ScrollPoints, _context: grpc.ServicerContext) -> qdrant.ScrollResponse:  # noqa: N802
+        """Points in the order of their ids, page by page."""
+        only(request, *_READ, "filter", "offset", "limit", "with_payload", "with_vectors")
+        wish = edge.ScrollRequest(
+            offset=read_id(request.offset) if request.HasField("offset") else None,
+            limit=request.limit if request.HasField("limit") else _DEFAULT_LIMIT,
+            filter=read_filter(request.filter) if request.HasField("filter") else None,
+            with_payload=read_payload_selector(request.with_payload),
+            with_vector=read_vectors_selector(request.with_vectors),
+        )
+        records, following = self._shards.get(request.collection_name).shard.scroll(wish)
+        answer = qdrant.ScrollResponse(result=_records(records))
+        if following is not None:
+            answer.next_page_offset.CopyFrom(write_id(following))
+        return answer
+
+    def Count(self, request: qdrant.CountPoints, _context: grpc.ServicerContext) -> qdrant.CountResponse:  # noqa: N802
+        """How many points match a filter; always exact."""
+        only(request, *_READ, "filter", "exact")
+        wish = edge.CountRequest(exact=True, filter=read_filter(request.filter) if request.HasField("filter") else None)
+        count = self._shards.get(request.collection_name).shard.count(wish)
+        return qdrant.CountResponse(result=qdrant.CountResult(count=count))
+
+    def Get(self, request: qdrant.GetPoints, _context: grpc.ServicerContext) -> qdrant.GetResponse:  # noqa: N802
+        """Points by id; a missing one is left out."""
+        only(request, *_READ, "ids", "with_payload", "with_vectors")
+        records = self._shards.get(request.collection_name).shard.retrieve(
+            [read_id(point) for point in request.ids],
+            read_payload_selector(request.with_payload),
+            read_vectors_selector(request.with_vectors),
+        )
+        return qdrant.GetResponse(result=_records(records))
+
+
+def _done() -> qdrant.PointsOperationResponse:
+    # The client breaks on an empty result: it reads the status.
+    return qdrant.PointsOperationResponse(result=qdrant.UpdateResult(operation_id=0, status=qdrant.Completed))
+
+
+def _select(
+    selector: qdrant.PointsSelector,
+    by_ids: Callable[[list[Any]], edge.UpdateOperation],
+    by_filter: Callable[[edge.Filter], edge.UpdateOperation],
+) -> edge.UpdateOperation:
+    only(selector, "points", "filter")
+    if variant(selector, "points_selector_one_of") == "points":
+        return by_ids([read_id(point) for point in selector.points.ids])
+    return by_filter(read_filter(selector.filter))
+
+
+def _query(request: qdrant.QueryPoints) -> edge.QueryRequest:
+    only(
+        request,
+        *_READ,
+        *("query", "using", "filter", "params", "limit", "offset", "with_vectors", "with_payload", "score_threshold"),
+    )
+    only(request.query, "nearest")
+    only(request.params, "exact")
+    return edge.QueryRequest(
+        limit=request.limit if request.HasField("limit") else _DEFAULT_LIMIT,
+        offset=request.offset,
+        query=edge.Query.Nearest(_wanted(request.query.nearest), using=request.using or None),
+        filter=read_filter(request.filter) if request.HasField("filter") else None,
+        params=edge.SearchParams(exact=True) if request.params.exact else None,
+        score_threshold=request.score_threshold if request.HasField("score_threshold") else None,
+        with_payload=read_payload_selector(request.with_payload),
+        with_vector=read_vectors_selector(request.with_vectors),
+    )
+
+
+def _wanted(vector: qdrant.VectorInput) -> Any:
+    only(vector, "dense", "sparse")
+    match variant(vector, "variant"):
+        case "dense":
+            return list(vector.dense.data)
+        case "sparse":
+            return read_sparse(vector.sparse)
+    raise MalformedError("A query needs a vector.")
+
+
+def _scored(hits: Iterable[edge.ScoredPoint]) -> list[qdrant.ScoredPoint]:
+    return [
+        qdrant.ScoredPoint(
+            id=write_id(hit.id),
+            score=hit.score,
+            version=hit.version,
+            payload=write_payload(hit.payload),
+            vectors=write_vectors(hit.vector),
+        )
+        for hit in hits
+    ]
+
+
+def _records(records: Iterable[edge.Record]) -> list[qdrant.RetrievedPoint]:
+    return [
+        qdrant.RetrievedPoint(
+            id=write_id(record.id), payload=write_payload(record.payload), vectors=write_vectors(record.vector)
+        )
+        for record in records
+    ]

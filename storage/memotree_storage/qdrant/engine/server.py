@@ -1,0 +1,100 @@
+"""The engine's gRPC server: services, the key at the door, faults as statuses, and the one method of our own."""
+
+import hmac
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import grpc
+
+from memotree_storage.qdrant.engine.collections import CollectionsService, HealthService
+from memotree_storage.qdrant.engine.faults import EngineFaultError
+from memotree_storage.qdrant.engine.points import PointsService
+from memotree_storage.qdrant.engine.shards import Shards
+from memotree_storage.qdrant.engine.wire import qdrant
+
+DURABILITY_SERVICE: Final = "memotree.engine.Durability"
+FLUSH_METHOD: Final = "Flush"
+"""Empty request and answer: all that was written is on stable storage. Qdrant's own API has nothing like it."""
+
+_MESSAGE_LIMIT: Final = 64 * 1024 * 1024
+_WORKERS: Final = 4  # the shard holds the interpreter in each call; threads only keep the transport moving
+_BAD_REQUEST: Final = ("dimension error", "Not existing vector name", "Wrong input", "Validation", "Bad request")
+
+_log = logging.getLogger("memotree.engine")
+
+
+def build(shards: Shards, api_key: str) -> grpc.Server:
+    """The server, not yet bound to a port."""
+    server = grpc.server(
+        ThreadPoolExecutor(_WORKERS, thread_name_prefix="engine"),
+        interceptors=[_Door(api_key)],
+        options=[("grpc.max_receive_message_length", _MESSAGE_LIMIT), ("grpc.max_send_message_length", -1)],
+    )
+    generated: Any = qdrant  # its functions carry no types
+    generated.add_PointsServicer_to_server(PointsService(shards), server)
+    generated.add_CollectionsServicer_to_server(CollectionsService(shards), server)
+    generated.add_QdrantServicer_to_server(HealthService(), server)
+
+    def flush(request: bytes, context: grpc.ServicerContext) -> bytes:  # noqa: ARG001 - gRPC's signature
+        shards.flush()
+        return b""
+
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        FLUSH_METHOD: grpc.unary_unary_rpc_method_handler(flush)
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DURABILITY_SERVICE, handlers),))
+    return server
+
+
+class _Door(grpc.ServerInterceptor):
+    """Lets in who has the key, and turns what handlers raise into statuses."""
+
+    def __init__(self, api_key: str) -> None:
+        self._api_key = api_key.encode()
+
+    def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Any], details: grpc.HandlerCallDetails
+    ) -> Any:
+        given = next((value for name, value in details.invocation_metadata or () if name == "api-key"), "")
+        presented = given if isinstance(given, bytes) else given.encode()
+        if not hmac.compare_digest(presented, self._api_key):
+            return grpc.unary_unary_rpc_method_handler(_refuse)
+        handler = continuation(details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        return grpc.unary_unary_rpc_method_handler(
+            _translated(handler.unary_unary),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+
+def _refuse(request: bytes, context: grpc.ServicerContext) -> bytes:  # noqa: ARG001 - gRPC's signature
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, "The api-key is missing or wrong.")
+
+
+def _translated(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The handler with its exceptions turned into statuses."""
+
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
+        try:
+            return handler(request, context)
+        except EngineFaultError as fault:
+            code, detail = fault.code, str(fault)
+        except NotImplementedError:
+            code, detail = grpc.StatusCode.UNIMPLEMENTED, "The embedded engine does not implement this method."
+        except Exception as error:  # noqa: BLE001 - the shard raises plain exceptions; each becomes a status
+            code, detail = _status(error), str(error)
+        return context.abort(code, detail)
+
+    return call
+
+
+def _status(error: Exception) -> grpc.StatusCode:
+    """Whose fault an exception of the shard was; only its text tells."""
+    if isinstance(error, ValueError | OverflowError | TypeError) or any(sign in str(error) for sign in _BAD_REQUEST):
+        return grpc.StatusCode.INVALID_ARGUMENT
+    _log.error("a request failed", exc_info=error)
+    return grpc.StatusCode.INTERNAL

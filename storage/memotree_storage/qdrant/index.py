@@ -1,0 +1,290 @@
+"""The index of vectors and terms in Qdrant: one collection per embedding model, searched along a lineage."""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client import grpc as wire
+from qdrant_client.conversions.conversion import GrpcToRest
+
+from memotree_storage.errors import FailedPreconditionError
+from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
+from memotree_storage.qdrant import encoding
+from memotree_storage.qdrant.client import failures
+
+ALIAS: Final = "memory_forest"
+"""The name under which people and other programs find the current collection."""
+
+SERVER_FLUSH_INTERVAL: Final = 5.0
+"""Seconds between a Qdrant server's own flushes, as it is configured by default."""
+
+_PAGE: Final = 1000
+_SPARE: Final = 16
+"""Hits fetched beyond the cut, so that equal scores around it are all seen and ordered by node id."""
+_MOST: Final = 10_000
+_REMEMBERED: Final = 10_000
+_IN_FLIGHT: Final = 2
+"""Slices on their way at once: the engine finds the next one waiting when it is done with one."""
+
+_T = TypeVar("_T")
+
+
+class IndexShapeError(FailedPreconditionError):
+    """The collection was made for vectors of another size."""
+
+    reason = "INDEX_SHAPE_MISMATCH"
+
+    def __init__(self, collection: str, found: int, needed: int) -> None:
+        super().__init__(
+            f"The collection {collection} holds vectors of {found} dimensions and the embedding model gives {needed}; "
+            "delete the collection and rebuild the index from Git."
+        )
+
+
+class QdrantIndex:
+    """A ``VectorIndex`` in Qdrant, whichever kind the client is connected to.
+
+    Args:
+        client: A ready client (see ``client.connect``), over gRPC or ``:memory:``; the caller closes it.
+        model: Name of the embedding model; each has a collection of its own.
+        dimensions: Size of its vectors.
+        flush: Puts what was written on stable storage (``EmbeddedQdrant.flush``). A Qdrant server has no such call:
+            it writes a log that survives a kill and syncs it at an interval. Without ``flush``, this index's
+            ``flush()`` therefore waits until two such intervals have passed since the last write.
+        flush_interval: That interval in seconds.
+    """
+
+    def __init__(
+        self,
+        client: AsyncQdrantClient,
+        *,
+        model: str,
+        dimensions: int,
+        flush: Callable[[], Awaitable[None]] | None = None,
+        flush_interval: float = SERVER_FLUSH_INTERVAL,
+    ) -> None:
+        self._client = client
+        self._dimensions = dimensions
+        self._collection = collection_name(model, dimensions)
+        self._flush = flush
+        self._settle = 2 * flush_interval
+        self._last_write: float | None = None
+        self._born_later: dict[int, int] = {}
+        self._in_process = _is_in_process(client)
+        self._timeout: float | None = client.init_options.get("timeout")
+
+    @property
+    def collection(self) -> str:
+        """The collection of this index's model."""
+        return self._collection
+
+    async def prepare(self) -> None:
+        """Create what is missing (collection, payload indexes, alias); safe to repeat."""
+        with failures(self._collection):
+            if not await self._client.collection_exists(self._collection):
+                await self._create()
+            known = await self._check_shape()
+            for field, kind in encoding.PAYLOAD_INDEXES.items():
+                if field not in known and not self._in_process:
+                    await self._client.create_payload_index(self._collection, field, kind, wait=True)
+            aliases = (await self._client.get_aliases()).aliases
+        if all(alias.alias_name != ALIAS for alias in aliases):
+            await self.make_current()
+
+    async def make_current(self) -> None:
+        """Point the alias ``memory_forest`` at this index's collection, in one step."""
+        create = models.CreateAlias(collection_name=self._collection, alias_name=ALIAS)
+        with failures(self._collection):
+            await self._client.update_collection_aliases([models.CreateAliasOperation(create_alias=create)])
+
+    async def _create(self) -> None:
+        await self._client.create_collection(
+            self._collection,
+            vectors_config={
+                encoding.SUMMARY: models.VectorParams(size=self._dimensions, distance=models.Distance.COSINE)
+            },
+            sparse_vectors_config={encoding.TEXT: models.SparseVectorParams()},
+        )
+
+    async def _check_shape(self) -> set[str]:
+        """Refuse a collection of another shape; returns the fields that are indexed."""
+        info = await self._client.get_collection(self._collection)
+        vectors: Any = info.config.params.vectors
+        found = vectors[encoding.SUMMARY].size
+        if found != self._dimensions:
+            raise IndexShapeError(self._collection, found, self._dimensions)
+        return set(info.payload_schema)
+
+    async def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Put points, replacing those of the same id; visible to searches when this returns."""
+        # By id, so that no id stands in two slices: they may arrive in any order.
+        latest = {point.point_id: point for point in points}
+        under_way: deque[asyncio.Task[None]] = deque()
+        try:
+            for piece in encoding.slices(list(latest.values())):
+                messages = await asyncio.to_thread(_encode, piece)
+                if len(under_way) == _IN_FLIGHT:
+                    await under_way.popleft()
+                under_way.append(asyncio.create_task(self._put(messages)))
+            while under_way:
+                await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _put(self, messages: list[wire.PointStruct]) -> None:
+        with failures(self._collection):
+            if self._in_process:
+                await self._client.upsert(self._collection, [GrpcToRest.convert_point_struct(one) for one in messages])
+            else:
+                # The client's own stub: its upsert() builds every point as a model first, at three times the cost.
+                request = wire.UpsertPoints(collection_name=self._collection, points=messages, wait=True)
+                await self._client.grpc_points.Upsert(request, timeout=self._timeout)
+        self._wrote()
+
+    async def close_versions(self, ended: Sequence[tuple[str, int]]) -> None:
+        """Set ``to_seq`` of points (id, to_seq); a missing id is passed over."""
+        by_end: dict[int, list[models.ExtendedPointId]] = defaultdict(list)
+        for point_id, end in dict(ended).items():
+            by_end[end].append(point_id)
+        # By filter: by id, a missing point makes the call fail after it has changed the others.
+        operations = [
+            models.SetPayloadOperation(
+                set_payload=models.SetPayload(
+                    payload=encoding.ended(end),
+                    filter=models.Filter(must=[models.HasIdCondition(has_id=some)]),
+                )
+            )
+            for end, ids in by_end.items()
+            for some in _pages(ids)
+        ]
+        for some in _pages(operations):
+            with failures(self._collection):
+                await self._client.batch_update_points(self._collection, some, wait=True)
+            self._wrote()
+
+    async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
+        """The alive points nearest by cosine, best first, ties by node id."""
+        return await self._search(query, vector.tolist(), encoding.SUMMARY)
+
+    async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
+        """The alive points with the greatest dot product over the terms (all greater than 0), ties by node id."""
+        if not terms.ids:
+            return []
+        wanted = models.SparseVector(indices=list(terms.ids), values=list(terms.weights))
+        return [hit for hit in await self._search(query, wanted, encoding.TEXT) if hit.score > 0]
+
+    async def _search(self, query: IndexQuery, wanted: Any, using: str) -> list[IndexHit]:
+        if query.limit <= 0 or not query.lineage or (query.node_ids is not None and not query.node_ids):
+            return []
+        end = query.offset + query.limit
+        ask = end + _SPARE
+        while True:
+            lists = await self._look(query, wanted, using, ask)
+            merged = {hit.point_id: hit for hits in lists for hit in hits}
+            best = sorted(merged.values(), key=lambda hit: (-hit.score, hit.node_id, hit.line_id, hit.from_seq))
+            # All that score as much as the last one inside the cut have been seen once a worse one has.
+            if ask >= _MOST or all(len(hits) < ask or hits[-1].score < best[end - 1].score for hits in lists):
+                return best[query.offset : end]
+            ask = min(2 * ask, max(_MOST, end))
+
+    async def _look(self, query: IndexQuery, wanted: Any, using: str, ask: int) -> list[list[IndexHit]]:
+        """The best at the lines' tips, and the best of what has ended since the state.
+
+        The tips are asked first: a version that ends in between then stands in both lists, and never in none. The
+        plain filter also finds what was born after the state; when none of that is among its best, they are right.
+        A line where that failed is remembered, so that a state far behind its tip pays for it once.
+        """
+        past = encoding.past_filter(query)
+        if all(span.seq >= self._born_later.get(span.line_id, 0) for span in query.lineage):
+            lists = await self._query([encoding.tip_filter(query, strict=False), past], wanted, using, ask)
+            seqs = {span.line_id: span.seq for span in query.lineage}
+            young = [hit for hit in lists[0] if hit.from_seq > seqs[hit.line_id]]
+            if not young:
+                return lists
+            if len(self._born_later) > _REMEMBERED:
+                self._born_later.clear()
+            self._born_later.update({hit.line_id: hit.from_seq for hit in young})
+        return await self._query([encoding.tip_filter(query, strict=True), past], wanted, using, ask)
+
+    async def _query(self, conditions: list[models.Filter], wanted: Any, using: str, ask: int) -> list[list[IndexHit]]:
+        requests = [
+            models.QueryRequest(
+                query=wanted, using=using, filter=condition, limit=ask, with_payload=encoding.HIT_FIELDS
+            )
+            for condition in conditions
+        ]
+        with failures(self._collection):
+            answers = await self._client.query_batch_points(self._collection, requests)
+        return [[encoding.hit(point) for point in answer.points] for answer in answers]
+
+    async def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
+        """Every point of a workspace, in no order."""
+        condition = models.Filter(must=[encoding.match("workspace", workspace_id)])
+        position: Any = None
+        while True:
+            with failures(self._collection):
+                records, position = await self._client.scroll(
+                    self._collection,
+                    scroll_filter=condition,
+                    limit=_PAGE,
+                    offset=position,
+                    with_payload=encoding.ENTRY_FIELDS,
+                )
+            for record in records:
+                yield encoding.entry(record)
+            if position is None:
+                return
+
+    async def count(self, workspace_id: str) -> int:
+        """How many points a workspace has, exactly."""
+        condition = models.Filter(must=[encoding.match("workspace", workspace_id)])
+        with failures(self._collection):
+            return (await self._client.count(self._collection, count_filter=condition, exact=True)).count
+
+    async def delete(self, workspace_id: str, *, keep_lines: Sequence[int] | None = None) -> None:
+        """Remove the workspace's points; with ``keep_lines`` only those of other lines."""
+        condition = models.Filter(
+            must=[encoding.match("workspace", workspace_id)],
+            must_not=[encoding.match_any("line", keep_lines)] if keep_lines else None,
+        )
+        with failures(self._collection):
+            await self._client.delete(self._collection, models.FilterSelector(filter=condition), wait=True)
+        self._wrote()
+
+    async def flush(self) -> None:
+        """Return when all that was put before is on stable storage."""
+        if self._flush is not None:
+            await self._flush()
+        elif self._last_write is not None and not self._in_process:
+            await asyncio.sleep(max(0.0, self._last_write + self._settle - time.monotonic()))
+
+    def _wrote(self) -> None:
+        self._last_write = time.monotonic()
+
+
+def collection_name(model: str, dimensions: int) -> str:
+    """``memory_forest__<slug>-<hash>``: readable, and different for models that only look alike."""
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:48]
+    mark = hashlib.sha256(f"{model}\0{dimensions}".encode()).hexdigest()[:8]
+    return f"{ALIAS}__{slug}-{mark}"
+
+
+def _encode(piece: list[IndexPoint]) -> list[wire.PointStruct]:
+    return [encoding.encode(point) for point in piece]
+
+
+def _pages(items: list[_T]) -> Iterator[list[_T]]:
+    return (items[start : start + _PAGE] for start in range(0, len(items), _PAGE))
+
+
+def _is_in_process(client: AsyncQdrantClient) -> bool:
+    """Whether the client is its own store (``:memory:``), which takes models only and has no payload indexes."""
+    options = client.init_options
+    return options.get("location") == ":memory:" or options.get("path") is not None

@@ -1,0 +1,135 @@
+"""The codec against itself, against PyYAML's own resolver, and against arbitrary bytes."""
+
+from dataclasses import replace
+
+import pytest
+import yaml
+from entry_strategies import AWKWARD, entries, lines, nodes, texts, titles
+from hypothesis import example, given
+from hypothesis import strategies as st
+from memotree_storage.codec import InvalidFileError, decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.frontmatter import FrontMatterError, _parse_canonical, _parse_yaml, parse_front_matter
+from memotree_storage.node import Entry, Node
+from memotree_storage.scalars import is_plain, quote, read_scalar, write_scalar
+from memotree_storage.validation import check_archive, check_node
+
+NODE_ID = "7xk2m9qd4tnvw0ha"
+ARCHIVE_ID = "c41hz8rjy6ksm3pe"
+VALID = (
+    f'---\nid: {NODE_ID}\narchive: {ARCHIVE_ID}\nposition: a1\ntype: note\ntitle: A title\nsummary: "a\\nb"\n'
+    f"tags:\n  - one\n  - two\nattributes:\n  key: value\nrelations:\n  - EXTENDS {ARCHIVE_ID} because\n"
+    "source:\n  document: d\n  start: 3\n---\nBody\n"
+).encode()
+
+
+@pytest.mark.requirement("GIT-1")
+@given(entries)
+def test_every_valid_entry_comes_back_as_it_was(entry: Entry) -> None:
+    if isinstance(entry, Node):
+        check_node(entry)
+    else:
+        check_archive(entry)
+    data = encode_entry(entry)
+    decoded = decode_entry(entry_path(entry), data)
+    assert decoded == entry
+    assert encode_entry(decoded) == data
+
+
+@pytest.mark.requirement("GIT-2")
+@given(nodes())
+def test_what_we_write_reads_the_same_line_by_line_and_as_yaml(node: Node) -> None:
+    head = encode_entry(node).decode().split("\n---\n", 1)[0].removeprefix("---\n") + "\n"
+    fast = _parse_canonical(head)
+    assert fast is not None, "our own form must take the fast way"
+    assert fast == _parse_yaml(head)
+    for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        tree = yaml.load(head, Loader=loader)  # noqa: S506 - both are safe loaders
+        if "source" in tree:  # its numbers stand as numbers
+            tree["source"] = {key: str(value) for key, value in tree["source"].items()}
+        assert tree == fast
+
+
+@pytest.mark.requirement("GIT-2")
+@given(nodes(), titles)
+def test_a_new_title_changes_one_line(node: Node, title: str) -> None:
+    before = encode_entry(node).split(b"\n")
+    after = encode_entry(replace(node, title=title)).split(b"\n")
+    assert len(before) == len(after)
+    assert sum(old != new for old, new in zip(before, after, strict=True)) <= 1
+
+
+@given(st.one_of(texts, lines, st.sampled_from(AWKWARD)))
+def test_a_scalar_is_one_line_that_every_yaml_reader_takes_for_the_same_string(text: str) -> None:
+    token = write_scalar(text)
+    assert "\n" not in token
+    assert read_scalar(token) == text
+    assert is_plain(text) == (token == text)
+    for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        assert yaml.load(f"key: {token}\nlist:\n  - {token}\n", Loader=loader) == {"key": text, "list": [text]}  # noqa: S506
+    assert yaml.safe_load(quote(text)) == text
+
+
+def _decode_or_refuse(path: str, data: bytes) -> None:
+    try:
+        entry = decode_entry(path, data)
+    except InvalidFileError as refusal:
+        error = refusal
+    else:
+        assert decode_entry(path, encode_entry(entry)) == entry
+        return
+    assert error.path == path
+    assert isinstance(error, InvalidInputError)
+    assert error.violations
+
+
+@pytest.mark.requirement("GIT-8")
+@given(st.binary(max_size=200))
+@example(b"---\n---\n")
+@example(b"---\n")
+@example(b"---")
+@example(b"")
+@example(b"\xef\xbb\xbf---\n---\n")
+@example(b'---\nid: "\\U00110000"\n---\n')
+@example(b'---\nid: "\\ud800"\n---\n')
+@example(b"---\n\x00\n---\n")
+@example(b"---\n- a\n---\n")
+@example(b"---\n? {}\n---\n")
+@example(b"---\n? [a]\n: b\n---\n")
+@example(b"---\na: &a b\nc: *a\n---\n")
+@example(b"---\n" + b"[" * 5000 + b"\n---\n")
+@example(b"---\n" + b"{a: " * 5000 + b"\n---\n")
+@example(b"---\n" + b"a: " * 5000 + b"\n---\n")
+@example(b"---\n%YAML 9.9\n---\n---\n")
+@example(b"---\nid: x\n...\nid: y\n---\n")
+@example(b"---\n--- b\n---\n")
+def test_any_bytes_decode_or_are_refused_with_a_reason(data: bytes) -> None:
+    _decode_or_refuse(node_path(NODE_ID), data)
+    _decode_or_refuse(f"archives/{ARCHIVE_ID}.md", data)
+    _decode_or_refuse(node_path(NODE_ID), b"---\n" + data + b"\n---\n" + data)
+
+
+@pytest.mark.requirement("GIT-8")
+@given(
+    st.integers(0, len(VALID)),
+    st.integers(0, 12),
+    st.one_of(
+        st.binary(max_size=6),
+        st.sampled_from(
+            [b"\n", b"\r\n", b": ", b" #", b'"', b"- ", b"  ", b"\t", b"---\n", b"&a ", b"*a", b"!!int ", b"{", b"["]
+        ),
+    ),
+)
+def test_a_damaged_file_decodes_or_is_refused_with_a_reason(at: int, removed: int, inserted: bytes) -> None:
+    _decode_or_refuse(node_path(NODE_ID), VALID[:at] + inserted + VALID[at + removed :])
+
+
+@given(st.text(st.sampled_from("ab12:-#\"'\\ \n\t&*!|>[]{}%@,?é中\u2028"), max_size=60))
+def test_the_fast_way_never_disagrees_with_yaml(text: str) -> None:
+    fast = _parse_canonical(text)
+    if fast is not None:
+        assert fast == _parse_yaml(text)
+    try:
+        parse_front_matter(text)
+    except FrontMatterError as error:
+        assert str(error)  # noqa: PT017 - any other exception fails the test

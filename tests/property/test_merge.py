@@ -1,0 +1,153 @@
+"""The merge against a plain model: a node as a flat dictionary of independent facts."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from entry_strategies import nodes
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from memotree_storage.errors import Conflict
+from memotree_storage.merge import merge_entries
+from memotree_storage.node import Node, Relation, Source
+from memotree_storage.validation import canonical_node
+
+ID = "7xk2m9qd4tnvw0ha"
+OTHERS = ["c41hz8rjy6ksm3pe", "0d9vq2fgw7bnx5tj", "5sc6yp1ewk8mz3rb"]
+
+words = st.sampled_from(["", "a", "b", "c"])
+
+
+@st.composite
+def small_nodes(draw: st.DrawFn) -> Node:
+    """Nodes from few values, so that sides agree and collide often."""
+    targets = draw(st.lists(st.sampled_from(OTHERS), unique=True, max_size=2))
+    return canonical_node(
+        Node(
+            id=ID,
+            archive_id=draw(st.sampled_from(OTHERS[:2])),
+            parent_id=draw(st.sampled_from([None, *OTHERS[:2]])),
+            position=draw(st.sampled_from(["a0", "a1", "a2"])),
+            type=draw(st.sampled_from(["note", "code"])),
+            title=draw(words),
+            brief=draw(words),
+            summary=draw(words),
+            content=draw(words),
+            tags=tuple(draw(st.lists(st.sampled_from("xyz"), unique=True, max_size=3))),
+            relations=tuple(Relation("EXTENDS", target, draw(words)) for target in targets),
+            attributes=draw(st.dictionaries(st.sampled_from("pqr"), words, max_size=3)),
+            source=draw(st.none() | st.builds(Source, st.sampled_from(["d", "e"]))),
+        )
+    )
+
+
+ABSENT = object()
+
+
+def facts(node: Node) -> dict[str, Any]:
+    """The independent facts of a node; placement without the position."""
+    found: dict[str, Any] = {
+        name: getattr(node, name) for name in ("type", "title", "brief", "summary", "content", "source")
+    }
+    found["parent"] = (node.archive_id, node.parent_id)
+    found |= {f"tags.{tag}": True for tag in node.tags}
+    found |= {f"attributes.{key}": value for key, value in node.attributes.items()}
+    found |= {f"relations.{relation.type}.{relation.target_id}": relation.description for relation in node.relations}
+    return found
+
+
+def model_merge(base: Node, ours: Node, theirs: Node) -> tuple[dict[str, Any], set[str]]:
+    """Fact by fact: the side that changed it wins, ours where both changed it differently."""
+    start, our, their = facts(base), facts(ours), facts(theirs)
+    merged, conflicts = {}, set()
+    for key in {*start, *our, *their}:
+        a, b, c = start.get(key, ABSENT), our.get(key, ABSENT), their.get(key, ABSENT)
+        value = c if a == b else b
+        if a not in (b, c) and b != c:
+            conflicts.add(key)
+        if value is not ABSENT:
+            merged[key] = value
+    return merged, conflicts
+
+
+def _swapped(conflict: Conflict) -> Conflict:
+    return replace(conflict, ours=conflict.theirs, theirs=conflict.ours)
+
+
+@pytest.mark.requirement("GIT-6")
+@given(small_nodes(), small_nodes(), small_nodes())
+def test_every_fact_merges_as_in_the_plain_model(base: Node, ours: Node, theirs: Node) -> None:
+    result = merge_entries(base, ours, theirs)
+    expected, conflicts = model_merge(base, ours, theirs)
+    assert isinstance(result.entry, Node)
+    assert facts(result.entry) == expected
+    assert {conflict.field for conflict in result.conflicts} == conflicts
+    assert canonical_node(result.entry) == result.entry
+
+
+@pytest.mark.requirement("GIT-6")
+@given(st.none() | small_nodes(), st.none() | small_nodes(), st.none() | small_nodes())
+def test_conflicts_do_not_depend_on_whose_side_is_ours(
+    base: Node | None, ours: Node | None, theirs: Node | None
+) -> None:
+    forth, back = merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)
+    assert [conflict.field for conflict in forth.conflicts] == [conflict.field for conflict in back.conflicts]
+    for left, right in zip(forth.conflicts, back.conflicts, strict=True):
+        assert replace(left, description="") == replace(_swapped(right), description="")
+    if not forth.conflicts and isinstance(forth.entry, Node) and isinstance(back.entry, Node):
+        assert replace(forth.entry, position="a0") == replace(back.entry, position="a0")
+
+
+@given(small_nodes(), small_nodes())
+def test_a_side_that_changed_nothing_takes_the_other(base: Node, changed: Node) -> None:
+    for result in (
+        merge_entries(base, base, changed),
+        merge_entries(base, changed, base),
+        merge_entries(base, changed, changed),
+    ):
+        assert result.entry == changed
+        assert result.conflicts == ()
+
+
+INDEPENDENT: list[tuple[str, Callable[[Node, Node], Node]]] = [
+    *(
+        (name, lambda node, other, name=name: replace(node, **{name: getattr(other, name)}))
+        for name in ("type", "title", "brief", "summary", "content", "source", "attributes", "tags", "relations")
+    ),
+    (
+        "place",
+        lambda node, other: replace(
+            node, archive_id=other.archive_id, parent_id=other.parent_id, position=other.position
+        ),
+    ),
+]
+
+
+@pytest.mark.requirement("GIT-6")
+@pytest.mark.requirement("STORE-2")
+@given(nodes(), nodes(), nodes(), st.sets(st.integers(0, len(INDEPENDENT) - 1)))
+def test_edits_of_different_fields_never_conflict_and_none_is_lost(
+    base: Node, first: Node, second: Node, chosen: set[int]
+) -> None:
+    ours = theirs = expected = base
+    for index, (_, take) in enumerate(INDEPENDENT):
+        if index in chosen:
+            ours, expected = take(ours, first), take(expected, first)
+        else:
+            theirs, expected = take(theirs, second), take(expected, second)
+    result = merge_entries(base, ours, theirs)
+    assert result.conflicts == ()
+    assert result.entry == expected
+
+
+@given(small_nodes(), small_nodes())
+def test_a_change_and_a_deletion_are_one_conflict_about_the_node(base: Node, changed: Node) -> None:
+    assume(base != changed)
+    for result in (merge_entries(base, None, changed), merge_entries(base, changed, None)):
+        assert [conflict.field for conflict in result.conflicts] == [""]
+
+
+def test_the_merge_knows_every_field_of_a_node() -> None:
+    known = {*facts(Node(ID, OTHERS[0], None, "a0")), "id", "archive_id", "parent_id", "position"} - {"parent"}
+    assert {field.name for field in fields(Node)} == known | {"tags", "attributes", "relations"}

@@ -1,0 +1,257 @@
+"""How the command line behaves: exit codes, messages, JSON, choices, completion, colours, speed of start."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+import typer
+from typer.main import get_command
+from unit.cli.conftest import CommandLine
+from unit.client.fake_state import RefusedError
+
+from memotree import cli, client
+from memotree.cli import app as app_module
+from memotree.cli import completion, looks, options
+from memotree.cli.place import DEFAULT_ADDRESS, find_address, read_choice
+
+pytestmark = pytest.mark.requirement("SERVE-4")
+
+
+def test_every_command_takes_json_and_has_help() -> None:
+    seen = []
+
+    def visit(command: object, path: str) -> None:
+        if hasattr(command, "commands"):
+            for name, each in command.commands.items():
+                visit(each, f"{path} {name}")
+        else:
+            seen.append(path)
+            assert any("--json" in parameter.opts for parameter in command.params), path
+            assert command.help, path
+
+    visit(get_command(app_module.app), "memotree")
+    assert len(seen) == 52
+
+
+def test_a_server_that_is_not_there_exits_with_3_and_says_how_to_start_one(home: Path) -> None:
+    ran = CommandLine(None)("status", "--address", "127.0.0.1:1")  # type: ignore[arg-type] # no fake is called
+    assert home.exists()
+    assert ran.code == 3
+    assert ran.err.startswith("error: No MemoTree server answers at 127.0.0.1:1. Start one with `memotree serve`")
+    assert ran.out == ""
+
+
+def test_a_store_that_does_not_answer_is_not_a_missing_server(memotree: CommandLine) -> None:
+    memotree.fake.fail("GetStatus", *[RefusedError(grpc.StatusCode.UNAVAILABLE, "PostgreSQL is away.", "PG")] * 5)
+    ran = memotree("status")
+    assert (ran.code, ran.err) == (1, "error: PostgreSQL is away.\n")
+
+
+def test_wrong_usage_exits_with_2(memotree: CommandLine) -> None:
+    assert memotree("node", "get").code == 2
+    assert memotree("nonsense").code == 2
+    assert memotree("node", "get", "abcd", "--level", "everything").code == 2
+
+
+def test_without_a_workspace_or_session_a_command_says_what_to_do(memotree: CommandLine) -> None:
+    ran = memotree("node", "create", "--title", "T")
+    assert (ran.code, "memotree ws use NAME" in ran.err) == (2, True)
+    memotree("ws", "create", "demo")
+    ran = memotree("node", "create", "--title", "T")
+    assert (ran.code, "memotree session open" in ran.err) == (2, True)
+
+
+def test_an_error_is_one_sentence_with_violations_as_a_list_and_no_traceback(ready: CommandLine) -> None:
+    ran = ready("node", "create", "--title", "", "-a", "notes")
+    assert ran.code == 1
+    assert ran.err == "error: title: give one line.\n  • title: Give one line.\n"
+    assert ran.out == ""
+
+
+def test_conflicts_are_a_table_and_candidates_a_list(ready: CommandLine) -> None:
+    ran = ready("node", "update", "cccc", "-c", "x", "--etag", "stale")
+    assert ran.code == 1
+    assert "In the session" in ran.err
+    assert "content" in ran.err
+    children = ready("node", "delete", "rrrr")
+    assert (children.code, "cccccccccccccccc  Child" in children.err) == (1, True)
+
+
+def test_an_error_with_json_is_one_document_on_stdout_and_a_sentence_on_stderr(ready: CommandLine) -> None:
+    found = ready.json("node", "update", "cccc", "-c", "x", "--etag", "stale", code=1)["error"]
+    assert (found["code"], found["reason"], found["conflicts"][0]["field"]) == ("ABORTED", "STALE_ETAG", "content")
+    ran = ready("node", "get", "zzzz", "--json")
+    assert ran.document["error"]["code"] == "NOT_FOUND"
+    assert ran.err.startswith("error: There is no node zzzz")
+    assert ready.json("node", "update", "cccc", "--attribute", "x", code=2)["error"]["reason"] == "BAD_PAIR"
+
+
+def test_warnings_go_to_stderr(ready: CommandLine) -> None:
+    ran = ready("node", "create", "--title", "T", "-a", "notes", "--json")
+    assert ran.document["title"] == "T"
+    assert "warning: The content is empty." in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("node", "update", "cccc", "-c", "a", "-f", "b"), "TWO_SOURCES"),
+        (("node", "split", "cccc"), "NO_PARTS"),
+        (("commit", "-m", "M", "--author", "Ada <ada"), "BAD_AUTHOR"),
+        (("ws", "delete", "demo"), "NOT_CONFIRMED"),
+        (("archive", "delete", "notes"), "NOT_CONFIRMED"),
+    ],
+)
+def test_usage_that_only_the_command_line_can_judge_exits_with_2(
+    ready: CommandLine, arguments: tuple[str, ...], reason: str
+) -> None:
+    assert ready.json(*arguments, code=2)["error"]["reason"] == reason
+
+
+def test_files_that_cannot_be_read_are_named(ready: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_bytes(b"\xff")
+    assert "nothere cannot be read" in ready("node", "update", "cccc", "-f", "nothere").err
+    assert "no UTF-8 text (byte 0)" in ready("node", "update", "cccc", "-f", "bad").err
+
+
+def test_an_editor_that_fails_changes_nothing(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "false")
+    assert "ended with 1; nothing was changed" in ready("node", "update", "cccc", "-e").err
+    monkeypatch.setenv("VISUAL", "no-such-editor")
+    assert "set $EDITOR" in ready("node", "update", "cccc", "-e").err
+    assert ready.json("session", "changes")["changes"] == []
+
+
+def test_the_environment_names_workspace_and_session(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ready.json("session", "show")["id"]
+    ready.json("ws", "create", "other")
+    monkeypatch.setenv("MEMOTREE_WORKSPACE", "demo")
+    monkeypatch.setenv("MEMOTREE_SESSION", chosen)
+    assert ready.json("session", "show")["agent"] == "planner"
+    assert ready.json("node", "update", "cccc", "-c", "env")["content"] == "env"
+
+
+def test_a_chosen_session_is_left_out_in_another_workspace(ready: CommandLine) -> None:
+    ready.json("ws", "create", "other", "--no-use")
+    assert ready("node", "create", "--title", "T", "-w", "other").code == 2
+
+
+def test_choices_are_kept_per_server(ready: CommandLine) -> None:
+    assert read_choice(ready.fake.address).workspace == "demo"
+    assert read_choice("127.0.0.1:1").workspace == ""
+
+
+def test_a_damaged_state_file_counts_as_none(memotree: CommandLine, home: Path) -> None:
+    memotree("ws", "create", "demo")
+    (home / "config" / "memotree" / "state.json").write_text("{", encoding="utf-8")
+    assert memotree.json("ws", "list")["chosen"] == ""
+    assert memotree("ws", "use", "demo").code == 0
+
+
+def test_a_chosen_session_that_is_gone_is_explained(ready: CommandLine) -> None:
+    space = ready.fake.spaces["demo"]
+    space.sessions.clear()
+    ran = ready("session", "changes")
+    assert (ran.code, "memotree session use --none" in ran.err) == (1, True)
+
+
+def test_the_address_comes_from_the_flag_then_the_announcement_then_the_default(home: Path) -> None:
+    assert find_address("") == DEFAULT_ADDRESS == client.DEFAULT_ADDRESS
+    folder = home / "data" / "memotree"
+    folder.mkdir(parents=True)
+    (folder / "server.json").write_text(json.dumps({"address": "127.0.0.1:9", "pid": 1, "version": "x"}), "utf-8")
+    assert find_address("") == "127.0.0.1:9"
+    assert find_address("127.0.0.1:8") == "127.0.0.1:8"
+
+
+def test_completion_offers_names_of_a_running_server_and_nothing_without_one(
+    ready: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = typer.Context(get_command(app_module.app))
+    context.params = {"address": ready.fake.address}
+    assert completion.workspaces(context, "de") == [("demo", "a place")]
+    assert [name for name, _ in completion.revisions(context, "")] == ["main", "v1"]
+    assert [help_text for _, help_text in completion.sessions(context, "")] == ["planner on main"]
+    assert completion.archives(context, "x") == []
+    monkeypatch.setattr(completion, "PATIENCE_SECONDS", 0.2)
+    context.params = {"address": "127.0.0.1:1"}
+    assert completion.workspaces(context, "") == []
+
+
+def test_words_of_the_command_line_are_those_of_the_contract() -> None:
+    for choice, kind in (
+        (options.LevelChoice, client.Level),
+        (options.RelationChoice, client.RelationType),
+        (options.SearchChoice, client.SearchType),
+        (options.ModeChoice, client.UpdateMode),
+    ):
+        assert [options.word(each) for each in choice] == list(kind)
+
+
+def test_nothing_is_coloured_without_a_terminal(ready: CommandLine) -> None:
+    ran = ready("log")
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_colours_follow_the_terminal_and_no_color(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[33m" in ready("log").out
+    assert "\x1b" not in ready("log", "--json").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[33m" not in ready("log").out
+
+
+def test_help_needs_neither_grpc_nor_pydantic(home: Path) -> None:
+    code = (
+        "import sys\nsys.argv = ['memotree', '--help']\nfrom memotree.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.exit(' '.join(sorted({'grpc', 'pydantic', 'tenacity', 'asyncio'} & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=home
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rebuild" in done.stdout
+
+
+def test_an_error_that_nobody_foresaw_is_a_sentence_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert home.exists()
+    monkeypatch.setattr(app_module, "app", lambda: {}["missing"])
+    monkeypatch.delenv(cli.DEBUG_VARIABLE, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert "nobody foresaw (KeyError: 'missing')" in capsys.readouterr().err
+    monkeypatch.setenv(cli.DEBUG_VARIABLE, "1")
+    with pytest.raises(KeyError):
+        cli.main()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(ready: CommandLine) -> None:
+    code = "from memotree.cli import main\nmain()"
+    process = subprocess.Popen(  # noqa: S603 - our own code
+        [sys.executable, "-c", code, "log"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    told = process.stderr.read().decode()
+    process.stderr.close()
+    assert (process.wait(30), told) == (0, "")
+    assert ready.fake.requests("ListCommits")
+
+
+def test_the_version_is_shown(memotree: CommandLine) -> None:
+    assert memotree("--version").out.startswith("memotree ")
+
+
+def test_matched_terms_are_highlighted_and_asterisks_of_the_text_stay() -> None:
+    text = looks.marked("Title ***** A ***context** **managers*** is a **note**", ["context", "manager"])
+    assert text.plain == "Title ***** A *context managers* is a **note**"
+    assert [text.plain[span.start : span.end] for span in text.spans] == ["context", "managers"]

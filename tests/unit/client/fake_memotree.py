@@ -1,0 +1,142 @@
+"""A MemoTree server in memory, just true enough for tests of its client and command line.
+
+It keeps states as plain dictionaries, records every call, and fails on demand; it judges nothing that the real server's
+own tests judge.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as Packed
+from google.protobuf.message import Message  # noqa: TC002 - one import style
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+from unit.client.fake_history import FakeHistory
+from unit.client.fake_nodes import FakeNodes
+from unit.client.fake_places import FakePlaces
+from unit.client.fake_state import FakeWorkspace, RefusedError
+
+from memotree.v1 import (
+    history_service_pb2_grpc,
+    maintenance_service_pb2_grpc,
+    node_service_pb2_grpc,
+    session_service_pb2_grpc,
+    view_service_pb2_grpc,
+    workspace_service_pb2_grpc,
+)
+
+
+class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory):
+    """Every service of the contract over one dictionary of workspaces.
+
+    Attributes:
+        calls: Each call that arrived, by the name of its method, with its request.
+        faults: For each method, what the next calls are refused with.
+    """
+
+    def __init__(self) -> None:
+        self.spaces: dict[str, FakeWorkspace] = {}
+        self.answers: dict[str, Message] = {}
+        self.calls: list[tuple[str, Any]] = []
+        self.deadlines: list[float | None] = []
+        self.faults: dict[str, deque[RefusedError]] = {}
+        self.address = ""
+
+    def fail(self, method: str, *refusals: RefusedError) -> None:
+        """Refuses the next calls of ``method``."""
+        self.faults.setdefault(method, deque()).extend(refusals)
+
+    def requests(self, method: str) -> list[Any]:
+        """The requests that arrived for ``method``."""
+        return [request for name, request in self.calls if name == method]
+
+
+class _Door(grpc.ServerInterceptor):
+    """Records calls, repeats the first answer for a known request id, and turns refusals into rich statuses."""
+
+    def __init__(self, fake: FakeMemoTree) -> None:
+        self._fake = fake
+
+    def intercept_service(
+        self, continuation: Callable[[Any], Any], details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler:
+        handler = continuation(details)
+        name = details.method.rsplit("/", 1)[1]
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                lambda request, context: self._stream(name, handler.unary_stream, request, context),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self._answer(name, handler.unary_unary, request, context),
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
+
+    def _answer(self, name: str, method: Callable[..., Any], request: Any, context: grpc.ServicerContext) -> Any:
+        self._fake.calls.append((name, request))
+        self._fake.deadlines.append(context.time_remaining())
+        request_id = getattr(request, "request_id", "")
+        try:
+            if request_id in self._fake.answers:
+                return self._fake.answers[request_id]
+            self._fault_before(name)
+            answer = method(request, context)
+        except RefusedError as refusal:
+            abort(context, refusal)
+        if request_id:
+            self._fake.answers[request_id] = answer
+        try:
+            self._fault_before(f"{name} answered")
+        except RefusedError as refusal:
+            abort(context, refusal)
+        return answer
+
+    def _stream(self, name: str, method: Callable[..., Any], request: Any, context: grpc.ServicerContext) -> Any:
+        self._fake.calls.append((name, request))
+        try:
+            self._fault_before(name)
+            yield from method(request, context)
+        except RefusedError as refusal:
+            abort(context, refusal)
+
+    def _fault_before(self, name: str) -> None:
+        faults = self._fake.faults.get(name)
+        if faults:
+            raise faults.popleft()
+
+
+def abort(context: grpc.ServicerContext, refusal: RefusedError) -> None:
+    """Ends the call with the rich status of ``refusal``."""
+    details = []
+    if refusal.reason:
+        details.append(error_details_pb2.ErrorInfo(reason=refusal.reason, domain="memotree", metadata={"seen": "yes"}))
+    status = status_pb2.Status(code=refusal.code.value[0], message=refusal.message)
+    for detail in (*details, *refusal.details):
+        packed = Packed()
+        packed.Pack(detail)
+        status.details.append(packed)
+    context.abort_with_status(rpc_status.to_status(status))
+
+
+@contextmanager
+def serving(fake: FakeMemoTree) -> Iterator[FakeMemoTree]:
+    """The fake behind a free port of loopback."""
+    server = grpc.server(ThreadPoolExecutor(4), interceptors=[_Door(fake)])
+    workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server(fake, server)
+    session_service_pb2_grpc.add_SessionServiceServicer_to_server(fake, server)
+    node_service_pb2_grpc.add_NodeServiceServicer_to_server(fake, server)
+    view_service_pb2_grpc.add_ViewServiceServicer_to_server(fake, server)
+    history_service_pb2_grpc.add_HistoryServiceServicer_to_server(fake, server)
+    maintenance_service_pb2_grpc.add_MaintenanceServiceServicer_to_server(fake, server)
+    fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield fake
+    finally:
+        server.stop(None).wait()

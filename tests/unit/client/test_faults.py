@@ -1,0 +1,198 @@
+"""What a client does when calls fail: it repeats what may be repeated, and tells everything the server told."""
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from unit.client.fake_memotree import FakeMemoTree
+from unit.client.fake_state import RefusedError
+
+from memotree.client import (
+    AbortedError,
+    AsyncClient,
+    Client,
+    Conflict,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    MemoTreeClientError,
+    NotFoundError,
+    ResourceExhaustedError,
+    UnavailableError,
+    Violation,
+)
+from memotree.client.link import DEFAULT_ADDRESS
+from memotree.v1 import types_pb2 as types
+
+GONE = RefusedError(grpc.StatusCode.UNAVAILABLE, "PostgreSQL does not answer; try again.", "POSTGRES_UNAVAILABLE")
+
+
+def _ready(client: Client) -> None:
+    client.create_workspace("demo")
+    session = client.workspace("demo").session(agent="a")
+    session.create_archive("notes")
+
+
+@pytest.mark.requirement("STORE-2")
+def test_a_commit_that_meets_an_outage_is_sent_again_with_the_same_request_id(
+    client: Client, fake: FakeMemoTree
+) -> None:
+    _ready(client)
+    session = client.workspace("demo").resume(next(client.workspace("demo").sessions()).id)
+    fake.fail("CommitChanges", GONE)
+    commit = session.commit("Once")
+    first, second = fake.requests("CommitChanges")
+    assert first.request_id == second.request_id != ""
+    assert next(client.workspace("demo").log()).id == commit.commit_id
+    assert len(list(client.workspace("demo").log())) == 2
+
+
+@pytest.mark.requirement("STORE-2")
+def test_a_commit_whose_answer_was_lost_is_made_once(client: Client, fake: FakeMemoTree) -> None:
+    _ready(client)
+    session = client.workspace("demo").resume(next(client.workspace("demo").sessions()).id)
+    fake.fail("CommitChanges answered", GONE)
+    session.commit("Once")
+    assert [each.subject for each in client.workspace("demo").log()] == ["Once", "Begin"]
+
+
+def test_two_commits_carry_two_request_ids(client: Client, fake: FakeMemoTree) -> None:
+    _ready(client)
+    session = client.workspace("demo").session()
+    for name in ("a", "b"):
+        session.create_archive(name)
+        session.commit(name)
+    first, second = fake.requests("CommitChanges")
+    assert first.request_id != second.request_id
+
+
+async def test_the_asynchronous_client_repeats_likewise(fake: FakeMemoTree) -> None:
+    async with AsyncClient(fake.address) as client:
+        fake.fail("CreateWorkspace", GONE, GONE)
+        await client.create_workspace("demo")
+        assert len({request.request_id for request in fake.requests("CreateWorkspace")}) == 1
+        fake.fail("ListWorkspaces", GONE)
+        assert [each.name async for each in client.workspaces()] == ["demo"]
+
+
+def test_a_call_without_a_request_id_that_changes_something_is_never_repeated(
+    client: Client, fake: FakeMemoTree
+) -> None:
+    client.create_workspace("demo")
+    fake.fail("CreateBranch", GONE)
+    with pytest.raises(UnavailableError):
+        client.workspace("demo").branch("trial")
+    assert len(fake.requests("CreateBranch")) == 1
+
+
+def test_attempts_are_bounded(fake: FakeMemoTree) -> None:
+    fake.fail("GetStatus", *[GONE] * 9)
+    with Client(fake.address, attempts=3) as client, pytest.raises(UnavailableError) as caught:
+        client.status()
+    assert len(fake.requests("GetStatus")) == 3
+    assert caught.value.reason == "POSTGRES_UNAVAILABLE"
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.ABORTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.DEADLINE_EXCEEDED])
+def test_other_statuses_are_not_repeated(client: Client, fake: FakeMemoTree, code: grpc.StatusCode) -> None:
+    fake.fail("GetStatus", RefusedError(code, "No.", ""))
+    with pytest.raises(MemoTreeClientError) as caught:
+        client.status()
+    assert caught.value.code == code.name
+    assert len(fake.requests("GetStatus")) == 1
+
+
+@pytest.mark.requirement("SERVE-1")
+def test_every_call_has_a_deadline(fake: FakeMemoTree) -> None:
+    with Client(fake.address, timeout=7.0) as client:
+        client.status()
+    assert 0 < (fake.deadlines[-1] or 0) <= 7.0
+
+
+def test_a_deadline_that_has_passed_is_its_own_error(fake: FakeMemoTree) -> None:
+    with Client(fake.address, timeout=0.000001) as client, pytest.raises(DeadlineExceededError):
+        client.status()
+
+
+@pytest.mark.requirement("SERVE-2")
+def test_every_fault_of_an_argument_is_told(client: Client) -> None:
+    client.create_workspace("demo")
+    session = client.workspace("demo").session()
+    session.create_archive("notes")
+    with pytest.raises(InvalidArgumentError) as caught:
+        session.create("", archive="notes")
+    assert caught.value.reason == "INVALID_TITLE"
+    assert caught.value.violations == (Violation("title", "Give one line."),)
+    assert caught.value.metadata == {"seen": "yes"}
+    assert str(caught.value) == caught.value.message == "title: give one line."
+
+
+def test_conflicts_and_candidates_are_told(client: Client) -> None:
+    client.create_workspace("demo")
+    session = client.workspace("demo").session()
+    archive = session.create_archive("notes")
+    first = session.create("A", "x", archive=archive, node_id="abcd" + "1" * 12)
+    session.create("B", "x", archive=archive, node_id="abcd" + "2" * 12)
+    with pytest.raises(AbortedError) as clash:
+        session.update(first, content="z", etag="stale")
+    assert clash.value.conflicts == (Conflict(first.id, "content", "a", "b", "c", "Both sides changed the content."),)
+    with pytest.raises(InvalidArgumentError) as ambiguous:
+        session.node("abcd")
+    assert [node.title for node in ambiguous.value.nodes] == ["A", "B"]
+
+
+def test_every_kind_of_detail_is_read_and_unknown_ones_are_passed_over(client: Client, fake: FakeMemoTree) -> None:
+    broken = error_details_pb2.PreconditionFailure.Violation(
+        type="STATE", subject="session", description="It is closed."
+    )
+    fake.fail(
+        "GetStatus",
+        RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "The session is closed.",
+            "SESSION_CLOSED",
+            error_details_pb2.PreconditionFailure(violations=[broken]),
+            error_details_pb2.ResourceInfo(resource_type="session", resource_name="abc"),
+            error_details_pb2.Help(),
+            types.ConflictList(),
+        ),
+    )
+    with pytest.raises(FailedPreconditionError) as caught:
+        client.status()
+    assert caught.value.violations == (Violation("session", "It is closed."),)
+    assert caught.value.metadata == {"seen": "yes", "resource_type": "session", "resource_name": "abc"}
+
+
+def test_a_stream_that_fails_raises_the_same_errors(client: Client) -> None:
+    with pytest.raises(NotFoundError):
+        list(client.workspace("nowhere").verify())
+
+
+async def test_an_asynchronous_stream_that_fails_raises_the_same_errors(fake: FakeMemoTree) -> None:
+    async with AsyncClient(fake.address) as client:
+        with pytest.raises(NotFoundError):
+            _ = [event async for event in client.workspace("nowhere").rebuild()]
+
+
+def test_a_status_without_details_is_still_an_error_of_its_family(client: Client, fake: FakeMemoTree) -> None:
+    fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too large.", ""))
+    with pytest.raises(ResourceExhaustedError) as caught:
+        client.status()
+    assert (caught.value.reason, caught.value.violations) == ("", ())
+
+
+def test_a_status_that_no_family_has_is_the_base(client: Client, fake: FakeMemoTree) -> None:
+    fake.fail("GetStatus", RefusedError(grpc.StatusCode.OUT_OF_RANGE, "Beyond.", ""))
+    with pytest.raises(MemoTreeClientError) as caught:
+        client.status()
+    assert type(caught.value) is MemoTreeClientError
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with Client("127.0.0.1:1", timeout=5.0, attempts=2) as client, pytest.raises(UnavailableError) as caught:
+        client.status()
+    assert caught.value.reason == ""
+    assert "No MemoTree server answers at 127.0.0.1:1" in caught.value.message
+
+
+def test_the_default_address_is_loopback() -> None:
+    assert DEFAULT_ADDRESS == "127.0.0.1:7319"

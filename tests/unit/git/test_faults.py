@@ -1,0 +1,37 @@
+"""Fault points: silent unless asked for, deadly at exactly the pass that was asked for."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from memotree_storage.faults import ENVIRONMENT_VARIABLE, point
+
+PROGRAM = """
+from memotree_storage.faults import point
+for number in range(3):
+    print(number, flush=True)
+    point("other")
+    point("here")
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "printed", "status"),
+    [("here", "0", -signal.SIGKILL), ("here:2", "0 1", -signal.SIGKILL), ("here:9", "0 1 2", 0), ("", "0 1 2", 0)],
+)
+def test_a_process_dies_at_the_named_pass(fault: str, printed: str, status: int) -> None:
+    done = subprocess.run(  # noqa: S603 - this interpreter and the program above
+        [sys.executable, "-c", PROGRAM],
+        env=os.environ | {ENVIRONMENT_VARIABLE: fault},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == printed.split()
+    assert done.returncode == status
+
+
+def test_without_the_variable_nothing_happens() -> None:
+    point("git.before-pack")

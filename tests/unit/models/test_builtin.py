@@ -1,0 +1,113 @@
+"""The built-in embedding: unit vectors, the same whatever the batch, without a network."""
+
+import asyncio
+import logging
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from memotree_storage.errors import UnavailableError
+
+from memotree.models import builtin
+from memotree.models.builtin import DIMENSIONS, EmbeddingUnavailableError, WordllamaEmbedder
+
+if TYPE_CHECKING:
+    from memotree_storage.ports import Embedder
+
+
+@pytest.fixture(scope="module")
+def embedder() -> WordllamaEmbedder:
+    return WordllamaEmbedder()
+
+
+@pytest.fixture
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.requirement("FOREST-13")
+@pytest.mark.usefixtures("_no_network")
+async def test_it_works_without_a_network_and_leaves_logging_alone() -> None:
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level)
+    fresh: Embedder = WordllamaEmbedder()
+    vectors = await fresh.embed(["a knowledge tree", "\u77e5\u8bc6\u6811"])
+    assert (vectors.shape, vectors.dtype) == ((2, DIMENSIONS), np.float32)
+    assert (list(root.handlers), root.level) == before
+    assert fresh.model == "wordllama-l2-256"
+    assert fresh.dimensions == DIMENSIONS
+
+
+async def test_every_text_gives_a_unit_vector(embedder: WordllamaEmbedder) -> None:
+    texts = [
+        "",
+        " ",
+        "\n",
+        "\0",
+        "\ud800",
+        "\U0001f600",
+        "\u0e01",
+        "\ue000",
+        "a" * 200_000,
+        "word " * 100_000,
+        "-" * 5000,
+    ]
+    vectors = await embedder.embed(texts)
+    assert np.isfinite(vectors).all()
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+async def test_an_empty_text_gives_a_fixed_vector(embedder: WordllamaEmbedder) -> None:
+    vectors = await embedder.embed(["", "x", ""])
+    assert vectors[0].tolist() == vectors[2].tolist() == [1.0] + [0.0] * (DIMENSIONS - 1)
+    assert (await embedder.embed([])).shape == (0, DIMENSIONS)
+
+
+async def test_a_vector_does_not_depend_on_its_batch(embedder: WordllamaEmbedder) -> None:
+    texts = [f"text {number} " * (1 + number % 40) for number in range(700)] + ["long " * 6000]
+    together = await embedder.embed(texts)
+    for index in (0, 255, 256, 511, 699, 700):
+        alone = await embedder.embed([texts[index]])
+        assert alone[0].tolist() == together[index].tolist()
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_texts_of_like_meaning_are_near(embedder: WordllamaEmbedder) -> None:
+    query, near, far, chinese, like, unlike = await embedder.embed(
+        [
+            "How do I fix a broken car engine?",
+            "Repairing the motor of an automobile",
+            "A recipe for apple pie with cinnamon",
+            "\u673a\u5668\u5b66\u4e60\u6a21\u578b",
+            "\u6df1\u5ea6\u5b66\u4e60\u7684\u6a21\u578b",
+            "\u4eca\u5929\u5929\u6c14\u5f88\u597d",
+        ]
+    )
+    assert query @ near > query @ far + 0.1
+    assert chinese @ like > chinese @ unlike + 0.1
+
+
+async def test_many_threads_share_one_load(embedder: WordllamaEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = []
+    loaded = embedder._load()
+    monkeypatch.setattr(builtin, "_load_wordllama", lambda: loads.append(threading.get_ident()) or loaded)
+    fresh = WordllamaEmbedder()
+    results = await asyncio.gather(*(fresh.embed([f"text {number}"]) for number in range(20)))
+    assert len(loads) == 1
+    assert len(results) == 20
+
+
+async def test_a_missing_model_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(builtin, "_load_wordllama", fail)
+    with pytest.raises(EmbeddingUnavailableError, match="install the package"):
+        await WordllamaEmbedder().embed(["x"])
+    assert issubclass(EmbeddingUnavailableError, UnavailableError)

@@ -1,0 +1,243 @@
+"""What happens around an operation: decoding, deadlines, limits, cancellation, streams and the log."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import pytest
+from google.rpc import error_details_pb2 as rpc  # type: ignore[import-untyped]  # the package ships no types
+from grpc import aio
+from grpc_status import rpc_status
+from memotree_storage.errors import NotFoundError
+
+from memotree.server.app import Server
+from memotree.server.calls import RunningCalls
+from memotree.server.interceptors import CallInterceptor
+from memotree.settings import Settings
+from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import session_service_pb2 as sessions
+
+Code = grpc.StatusCode
+
+
+async def failure(call: Any) -> aio.AioRpcError:
+    with pytest.raises(aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+def reason(error: Any) -> str:
+    info = rpc.ErrorInfo()
+    assert rpc_status.from_call(error).details[0].Unpack(info)
+    text: str = info.reason
+    return text
+
+
+def call_lines(log_lines: list[Any]) -> list[Any]:
+    return [line for line in log_lines if line["event"] == "call"]
+
+
+async def test_a_call_reaches_its_operation_and_one_line_the_log(
+    get_session: Callable[..., Any], log_lines: list[Any]
+) -> None:
+    response = await get_session(sessions.GetSessionRequest(session_id="s1"))
+    assert response == sessions.GetSessionResponse(session=sessions.Session(id="s1"))
+    (line,) = call_lines(log_lines)
+    assert (
+        line.items() >= {"method": "memotree.v1.SessionService/GetSession", "code": "OK", "log_level": "info"}.items()
+    )
+    assert line["ms"] >= 0
+
+
+async def test_bytes_that_are_no_message_are_an_invalid_argument(channel: aio.Channel, scripted_sessions: Any) -> None:
+    for raw in (b"\xff\xff\xff", b"\x0a\x02\xff\xff"):  # no protobuf; a string that is no UTF-8
+        error = await failure(channel.unary_unary("/memotree.v1.SessionService/GetSession")(raw))
+        assert (error.code(), reason(error)) == (Code.INVALID_ARGUMENT, "MALFORMED_REQUEST")
+    assert scripted_sessions.requests == []
+
+
+async def test_an_answer_of_the_wrong_type_is_an_internal_error(
+    get_session: Callable[..., Any], scripted_sessions: Any
+) -> None:
+    async def wrong(_request: object) -> sessions.Session:
+        return sessions.Session()
+
+    scripted_sessions.answer = wrong
+    error = await failure(get_session(sessions.GetSessionRequest()))
+    assert (error.code(), reason(error)) == (Code.INTERNAL, "INTERNAL")
+
+
+@pytest.mark.parametrize(
+    "method", ["SessionService/ListChanges", "NodeService/GetNode", "MaintenanceService/RebuildWorkspace"]
+)
+async def test_a_missing_operation_answers_unimplemented_with_a_reason(channel: aio.Channel, method: str) -> None:
+    if method.endswith("RebuildWorkspace"):
+        error = await failure(channel.unary_stream(f"/memotree.v1.{method}")(b"").read())
+    else:
+        error = await failure(channel.unary_unary(f"/memotree.v1.{method}")(b""))
+    assert (error.code(), reason(error)) == (Code.UNIMPLEMENTED, "OPERATION_MISSING")
+
+
+async def test_a_method_that_the_contract_lacks_answers_unimplemented(channel: aio.Channel) -> None:
+    error = await failure(channel.unary_unary("/memotree.v1.NodeService/Forget")(b""))
+    assert error.code() is Code.UNIMPLEMENTED
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_message_over_the_limit_is_refused_with_the_limit(
+    get_session: Callable[..., Any], scripted_sessions: Any
+) -> None:
+    error = await failure(get_session(sessions.GetSessionRequest(session_id="x" * 100_001)))
+    assert error.code() is Code.RESOURCE_EXHAUSTED
+    assert "100000" in error.details()
+    assert scripted_sessions.requests == []
+    assert await get_session(sessions.GetSessionRequest(session_id="x" * 99_000))
+
+
+@pytest.mark.requirement("SERVE-1", "CANVAS-8")
+async def test_a_deadline_ends_the_operation(
+    get_session: Callable[..., Any], scripted_sessions: Any, log_lines: list[Any]
+) -> None:
+    ended = asyncio.Event()
+
+    async def slow(_request: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    scripted_sessions.answer = slow
+    error = await failure(get_session(sessions.GetSessionRequest(), timeout=0.1))
+    assert error.code() is Code.DEADLINE_EXCEEDED
+    await asyncio.wait_for(ended.wait(), 5)
+    (line,) = call_lines(log_lines)
+    assert line["code"] in {"DEADLINE_EXCEEDED", "CANCELLED"}  # as the server's clock or the client's was first
+
+
+class LateContext:
+    """A call whose deadline has passed before its turn came."""
+
+    aborted: tuple[Any, ...] = ()
+
+    def time_remaining(self) -> float:
+        return 0
+
+    async def abort(self, *status: object) -> None:
+        self.aborted = status
+        raise aio.AbortError
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_call_that_comes_after_its_deadline_never_reaches_the_operation() -> None:
+    reached = []
+    details = SimpleNamespace(method="/memotree.v1.SessionService/GetSession")
+
+    async def continuation(_details: object) -> Any:
+        return grpc.unary_unary_rpc_method_handler(lambda *given: reached.append(given))
+
+    handler = await CallInterceptor(RunningCalls()).intercept_service(continuation, details)
+    context = LateContext()
+    with pytest.raises(aio.AbortError):
+        await handler.unary_unary(b"", context)
+    assert context.aborted[0] is Code.DEADLINE_EXCEEDED
+    assert reached == []
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_cancelled_call_cancels_its_operation_and_is_no_error(
+    get_session: Callable[..., Any], scripted_sessions: Any, log_lines: list[Any]
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    scripted_sessions.answer = slow
+    call = get_session(sessions.GetSessionRequest())
+    await asyncio.wait_for(begun.wait(), 5)
+    call.cancel()
+    await asyncio.wait_for(ended.wait(), 5)
+    assert [(line["code"], line["log_level"]) for line in call_lines(log_lines)] == [("CANCELLED", "info")]
+
+
+async def test_a_stream_arrives_in_order(verify_workspace: Callable[..., Any]) -> None:
+    stream = verify_workspace(maintenance.VerifyWorkspaceRequest(workspace="w"))
+    assert [response.progress.done async for response in stream] == [1, 2]
+
+
+@pytest.mark.requirement("SERVE-2")
+async def test_an_error_in_a_stream_comes_after_what_was_sent(
+    verify_workspace: Callable[..., Any], scripted_maintenance: Any
+) -> None:
+    async def fail() -> None:
+        raise NotFoundError("The workspace is gone; list the workspaces.", "workspace", "w")
+
+    scripted_maintenance.then = fail
+    stream = verify_workspace(maintenance.VerifyWorkspaceRequest(workspace="w"))
+    assert [(await stream.read()).progress.done for _ in range(2)] == [1, 2]
+    error = await failure(stream.read())
+    assert (error.code(), reason(error)) == (Code.NOT_FOUND, "NOT_FOUND")
+
+
+async def test_an_unforeseen_error_in_a_stream_is_hidden(
+    verify_workspace: Callable[..., Any], scripted_maintenance: Any
+) -> None:
+    async def fail() -> None:
+        raise RuntimeError("secret")
+
+    scripted_maintenance.then = fail
+    stream = verify_workspace(maintenance.VerifyWorkspaceRequest(workspace="w"))
+    assert [(await stream.read()).progress.done for _ in range(2)] == [1, 2]
+    error = await failure(stream.read())
+    assert (error.code(), reason(error)) == (Code.INTERNAL, "INTERNAL")
+    assert "secret" not in error.debug_error_string()
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_stream_that_its_client_leaves_is_closed_at_once(
+    verify_workspace: Callable[..., Any], scripted_maintenance: Any
+) -> None:
+    scripted_maintenance.then = asyncio.Event().wait
+    stream = verify_workspace(maintenance.VerifyWorkspaceRequest(workspace="w"))
+    assert [(await stream.read()).progress.done for _ in range(2)] == [1, 2]
+    stream.cancel()
+    await asyncio.wait_for(scripted_maintenance.closed.wait(), 5)
+
+
+async def test_a_cancellation_inside_the_server_is_told_to_the_client(
+    get_session: Callable[..., Any], scripted_sessions: Any
+) -> None:
+    scripted_sessions.raises(asyncio.CancelledError())
+    error = await failure(get_session(sessions.GetSessionRequest()))
+    assert (error.code(), reason(error)) == (Code.UNAVAILABLE, "INTERRUPTED")
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_call_more_than_the_server_runs_at_once_is_refused(settings: Settings, scripted_sessions: Any) -> None:
+    operations = scripted_sessions
+    begun, proceed = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: object) -> None:
+        begun.set()
+        await proceed.wait()
+
+    operations.answer = slow
+    busy = settings.model_copy(update={"max_concurrent_calls": 1})
+    own_connection = (("grpc.use_local_subchannel_pool", 1),)
+    async with (
+        Server(busy, {"SessionService": operations}, partial=True) as server,
+        aio.insecure_channel(server.address, options=own_connection) as one,
+        aio.insecure_channel(server.address, options=own_connection) as other,
+    ):
+        first = one.unary_unary("/memotree.v1.SessionService/GetSession")(b"")
+        await asyncio.wait_for(begun.wait(), 5)
+        error = await failure(other.unary_unary("/memotree.v1.SessionService/GetSession")(b""))
+        proceed.set()
+        assert error.code() is Code.RESOURCE_EXHAUSTED
+        assert await first

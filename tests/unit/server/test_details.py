@@ -1,0 +1,82 @@
+"""The details of a status stay small enough for any client, and say so when that cost something."""
+
+from typing import Any
+from urllib.parse import quote
+
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package ships no types
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.errors import (
+    AbortedError,
+    Conflict,
+    FailedPreconditionError,
+    FieldViolation,
+    InvalidInputError,
+    NotFoundError,
+)
+
+from memotree.server.details import BUDGET, to_status, wire_size
+from memotree.v1 import types_pb2
+
+TEXTS = st.text(max_size=50) | st.builds(lambda text, times: text * times, st.text(max_size=5), st.integers(0, 3000))
+
+
+def unpacked(status: status_pb2.Status, kind: Any) -> Any:
+    message = kind()
+    assert next(detail for detail in status.details if detail.Is(kind.DESCRIPTOR)).Unpack(message)
+    return message
+
+
+def facts(status: status_pb2.Status) -> dict[str, str]:
+    return dict(unpacked(status, error_details_pb2.ErrorInfo).metadata)
+
+
+def conflict(number: int, text: str) -> Conflict:
+    return Conflict(f"node{number}", "content", text, text, text, "Both sides changed the content; choose one.")
+
+
+def test_a_short_error_is_told_whole() -> None:
+    status = to_status(AbortedError("Choose.", [conflict(0, "short")]), "call")
+    assert facts(status) == {}
+    assert unpacked(status, types_pb2.ConflictList).conflicts[0].ours == "short"
+
+
+def test_long_values_are_cut_and_their_length_is_told() -> None:
+    status = to_status(AbortedError("Choose.", [conflict(0, "x" * 100_000)]), "call")
+    (only,) = unpacked(status, types_pb2.ConflictList).conflicts
+    assert only.ours.endswith("… (100000 characters)")
+    assert len(only.ours) > 900
+    assert facts(status) == {"shortened": "true"}
+
+
+def test_many_conflicts_are_cut_and_the_rest_is_counted() -> None:
+    status = to_status(AbortedError("Choose.", [conflict(number, "x" * 1000) for number in range(500)]), "call")
+    shown = len(unpacked(status, types_pb2.ConflictList).conflicts)
+    assert shown > 5
+    assert facts(status) == {"shortened": "true", "omitted": str(500 - shown)}
+    assert 0.9 * BUDGET < wire_size(status) <= BUDGET
+
+
+def test_a_long_message_of_any_script_is_cut() -> None:
+    status = to_status(NotFoundError("记" * 10_000, "node", "忆" * 10_000), "call")
+    assert status.message.endswith("记…")
+    assert wire_size(status) <= BUDGET
+
+
+def test_a_lone_surrogate_does_not_hide_the_error() -> None:
+    status = to_status(NotFoundError("There is no file \udcff; look again.", "file", "\udcff"), "call")
+    assert status.message == "There is no file ?; look again."
+
+
+@given(TEXTS, st.lists(st.tuples(TEXTS, TEXTS), max_size=30), st.integers(1, 60))
+def test_no_error_ever_exceeds_the_budget(message: str, faults: list[tuple[str, str]], times: int) -> None:
+    violations = [FieldViolation(field, description) for field, description in faults] * times
+    conflicts = [Conflict(field, field, text, text, text, text) for field, text in faults] * times
+    for error in (
+        InvalidInputError(message, violations),
+        FailedPreconditionError(message, violations),
+        AbortedError(message, conflicts),
+    ):
+        status = to_status(error, "0123456789abcdef")
+        assert wire_size(status) <= BUDGET
+        assert len(quote(status.message, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")) <= wire_size(status)

@@ -1,0 +1,122 @@
+"""Settings come from flags, environment and file, and every fault is named before anything starts."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from memotree.settings import InvalidSettingsError, Settings, load_settings
+
+
+def faults(**given: object) -> dict[str, str]:
+    with pytest.raises(InvalidSettingsError) as caught:
+        load_settings(**given)
+    assert len(caught.value.message.splitlines()) == len(caught.value.violations) + 1
+    assert "pydantic" not in caught.value.message
+    return {violation.field: violation.description for violation in caught.value.violations}
+
+
+def test_without_anything_set_the_server_is_local_and_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    settings = load_settings()
+    assert (settings.host, settings.port) == ("127.0.0.1", 7319)
+    assert settings.postgres_url is None
+    assert settings.qdrant_url is None
+    assert settings.data_folder == Path.home() / ".local" / "share" / "memotree"
+    assert (settings.max_content_bytes, settings.max_message_bytes) == (2**20, 2**24)
+    assert settings.session_ttl == timedelta(days=7)
+
+
+def test_the_data_folder_follows_xdg_when_it_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert load_settings().data_folder == tmp_path / "memotree"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert load_settings().data_folder == Path.home() / ".local" / "share" / "memotree"
+
+
+def test_flags_win_over_environment_over_file_over_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "memotree.toml").write_text('port = 1\nlog_level = "debug"\nsession_ttl = "2h"\n')
+    monkeypatch.setenv("MEMOTREE_PORT", "2")
+    assert load_settings(port=3, host=None).port == 3
+    assert load_settings().port == 2
+    assert load_settings().log_level == "debug"
+    assert load_settings().session_ttl == timedelta(hours=2)
+    monkeypatch.setenv("MEMOTREE_PORT", "")
+    assert load_settings().port == 1
+
+
+def test_the_file_may_lie_elsewhere_but_must_be_there_then(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.toml"
+    monkeypatch.setenv("MEMOTREE_CONFIG", str(path))
+    assert "no file" in faults()["MEMOTREE_CONFIG"]
+    path.write_text("max_content_bytes = '64KiB'\n")
+    assert load_settings().max_content_bytes == 65_536
+    path.write_text("port =\n")
+    assert "TOML" in faults()[str(path)]
+
+
+def test_a_relative_data_folder_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMOTREE_DATA", "data")
+    assert load_settings().data_folder == tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30 m", 1800), ("45s", 45), ("500ms", 0.5), ("90", 90)]
+)
+def test_durations_are_written_with_a_unit(monkeypatch: pytest.MonkeyPatch, text: str, seconds: float) -> None:
+    monkeypatch.setenv("MEMOTREE_SESSION_TTL", text)
+    assert load_settings().session_ttl.total_seconds() == seconds
+
+
+def test_every_fault_is_named_at_once_with_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "memotree.toml").write_text('max_content_bytes = "lots"\nquadrant_url = "x"\n')
+    monkeypatch.setenv("MEMOTREE_PORT", "70000")
+    monkeypatch.setenv("MEMOTREE_SESSION_TTL", "soon")
+    found = faults(committer_name="a <b>")
+    assert found.keys() == {
+        "max_content_bytes in memotree.toml",
+        "quadrant_url in memotree.toml",
+        "MEMOTREE_PORT",
+        "MEMOTREE_SESSION_TTL",
+        "committer_name",
+    }
+    assert "65535" in found["MEMOTREE_PORT"]
+    assert "7d" in found["MEMOTREE_SESSION_TTL"]
+
+
+def test_an_unknown_name_is_refused_and_the_meant_one_proposed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMOTREE_POSTGRES_ULR", "postgresql://u:secret@h/d")
+    assert faults() == {"MEMOTREE_POSTGRES_ULR": "there is no such setting; did you mean MEMOTREE_POSTGRES_URL?"}
+    monkeypatch.delenv("MEMOTREE_POSTGRES_ULR")
+    (tmp_path / "memotree.toml").write_text('quadrant_url = "x"\n')
+    assert faults() == {"quadrant_url in memotree.toml": "there is no such setting; did you mean qdrant_url?"}
+
+
+def test_variables_of_the_client_and_of_tests_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MEMOTREE_ADDRESS", "MEMOTREE_FAULT_POINT", "MEMOTREE_TEST_POSTGRES"):
+        monkeypatch.setenv(name, "x")
+    assert load_settings()
+
+
+@pytest.mark.parametrize("url", ["mysql://u:secret@h/d", "secret", "http://secret"])
+def test_a_wrong_database_url_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("MEMOTREE_POSTGRES_URL", url)
+    assert "postgresql://" in faults()["MEMOTREE_POSTGRES_URL"]
+    assert "secret" not in str(faults())
+
+
+def test_settings_that_contradict_each_other_are_named() -> None:
+    found = faults(postgres_pool_min=9, postgres_pool_max=3, max_content_bytes=8192, max_message_bytes=8192)
+    assert found.keys() == {"postgres_pool_min", "max_content_bytes"}
+    assert faults(qdrant_api_key="k").keys() == {"qdrant_api_key"}
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = load_settings(postgres_url="postgresql://u:secret@h/d", page_token_key="s" * 31 + "x")
+    assert "secret" not in repr(settings)
+    assert "sss" not in repr(settings)
+
+
+def test_settings_do_not_change_once_made(settings: Settings) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        settings.port = 1

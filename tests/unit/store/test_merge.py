@@ -1,0 +1,127 @@
+"""The three-way merge by example; the property tests compare it with a plain model."""
+
+from dataclasses import replace
+
+import pytest
+from memotree_storage.merge import MergeResult, merge_entries
+from memotree_storage.node import Archive, Node, Relation, Source
+
+ID = "7xk2m9qd4tnvw0ha"
+A, B, C = "c41hz8rjy6ksm3pe", "0d9vq2fgw7bnx5tj", "5sc6yp1ewk8mz3rb"
+BASE = Node(
+    ID, A, B, "a1", title="T", content="old", tags=("x", "y"), attributes={"k": "1"}, relations=(Relation("ABOUT", C),)
+)
+
+
+def fields(result: MergeResult) -> list[str]:
+    return [conflict.field for conflict in result.conflicts]
+
+
+@pytest.mark.requirement("GIT-6")
+def test_content_here_and_summary_there_merge() -> None:
+    result = merge_entries(BASE, replace(BASE, content="new"), replace(BASE, summary="s", brief="b"))
+    assert result == MergeResult(replace(BASE, content="new", summary="s", brief="b"))
+
+
+@pytest.mark.requirement("GIT-6")
+def test_the_same_field_changed_twice_is_a_conflict_with_all_three_values() -> None:
+    result = merge_entries(BASE, replace(BASE, content="ours"), replace(BASE, content="theirs", title="T2"))
+    (conflict,) = result.conflicts
+    assert (conflict.node_id, conflict.field) == (ID, "content")
+    assert (conflict.base, conflict.ours, conflict.theirs) == ("old", "ours", "theirs")
+    assert result.entry == replace(BASE, content="ours", title="T2")
+
+
+def test_the_same_change_on_both_sides_is_no_conflict() -> None:
+    changed = replace(BASE, content="new")
+    assert merge_entries(BASE, replace(changed, brief="b"), changed) == MergeResult(replace(changed, brief="b"))
+
+
+def test_tags_added_and_removed_on_both_sides_are_kept() -> None:
+    result = merge_entries(BASE, replace(BASE, tags=("x", "z")), replace(BASE, tags=("w", "x", "y")))
+    assert result == MergeResult(replace(BASE, tags=("w", "x", "z")))
+
+
+def test_attributes_merge_key_by_key() -> None:
+    ours, theirs = replace(BASE, attributes={"k": "1", "a": "1"}), replace(BASE, attributes={"b": "2"})
+    assert merge_entries(BASE, ours, theirs) == MergeResult(replace(BASE, attributes={"a": "1", "b": "2"}))
+    clash = merge_entries(BASE, replace(BASE, attributes={"k": "2"}), replace(BASE, attributes={}))
+    assert fields(clash) == ["attributes.k"]
+    assert (clash.conflicts[0].ours, clash.conflicts[0].theirs) == ("2", "")
+
+
+def test_relations_merge_by_type_and_target() -> None:
+    ours = replace(BASE, relations=(Relation("ABOUT", B), Relation("ABOUT", C)))
+    theirs = replace(BASE, relations=(Relation("ABOUT", C, "why"),))
+    assert merge_entries(BASE, ours, theirs) == MergeResult(
+        replace(BASE, relations=(Relation("ABOUT", B), Relation("ABOUT", C, "why")))
+    )
+    clash = merge_entries(BASE, replace(BASE, relations=(Relation("ABOUT", C, "w"),)), theirs)
+    assert fields(clash) == [f"relations.ABOUT.{C}"]
+
+
+@pytest.mark.requirement("CANVAS-10")
+def test_a_move_takes_its_position_along() -> None:
+    moved = replace(BASE, parent_id=C, position="a9")
+    shifted = replace(BASE, position="a5", content="new")
+    for result in (merge_entries(BASE, moved, shifted), merge_entries(BASE, shifted, moved)):
+        assert result == MergeResult(replace(moved, content="new"))
+
+
+def test_two_places_for_one_node_are_a_conflict() -> None:
+    result = merge_entries(BASE, replace(BASE, parent_id=C), replace(BASE, parent_id=None, archive_id=B))
+    (conflict,) = result.conflicts
+    assert (conflict.field, conflict.base, conflict.ours, conflict.theirs) == (
+        "parent",
+        f"{A}/{B}",
+        f"{A}/{C}",
+        f"{B}/",
+    )
+
+
+def test_positions_never_conflict() -> None:
+    ours, theirs = replace(BASE, parent_id=C, position="a2"), replace(BASE, parent_id=C, position="a3")
+    assert merge_entries(BASE, ours, theirs) == MergeResult(ours)
+    assert merge_entries(BASE, replace(BASE, position="a2"), replace(BASE, position="a3")).conflicts == ()
+    assert merge_entries(BASE, BASE, replace(BASE, position="a3")) == MergeResult(replace(BASE, position="a3"))
+
+
+@pytest.mark.requirement("GIT-6")
+def test_a_deletion_against_a_change_is_a_conflict_about_the_whole_node() -> None:
+    changed = replace(BASE, title="New title")
+    for result, entry in ((merge_entries(BASE, None, changed), None), (merge_entries(BASE, changed, None), changed)):
+        assert fields(result) == [""]
+        assert result.entry == entry
+    assert merge_entries(BASE, None, changed).conflicts[0].theirs == "New title"
+
+
+def test_a_deletion_against_nothing_is_a_deletion() -> None:
+    assert merge_entries(BASE, None, BASE) == merge_entries(BASE, BASE, None) == MergeResult(None)
+    assert merge_entries(BASE, None, None) == MergeResult(None)
+    assert merge_entries(None, None, None) == MergeResult(None)
+
+
+def test_a_creation_on_one_side_is_taken() -> None:
+    assert merge_entries(None, BASE, None) == merge_entries(None, None, BASE) == MergeResult(BASE)
+    assert merge_entries(None, BASE, BASE) == MergeResult(BASE)
+
+
+def test_two_creations_conflict_where_they_differ() -> None:
+    other = replace(BASE, title="U", brief="b", tags=("z",), source=Source("d"))
+    result = merge_entries(None, BASE, other)
+    assert fields(result) == ["title", "brief", "source"]
+    assert isinstance(result.entry, Node)
+    assert result.entry.tags == ("x", "y", "z")
+
+
+def test_archives_merge_by_field() -> None:
+    base = Archive(A, "name", "m", "d")
+    result = merge_entries(base, replace(base, name="n1"), replace(base, name="n2", description="e"))
+    assert fields(result) == ["name"]
+    assert result.entry == Archive(A, "n1", "m", "e")
+
+
+def test_a_node_and_an_archive_of_one_id_are_a_conflict() -> None:
+    result = merge_entries(None, BASE, Archive(ID, "name"))
+    assert fields(result) == [""]
+    assert result.entry == BASE

@@ -1,0 +1,88 @@
+"""Positions: their form, their ends and their errors."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from memotree_storage.position import (
+    FIRST,
+    MAX_LENGTH,
+    InvalidPositionError,
+    PositionExhaustedError,
+    between,
+    check_position,
+    many_between,
+    position_fault,
+)
+
+
+@pytest.mark.requirement("CANVAS-10")
+def test_a_hundred_thousand_appends_keep_positions_short() -> None:
+    rng = random.Random(7)
+    last = None
+    for _ in range(100_000):
+        position = between(last, None, rng)
+        assert last is None or last < position
+        last = position
+    assert last is not None
+    assert len(last) <= 8
+
+
+def test_prepending_counts_below_zero() -> None:
+    rng = random.Random(7)
+    first = between(None, None, rng)
+    for _ in range(10_000):
+        position = between(None, first, rng)
+        assert position < first
+        first = position
+    assert len(first) <= 8
+    check_position(first)
+
+
+def test_two_appends_at_once_rarely_choose_the_same_position() -> None:
+    assert len({between("a0", None) for _ in range(1000)}) > 990
+    assert len({between("a0", "a1") for _ in range(100)}) > 85
+
+
+def test_the_default_position_is_valid() -> None:
+    check_position(FIRST)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "0", "a00", "a0 ", "b1", "a0-", "a0\u00e9", "1a", "a" + "1" * MAX_LENGTH, "z1", "a0\n"]
+)
+def test_other_texts_are_no_positions(text: str) -> None:
+    assert position_fault(text)
+    with pytest.raises(InvalidPositionError):
+        check_position(text)
+    with pytest.raises(InvalidPositionError):
+        between(text, None)
+    with pytest.raises(InvalidPositionError):
+        between(None, text)
+
+
+def test_neighbours_out_of_order_are_refused() -> None:
+    for before, after in (("a1", "a0"), ("a0", "a0")):
+        with pytest.raises(InvalidPositionError, match="in front of"):
+            between(before, after)
+
+
+def test_no_room_is_an_error_and_no_endless_string() -> None:
+    tight = "a0" + "0" * (MAX_LENGTH - 3) + "1"
+    with pytest.raises(PositionExhaustedError):
+        between("a0", tight)
+    with pytest.raises(PositionExhaustedError):
+        between("z" + "z" * 26, None)
+    with pytest.raises(PositionExhaustedError):
+        between(None, "A" + "0" * 26)
+
+
+def test_an_empty_batch_is_empty() -> None:
+    assert many_between(None, None, 0) == []
+
+
+def test_the_byte_order_is_the_order_of_the_numbers() -> None:
+    ascending = ["X000", "Y00", "Yzz", "Z0", "Zz", "a0", "a0V", "a1", "az", "b00", "bzz", "c000"]
+    assert sorted(ascending, key=str.encode) == ascending
+    for left, right in pairwise(ascending):
+        assert left < between(left, right) < right
