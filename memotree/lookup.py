@@ -89,8 +89,7 @@ def needed(field: str, text: str) -> str:
 
 async def place(conn: Connection, workspace: str, revision: str) -> Place:
     """The workspace of that name or id, and the state that the revision names there."""
-    found = await registry.find_workspace(conn, needed("workspace", workspace))
-    return Place(found, await registry.resolve(conn, found, revision))
+    return Place(*await registry.resolve(conn, needed("workspace", workspace), revision))
 
 
 async def full_id(conn: Connection, state: State, text: str, field: str = "node_id") -> str:

@@ -1,6 +1,7 @@
 """A session under change: one transaction that holds it, reads its tree, checks what is to be staged, and stages it.
 
-Edits are staged one by one, so that a later one of the same call sees an earlier one; when the call fails, none is left.
+Edits are staged one by one, so that a later one of the same call sees an earlier one; when the call fails, none is
+left.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

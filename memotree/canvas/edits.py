@@ -7,7 +7,6 @@ from typing import Final
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError
 from memotree_storage.node import DEFAULT_TYPE, Node, Relation, new_id
 from memotree_storage.postgres import staging, tree
-from memotree_storage.postgres.rows import Version
 
 from memotree import lookup
 from memotree.messages import read_relation, read_source
@@ -137,11 +136,13 @@ async def delete(bench: Workbench, request: pb.DeleteNodeRequest, message: str) 
     below = await tree.subtree(bench.conn, bench.state, [version.entry_id])
     if len(below) > 1 and not request.recursive:
         raise HasChildrenError(
-            f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too, or move them."
+            f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too."
         )
     ids = [item.entry_id for item in below]
     warnings = await dangling(bench, ids)
-    await bench.remove(list((await tree.versions(bench.conn, bench.state, ids)).values()), request.commit_message or message)
+    await bench.remove(
+        list((await tree.versions(bench.conn, bench.state, ids)).values()), request.commit_message or message
+    )
     return ids, warnings
 
 
@@ -230,5 +231,3 @@ def _joined(present: str, given: str, mode: int) -> str:
 
 def _united(present: Iterable[str], given: Iterable[str]) -> list[str]:
     return sorted({*present, *given})
-
-

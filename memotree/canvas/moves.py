@@ -54,7 +54,8 @@ async def _destination(bench: Workbench, version: Version, request: pb.MoveNodeR
         ways = await tree.ancestors(bench.conn, bench.state, [above.entry_id])
         if version.entry_id in (above.entry_id, *ways[above.entry_id]):
             raise CycleError.at(
-                "parent_id", f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of it."
+                "parent_id",
+                f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of it.",
             )
         return above.entry_id, above.archive_id
     archive_id = version.archive_id

@@ -26,6 +26,7 @@ _DEFAULT_TREE: Final = 1000
 _MOST_TREE: Final = 10_000
 _MOST_CHANGES: Final = 1000
 
+
 class NodeOperations:
     """Reads, changes and searches nodes."""
 
@@ -237,9 +238,7 @@ class NodeOperations:
                 warnings += said
             return pb.BatchChangeNodesResponse(results=results, warnings=warnings)
 
-        return await change(
-            self._store, self._limits, request, pb.BatchChangeNodesResponse, "BatchChangeNodes", make
-        )
+        return await change(self._store, self._limits, request, pb.BatchChangeNodesResponse, "BatchChangeNodes", make)
 
     async def _apply(
         self, bench: Workbench, one: pb.NodeChange, message: str

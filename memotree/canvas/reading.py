@@ -14,9 +14,7 @@ from memotree.messages import DETAIL, Level, node_message
 from memotree.v1 import types_pb2
 
 
-async def contents(
-    conn: Connection, store: Store, state: State, versions: Sequence[Version]
-) -> dict[str, Node]:
+async def contents(conn: Connection, store: Store, state: State, versions: Sequence[Version]) -> dict[str, Node]:
     """The whole nodes of versions by id: staged ones from the session, the others from Git."""
     found: dict[str, Node] = {}
     fresh = [version.entry_id for version in versions if version.commit_id is None]

@@ -214,5 +214,3 @@ def _reason(hit: _Hit, matched: Sequence[str]) -> str:
     if hit.found.meaning > _SURE:
         parts.append(f"its summary is close in meaning ({hit.found.meaning:.2f})")
     return f"Found because {' and '.join(parts)}." if parts else "Found by its nearness in meaning."
-
-

@@ -6,8 +6,8 @@
 4. In the transaction that has been open since step 1: mirror the commit, settle the session, keep the result.
 5. Make the tag, tell the indexer.
 
-Dying before the ref moves changes nothing. Dying after it leaves a mirror that is behind; the start brings it up to date
-from the trailers of the commit: it settles the session, keeps the request id, and makes the tag.
+Dying before the ref moves changes nothing. Dying after it leaves a mirror that is behind; the start brings it up to
+date from the trailers of the commit: it settles the session, keeps the request id, and makes the tag.
 """
 
 import asyncio
@@ -18,10 +18,9 @@ from typing import Final
 import structlog
 from memotree_storage import faults, trailers
 from memotree_storage.catchup import catch_up_within, is_behind
-from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.codec import READ_LIMITS, encode_entry, entry_path
 from memotree_storage.errors import (
     AbortedError,
-    AlreadyExistsError,
     FailedPreconditionError,
     InvalidInputError,
     NotFoundError,
@@ -36,8 +35,9 @@ from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.staging import Session, Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
-from memotree_storage.validation import DEFAULT_LIMITS, check_archive, check_node, check_text
+from memotree_storage.validation import check_archive, check_node, check_text
 
+from memotree.naming import TagExistsError
 from memotree.sessions.message import ListedChange, compose
 from memotree.sessions.rebase import ConflictError, Merged, carry_over, merge_onto
 from memotree.sessions.structure import Missing, check_structure
@@ -57,12 +57,6 @@ class BranchGoneError(FailedPreconditionError):
     """The branch of the session was deleted, or deleted and created again."""
 
     reason = "BRANCH_GONE"
-
-
-class TagExistsError(AlreadyExistsError):
-    """A tag of that name is there already."""
-
-    reason = "TAG_EXISTS"
 
 
 class IncompleteChoiceError(FailedPreconditionError):
@@ -190,11 +184,7 @@ class Commit:
             (self._workspace_id, f"refs/tags/{self._order.tag}"),
         )
         if await cursor.fetchone():
-            raise TagExistsError(
-                f"Tag {self._order.tag!r} exists already; nothing was committed. Choose another name.",
-                "tag",
-                self._order.tag,
-            )
+            raise TagExistsError(self._order.tag)
 
     async def _choose(self) -> tuple[list[Staged], set[str]]:
         rows = await staging.staged(self._conn, self._session.session_id)
@@ -225,7 +215,7 @@ class Commit:
         if not effective:
             raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
         for item in effective:
-            if item.conflicts == () and item.theirs_blob != item.row.derived_blob:
+            if item.theirs_blob != item.row.derived_blob:
                 _check_merged(item.entry)
         return merging.merged
 
@@ -312,7 +302,7 @@ def _check_merged(entry: Entry | None) -> None:
     if isinstance(entry, Archive):
         check_archive(entry)
     elif entry is not None:
-        check_node(entry, DEFAULT_LIMITS)
+        check_node(entry, READ_LIMITS)
 
 
 def _entry_change(item: Merged, written: WrittenCommit) -> EntryChange:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from memotree_storage import trailers
-from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.node import Archive, Entry
+
+from memotree.changes import fields_changed
 
 _MOST_LISTED: Final = 100
 _MOST_NOTES: Final = 5
@@ -33,25 +35,6 @@ def compose(message: str, changes: Iterable[ListedChange], found: Mapping[str, s
             more = [f"  and {rest} more"] if rest else []
             paragraphs.append("\n".join([f"{title}:", *shown, *more]))
     return trailers.with_trailers("\n\n".join(paragraphs), found)
-
-
-def fields_changed(before: Entry | None, after: Entry | None) -> list[str]:
-    """The names of the fields in which two versions of an entry differ, in the order of the file."""
-    if before is None or after is None:
-        return []
-    if isinstance(before, Archive) and isinstance(after, Archive):
-        pairs = {"name": (before.name, after.name), "model": (before.model_id, after.model_id)}
-        pairs["description"] = (before.description, after.description)
-        return [name for name, (old, new) in pairs.items() if old != new]
-    if isinstance(before, Node) and isinstance(after, Node):
-        names = ("type", "title", "brief", "summary", "tags", "attributes", "relations", "source", "content")
-        changed = [name for name in names if getattr(before, name) != getattr(after, name)]
-        if (before.archive_id, before.parent_id) != (after.archive_id, after.parent_id):
-            changed.append("parent")
-        elif before.position != after.position:
-            changed.append("position")
-        return changed
-    return ["kind"]
 
 
 def _group(change: ListedChange) -> str:

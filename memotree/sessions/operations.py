@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
 from memotree_storage.catchup import catch_up_within, is_behind
 from memotree_storage.codec import archive_path, decode_entry, node_path
-from memotree_storage.errors import InvalidInputError, NotFoundError, UnavailableError
-from memotree_storage.git.refs import check_ref_name
+from memotree_storage.errors import InvalidInputError, UnavailableError
 from memotree_storage.node import Entry, new_id
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import registry, staging
@@ -22,12 +22,13 @@ from memotree_storage.validation import check_author
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from memotree import lookup
+from memotree.changes import fields_changed
 from memotree.limits import ServiceLimits
 from memotree.messages import read_author, session_message
+from memotree.naming import BranchNotFoundError, check_tag_name
 from memotree.pages import PageTokens, page_size
 from memotree.requests import once
 from memotree.sessions.commit import Commit, CommitOrder, CommitResult, check_message
-from memotree.sessions.message import fields_changed
 from memotree.sessions.rebase import ConflictError, merge_onto
 from memotree.sessions.structure import check_structure
 from memotree.v1 import session_service_pb2 as pb
@@ -36,12 +37,6 @@ from memotree.v1 import types_pb2
 _DEFAULT_AGENT: Final = "agent"
 _MAX_TTL: Final = timedelta(days=366)
 _log = structlog.get_logger(__name__)
-
-
-class BranchNotFoundError(NotFoundError):
-    """The workspace has no branch of that name."""
-
-    reason = "BRANCH_NOT_FOUND"
 
 
 class SessionOperations:
@@ -100,9 +95,7 @@ class SessionOperations:
         cursor = self._pages.read(request, {"id": str})
         async with self._store.database.connection() as conn:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
-            rows = await staging.staged(
-                conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1
-            )
+            rows = await staging.staged(conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1)
         more = len(rows) > size
         rows = rows[:size]
         bases = await asyncio.to_thread(self._bases, workspace.workspace_id, rows)
@@ -239,7 +232,7 @@ class SessionOperations:
         )
         under_way.append(commit)
         result = await commit.run()
-        await self._keep(session.session_id, workspace.workspace_id, session.base_commit, result.commit_id)
+        self._later(self._keep(session.session_id, workspace.workspace_id, session.base_commit, result.commit_id))
         return result
 
     def _order(self, request: pb.CommitChangesRequest) -> CommitOrder:
@@ -253,7 +246,7 @@ class SessionOperations:
         if request.tag_name and not request.create_tag:
             raise InvalidInputError.at("create_tag", "must be true for the tag that tag_name names.")
         if request.tag_name:
-            check_ref_name(f"refs/tags/{request.tag_name}")
+            check_tag_name(request.tag_name, "tag_name")
         return CommitOrder(
             message=message,
             author=author,
@@ -292,15 +285,19 @@ class SessionOperations:
         )
         row = await cursor.fetchone()
         if row is None:
-            raise BranchNotFoundError(
-                f"There is no branch {branch!r}. List them with ListBranches, or create it.", "branch", branch
-            )
+            raise BranchNotFoundError(branch)
         return State(workspace.workspace_id, row[0])
 
     async def _keep(self, session_id: str, workspace_id: str, old: str | None, new: str | None) -> None:
         """Hold the base commit of a session against maintenance by git; best effort, for the mirror holds it too."""
         repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
-        await asyncio.to_thread(repository.move_ref, f"refs/memotree/keep/{session_id}", old, new)
+        ref = f"refs/memotree/keep/{session_id}"
+        try:
+            if not await asyncio.to_thread(repository.move_ref, ref, old, new):
+                current = (await asyncio.to_thread(repository.refs)).get(ref)
+                await asyncio.to_thread(repository.move_ref, ref, current, new)
+        except UnavailableError as error:
+            _log.warning("the base of a session is not held against git gc", session=session_id, why=error.message)
 
     def _bases(self, workspace_id: str, rows: list[Staged]) -> dict[str, Entry]:
         repository = self._store.repositories.get(workspace_id)
@@ -313,7 +310,10 @@ class SessionOperations:
 
     def _catch_up_later(self, workspace_id: str) -> None:
         """The commit stands and PostgreSQL did not hear of it: tell it as soon as it answers."""
-        task = asyncio.create_task(self._catch_up(workspace_id))
+        self._later(self._catch_up(workspace_id))
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -326,7 +326,7 @@ class SessionOperations:
             ):
                 with attempt:
                     await self._store.catch_up(workspace_id)
-        except Exception:
+        except Exception:  # noqa: BLE001 - background work goes on, whatever a part of it met
             _log.exception("the mirror stays behind until the next start", workspace=workspace_id)
 
 

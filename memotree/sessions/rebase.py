@@ -58,9 +58,7 @@ class Merging:
 async def merge_onto(conn: Connection, store: Store, head: State, rows: Sequence[Staged]) -> Merging:
     """Merge staged changes onto a state; a change whose node did not change there is taken as it is."""
     at_head = await tree.versions(conn, head, [row.entry_id for row in rows])
-    wanted = [
-        row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))
-    ]
+    wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
     theirs = await store.entries.load(head.workspace_id, list(at_head.values()))
     bases = await asyncio.to_thread(_read_bases, store, head.workspace_id, wanted)
     return Merging([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows])

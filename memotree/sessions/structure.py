@@ -40,9 +40,7 @@ async def check_structure(
 
 
 class _Check:
-    def __init__(
-        self, conn: Connection, head: State, entries: Mapping[str, Entry | None], left_out: set[str]
-    ) -> None:
+    def __init__(self, conn: Connection, head: State, entries: Mapping[str, Entry | None], left_out: set[str]) -> None:
         self._conn = conn
         self._head = head
         self._entries = entries
@@ -176,5 +174,7 @@ class _Check:
             ours = entry.name
         before = self._at_head.get(entry_id)
         base = "" if before is None else before.parent_id
-        sentence = f"{entry_id}: {description}. Discard or change your edit of it, or rebase the session and look again."
+        sentence = (
+            f"{entry_id}: {description}. Discard or change your edit of it, or rebase the session and look again."
+        )
         self._verdict.conflicts.append(Conflict(entry_id, field, base, ours, theirs, sentence))

@@ -1,0 +1,195 @@
+"""``memotree commit | log | show | diff | revisions``: history, as people know it from Git."""
+
+from datetime import datetime
+from itertools import islice
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memotree.cli import completion, looks
+from memotree.cli.desk import SESSION, WORKSPACE, Desk, command
+from memotree.cli.errors import CliError
+from memotree.cli.options import LevelChoice, LevelOption, NodeArgument, word
+from memotree.cli.output import short, table, when
+
+AtOption = Annotated[
+    str,
+    typer.Option(
+        "--at", help="A branch, tag, commit or session; the default branch.", autocompletion=completion.revisions
+    ),
+]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")]
+
+
+class BadAuthorError(CliError):
+    """An author is no ``Name <address>``."""
+
+    reason = "BAD_AUTHOR"
+
+
+def _author(text: str) -> tuple[str, str]:
+    """``Name <address>`` or ``Name``."""
+    name, opened, rest = text.partition("<")
+    if opened and not rest.rstrip().endswith(">"):
+        raise BadAuthorError(f"{text!r} is no author: write 'Name' or 'Name <address>'.")
+    return name.strip(), rest.strip().rstrip(">").strip()
+
+
+def commit(
+    desk: Desk,
+    message: Annotated[str, typer.Option("--message", "-m", help="Its first line is the subject.", prompt=False)],
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these; all without.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", "-t", help="Make an annotated tag of the commit.")] = None,
+    author: Annotated[str, typer.Option(help="'Name <address>'; the session's agent when not given.")] = "",
+) -> None:
+    """Make one Git commit of what the session has staged."""
+    session = desk.session
+    named = None
+    if author:
+        from memotree.client import Author  # noqa: PLC0415 - a wrong author needs no gRPC
+
+        named = Author(*_author(author))
+    with desk.output.waiting("Committing"):
+        made = session.commit(message, tag=tag, nodes=nodes or (), author=named)
+    subject = message.partition("\n")[0]
+    staged = f", {made.remaining_changes} still staged" if made.remaining_changes else ""
+    desk.output.show(
+        made,
+        lambda: Text.assemble(
+            "[",
+            (f"{made.branch} {short(made.commit_id)}", "yellow"),
+            f"] {subject}\n {made.change_count} changed{staged}",
+            f", tag {made.tag_name}" if made.tag_name else "",
+        ),
+    )
+
+
+def log(
+    desk: Desk,
+    at: AtOption = "",
+    limit: LimitOption = 50,
+    node: Annotated[str, typer.Option("--node", help="Only commits that touch this node.")] = "",
+    subtree: Annotated[str, typer.Option(help="Only commits that touch this node or what is below it.")] = "",
+    author: Annotated[str, typer.Option(help="Only commits whose author's name or address contains this.")] = "",
+    since: Annotated[datetime | None, typer.Option(help="Only commits at or after this time.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Only commits before this time.")] = None,
+    oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
+) -> None:
+    """List commits, newest first."""
+    commits = desk.workspace.at(at).log(
+        node=node or None,
+        subtree=subtree or None,
+        author=author,
+        since=since,
+        until=until,
+        page_size=min(limit + 1, 1000),
+    )
+    found = list(islice(commits, limit + 1))
+    shown, more = found[:limit], len(found) > limit
+
+    def look() -> RenderableType:
+        if oneline:
+            return Group(*(looks.commit_line(each) for each in shown))
+        return Group(*(looks.commit_block(each) for each in shown))
+
+    desk.output.show({"commits": shown, "more": more}, look)
+    if more:
+        desk.output.note(Text(f"There are more; --limit {limit * 2} shows them.", "dim"))
+
+
+def show(
+    desk: Desk,
+    revision: Annotated[
+        str,
+        typer.Argument(
+            metavar="[REVISION]",
+            help="A commit (or its first digits), tag or branch; the default branch.",
+            autocompletion=completion.revisions,
+        ),
+    ] = "",
+    patch: Annotated[bool, typer.Option("--patch", "-p", help="Each field that differs, too.")] = False,
+) -> None:
+    """Show a commit with the nodes it changed."""
+    workspace = desk.workspace
+    details = workspace.show(revision)
+    changes = workspace.diff(new=details.commit.id).changes if patch else details.changes
+    rest = details.change_count - len(changes)
+
+    def look() -> RenderableType:
+        more = Text(f"… and {rest} more" if rest > 0 else "", "dim", end="")
+        return Group(looks.commit_block(details.commit, whole=True), looks.entries(changes), more)
+
+    desk.output.show({"commit": details.commit, "changes": changes, "change_count": details.change_count}, look)
+
+
+def diff(
+    desk: Desk,
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="[OLD]",
+            help="The older state; the base of the session, or the parent of the commit, when not given.",
+            autocompletion=completion.revisions,
+        ),
+    ] = "",
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NEW]",
+            help="The newer state; the chosen session, else the default branch, when not given.",
+            autocompletion=completion.revisions,
+        ),
+    ] = "",
+    node: Annotated[str, typer.Option("--node", help="Only this node.")] = "",
+    stat: Annotated[bool, typer.Option("--stat", help="Only which nodes differ.")] = False,
+) -> None:
+    """Show what differs between two states, per node and field; what the session has staged, without arguments."""
+    found = desk.workspace.diff(old, new or desk.choice.session, node=node or None, include_fields=not stat)
+    desk.output.show(
+        found,
+        lambda: (
+            Group(looks.entries(found.changes), Text(found.summary, "dim"))
+            if found.changes
+            else Text("No difference.", "dim")
+        ),
+    )
+
+
+def revisions(
+    desk: Desk,
+    node: NodeArgument,
+    at: AtOption = "",
+    level: LevelOption = LevelChoice.TITLE,
+    limit: LimitOption = 50,
+) -> None:
+    """List the versions of one node, newest first."""
+    found = list(islice(desk.workspace.at(at).revisions(node, level=word(level)), limit))
+    desk.output.show(
+        {"revisions": found},
+        lambda: table(
+            [("Commit", "yellow"), "", "Title", "Author", ("When", "dim"), "Subject"],
+            [
+                (
+                    short(each.commit.id),
+                    looks.change_kind(each.kind),
+                    each.node.title if each.node else "",
+                    each.commit.author.name,
+                    when(each.commit.commit_time),
+                    each.commit.subject,
+                )
+                for each in found
+            ],
+            empty="No commit has this node yet.",
+        ),
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the commands of this module on the command line."""
+    command(app, "commit", SESSION)(commit)
+    command(app, "log", WORKSPACE)(log)
+    command(app, "show", WORKSPACE)(show)
+    command(app, "diff", SESSION)(diff)
+    command(app, "revisions", WORKSPACE)(revisions)

@@ -1,0 +1,74 @@
+"""What the shell offers at a tab: names that a running server knows, if it answers at once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from memotree.cli.place import find_address, read_choice
+
+if TYPE_CHECKING:
+    from memotree.client import Client, Workspace
+
+PATIENCE_SECONDS = 0.4
+"""A person waits at the prompt: no answer is better than a late one."""
+
+
+@contextmanager
+def _client(context: typer.Context) -> "Iterator[Client]":
+    from memotree.client import Client  # noqa: PLC0415 - only a completion that asks pays for it
+
+    with Client(find_address(context.params.get("address")), timeout=PATIENCE_SECONDS, attempts=1) as client:
+        yield client
+
+
+@contextmanager
+def _workspace(context: typer.Context) -> "Iterator[Workspace]":
+    with _client(context) as client:
+        name = context.params.get("workspace") or read_choice(client.address).workspace
+        yield client.workspace(name)
+
+
+def _offers(ask: Callable[[typer.Context], list[tuple[str, str]]]) -> Callable[[typer.Context, str], Any]:
+    """A completion that offers what ``ask`` finds, and nothing when that fails in any way."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        with suppress(Exception):  # a traceback in the middle of a command line helps nobody
+            return [offer for offer in ask(context) if offer[0].startswith(incomplete)]
+        return []
+
+    return complete
+
+
+def _workspaces(context: typer.Context) -> list[tuple[str, str]]:
+    with _client(context) as client:
+        return [(each.name, each.description) for each in client.workspaces()]
+
+
+def _sessions(context: typer.Context) -> list[tuple[str, str]]:
+    with _workspace(context) as workspace:
+        return [(each.id, f"{each.agent} on {each.branch}") for each in workspace.sessions()]
+
+
+def _branches(context: typer.Context) -> list[tuple[str, str]]:
+    with _workspace(context) as workspace:
+        return [(each.name, "branch") for each in workspace.branches()]
+
+
+def _tags(context: typer.Context) -> list[tuple[str, str]]:
+    with _workspace(context) as workspace:
+        return [(each.name, "tag") for each in workspace.tags()]
+
+
+def _archives(context: typer.Context) -> list[tuple[str, str]]:
+    with _workspace(context) as workspace:
+        return [(each.name, each.description) for each in workspace.archives()]
+
+
+workspaces = _offers(_workspaces)
+sessions = _offers(_sessions)
+branches = _offers(_branches)
+tags = _offers(_tags)
+archives = _offers(_archives)
+revisions = _offers(lambda context: _branches(context) + _tags(context))

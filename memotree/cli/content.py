@@ -1,0 +1,76 @@
+"""Where a text comes from: an option, a file, stdin or an editor."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from memotree.cli.errors import CliError, FileError
+
+
+class TwoSourcesError(CliError):
+    """The text was given twice."""
+
+    reason = "TWO_SOURCES"
+
+
+class EditorError(CliError):
+    """The editor did not do its job."""
+
+    reason = "EDITOR_FAILED"
+
+
+def read_content(content: str | None, file: str | None, *, edit: bool = False, present: str = "") -> str | None:
+    """The text that the options give, or ``None`` when they give none.
+
+    Args:
+        content: The text itself; ``-`` reads stdin.
+        file: A path; ``-`` reads stdin.
+        edit: Whether the text (or the ``present`` one) is opened in an editor.
+        present: What the editor shows when nothing else is given.
+    """
+    if content is not None and file is not None:
+        raise TwoSourcesError("Give the text once: by --content or by --file.")
+    text = content
+    if file is not None:
+        text = _stdin() if file == "-" else _read(Path(file))
+    elif content == "-":
+        text = _stdin()
+    return _edited(present if text is None else text) if edit else text
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{name} is no UTF-8 text (byte {error.start}); convert it first.") from None
+
+
+def _stdin() -> str:
+    return _decoded(sys.stdin.buffer.read(), "stdin")
+
+
+def _read(path: Path) -> str:
+    try:
+        return _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _edited(text: str) -> str:
+    """What the person makes of ``text`` in the editor of their choice."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "node.md"
+        path.write_text(text, encoding="utf-8", newline="")
+        try:
+            ended = subprocess.run([*shlex.split(editor), str(path)], check=False)  # noqa: S603 - the user's own editor
+        except OSError as error:
+            raise EditorError(f"The editor {editor} cannot be started ({error.strerror}); set $EDITOR.") from None
+        if ended.returncode:
+            raise EditorError(f"The editor {editor} ended with {ended.returncode}; nothing was changed.")
+        written = _read(path)
+    # Editors end the last line by themselves; a text that did not end so stays as it is.
+    return written if text.endswith("\n") else written.removesuffix("\n")

@@ -1,0 +1,37 @@
+"""``memotree demo``: the main job on real input, on a server of its own. Import ``run_demo``."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from memotree.cli.demo.private_server import fresh_folder, server_on
+from memotree.cli.demo.script import WORKSPACE, Demo, readable
+from memotree.cli.demo.stage import Stage
+from memotree.cli.desk import Desk
+from memotree.client import Client
+
+
+def run_demo(desk: Desk, data: Path) -> None:
+    """Runs all steps on a fresh server; its data stays in ``data``."""
+    stage = Stage(desk.output)
+    folder = fresh_folder(data)
+    shown = readable(folder)
+    stage.step("Start a private server with its own PostgreSQL and Qdrant", f"memotree serve --data {shown}")
+    with ExitStack() as opened:
+        with desk.output.waiting("Starting"):
+            address = opened.enter_context(server_on(folder))
+        client = opened.enter_context(Client(address, timeout=120.0, on_warning=desk.output.warn))
+        stores = client.status().stores
+        described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)
+        stage.say(f"it listens at {address} after {stage.seconds:.1f} s ({described})", address=address)
+        Demo(stage, client, folder).run()
+    stage.step("Go on yourself")
+    stage.say(f"everything took {stage.seconds:.1f} s; the data stays in {shown}", data=str(folder))
+    for line in (
+        f"memotree serve --data {shown}        # in another terminal",
+        f"memotree ws use {WORKSPACE}",
+        "memotree search 'how do decorators work'",
+        "memotree node tree",
+        "memotree log",
+    ):
+        stage.say(f"$ {line}")
+    stage.end()

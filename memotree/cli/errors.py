@@ -1,0 +1,112 @@
+"""What ends a command early: errors of the command line itself, and how any error is told to a person or a program."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from memotree.cli.output import plain
+
+if TYPE_CHECKING:
+    from memotree.cli.output import Output
+    from memotree.client import MemoTreeClientError
+
+
+class ExitCode(IntEnum):
+    """What the exit status of a command means."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+
+
+class CliError(Exception):
+    """A command cannot go on; the message is a sentence that says what to do next."""
+
+    exit_code = ExitCode.USAGE
+    reason = "USAGE"
+
+
+class NoWorkspaceError(CliError):
+    """No workspace was chosen."""
+
+    reason = "NO_WORKSPACE_CHOSEN"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No workspace is chosen. Give --workspace NAME, or choose one for the commands to come with "
+            "`memotree ws use NAME` (`memotree ws create NAME` makes one, `memotree ws list` shows all)."
+        )
+
+
+class NoSessionError(CliError):
+    """A change needs a session and none was chosen."""
+
+    reason = "NO_SESSION_CHOSEN"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Changes are made in a session, and none is chosen. Open one with `memotree session open`, or choose one "
+            "with `memotree session use ID` (or --session ID)."
+        )
+
+
+class FileError(CliError):
+    """A file that was named cannot be read."""
+
+    exit_code = ExitCode.FAILED
+    reason = "FILE_NOT_READABLE"
+
+
+class StartError(CliError):
+    """The server cannot start, or ended early."""
+
+    exit_code = ExitCode.FAILED
+    reason = "SERVER_NOT_STARTED"
+
+
+def tell_cli_error(output: Output, error: CliError) -> int:
+    """Says what is wrong; gives the exit status."""
+    if output.as_json:
+        output.document({"error": {"code": "CLI", "reason": error.reason, "message": str(error)}})
+    output.error(str(error))
+    return error.exit_code
+
+
+def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = "") -> int:
+    """Says what is wrong with every fault, conflict and node that the server named; gives the exit status."""
+    unreachable = error.code == "UNAVAILABLE" and not error.reason
+    sentence = error.message
+    if unreachable:
+        sentence = f"{sentence.partition(' (')[0]}. Start one with `memotree serve`, or name another with --address."
+    if output.as_json:
+        document: dict[str, Any] = {"code": error.code, "reason": error.reason, "message": sentence}
+        for name in ("violations", "conflicts", "nodes", "metadata"):
+            if getattr(error, name):
+                document[name] = plain(getattr(error, name))
+        output.document({"error": document})
+    output.error(sentence)
+    if len(error.violations) > 1 or any(each.description not in sentence for each in error.violations):
+        for violation in error.violations:
+            output.note(f"  • {violation.field}: {violation.description}")
+    if error.conflicts:
+        output.note(conflict_table(error))
+    for node in error.nodes:
+        output.note(Text.assemble("  ", (node.id, "yellow"), "  ", node.title))
+    if hint:
+        output.note(hint)
+    return ExitCode.UNREACHABLE if unreachable else ExitCode.FAILED
+
+
+def conflict_table(error: MemoTreeClientError) -> Table:
+    """The conflicts side by side."""
+    table = Table(title="Conflicts", title_justify="left", header_style="bold")
+    for name in ("Node", "Field", "Before", "In the session", "On the branch"):
+        table.add_column(name, overflow="fold")
+    for conflict in error.conflicts:
+        table.add_row(conflict.node_id, conflict.field or "(all of it)", conflict.base, conflict.ours, conflict.theirs)
+    return table

@@ -1,0 +1,159 @@
+"""``memotree node``: reading and changing single nodes."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memotree.cli import looks
+from memotree.cli.content import read_content
+from memotree.cli.desk import REVISION, SESSION, Desk, command
+from memotree.cli.options import (
+    ArchiveOption,
+    AttributesOption,
+    ContentOption,
+    EditOption,
+    EtagOption,
+    FileOption,
+    LevelChoice,
+    LevelOption,
+    MessageOption,
+    ModeChoice,
+    NodeArgument,
+    TagsOption,
+    pairs,
+    word,
+)
+from memotree.cli.output import counted
+
+if TYPE_CHECKING:
+    from memotree.client import Node
+
+app = typer.Typer(name="node", no_args_is_help=True, help="Nodes: the units of knowledge, in trees.")
+
+
+def staged(desk: Desk, node: "Node", what: str) -> None:
+    """Shows a node that was just changed."""
+    desk.output.show(node, lambda: looks.node_line(node))
+    desk.output.done(f"{what}; `memotree commit -m MESSAGE` makes it permanent.")
+
+
+@command(app, "create", SESSION)
+def create(
+    desk: Desk,
+    title: Annotated[str, typer.Option("--title", help="One line.")],
+    content: ContentOption = None,
+    file: FileOption = None,
+    edit: EditOption = False,
+    parent: Annotated[str, typer.Option("--parent", "-p", help="The node above it; a root without one.")] = "",
+    archive: ArchiveOption = "",
+    node_type: Annotated[str, typer.Option("--type", help="A type of the registry; note when not given.")] = "",
+    brief: Annotated[str | None, typer.Option(help="One line; made from the content when not given.")] = None,
+    summary: Annotated[str | None, typer.Option(help="A paragraph; made from the content when not given.")] = None,
+    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    attributes: AttributesOption = [],  # noqa: B006 - likewise
+    position: Annotated[int | None, typer.Option(help="Place among its siblings, from 0; last when not given.")] = None,
+    node_id: Annotated[str, typer.Option("--id", help="An id of your choice.")] = "",
+    view: Annotated[str | None, typer.Option(help="The view to put it into.")] = None,
+    message: MessageOption = "",
+) -> None:
+    """Stage a new node."""
+    session = desk.session
+    node = session.create(
+        title,
+        read_content(content, file, edit=edit) or "",
+        parent=parent or None,
+        archive=archive or None,
+        node_type=node_type,
+        brief=brief,
+        summary=summary,
+        tags=tags,
+        attributes=pairs(attributes),
+        position=position,
+        node_id=node_id,
+        view=view,
+        message=message,
+    )
+    staged(desk, node, "Staged")
+
+
+@command(app, "get", REVISION)
+def get(desk: Desk, node: NodeArgument, level: LevelOption = LevelChoice.DETAIL) -> None:
+    """Show a node."""
+    found = desk.here.node(node, word(level))
+    desk.output.show(found, lambda: looks.node(found))
+
+
+@command(app, "update", SESSION)
+def update(
+    desk: Desk,
+    node: NodeArgument,
+    title: Annotated[str | None, typer.Option("--title", help="One line.")] = None,
+    content: ContentOption = None,
+    file: FileOption = None,
+    edit: EditOption = False,
+    mode: Annotated[
+        ModeChoice, typer.Option(case_sensitive=False, help="How values meet those that are there.")
+    ] = ModeChoice.MERGE,
+    node_type: Annotated[str | None, typer.Option("--type", help="A type of the registry.")] = None,
+    brief: Annotated[str | None, typer.Option(help="One line.")] = None,
+    summary: Annotated[str | None, typer.Option(help="A paragraph.")] = None,
+    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    attributes: AttributesOption = [],  # noqa: B006 - likewise
+    regenerate_summary: Annotated[bool, typer.Option(help="Make brief and summary anew.")] = False,
+    etag: EtagOption = "",
+    message: MessageOption = "",
+) -> None:
+    """Stage other values of a node; what is not given is not touched."""
+    session = desk.session
+    if edit and content is None and file is None:
+        present = session.node(node)
+        content = read_content(None, None, edit=True, present=present.content)
+        etag = etag or present.etag  # what was seen in the editor is what may be replaced
+    else:
+        content = read_content(content, file, edit=edit)
+    changed = session.update(
+        node,
+        title=title,
+        content=content,
+        brief=brief,
+        summary=summary,
+        tags=tags or None,
+        attributes=pairs(attributes) or None,
+        node_type=node_type,
+        mode=word(mode),
+        regenerate_summary=regenerate_summary,
+        etag=etag,
+        message=message,
+    )
+    staged(desk, changed, "Staged")
+
+
+@command(app, "append", SESSION)
+def append(
+    desk: Desk,
+    node: NodeArgument,
+    content: ContentOption = None,
+    file: FileOption = None,
+    edit: EditOption = False,
+    message: MessageOption = "",
+) -> None:
+    """Stage text that follows the present content after a blank line; from stdin when nothing names a text."""
+    session = desk.session
+    text = read_content(content, file, edit=edit)
+    if text is None:
+        text = read_content("-", None)
+    staged(desk, session.update(node, content=text, mode=word(ModeChoice.APPEND), message=message), "Staged")
+
+
+@command(app, "delete", SESSION)
+def delete(
+    desk: Desk,
+    node: NodeArgument,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All below it too.")] = False,
+    etag: EtagOption = "",
+    message: MessageOption = "",
+) -> None:
+    """Stage the removal of a node."""
+    gone = desk.session.delete(node, recursive=recursive, etag=etag, message=message)
+    desk.output.show({"deleted_ids": gone}, lambda: None)
+    desk.output.done(f"Staged: {counted(len(gone), 'node')} removed.")

@@ -1,0 +1,186 @@
+"""What a command prints: one JSON document or something to look at on stdout, messages on stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+WIDTH_WITHOUT_TERMINAL = 160
+"""Columns for a file or pipe, where nothing wraps by itself; COLUMNS says otherwise."""
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON knows it: values as objects, times as ISO 8601, words as strings."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Passes on that the reader has seen enough; rich would end the program with 1."""
+        raise BrokenPipeError
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def put(console: Console, look: RenderableType) -> None:
+    """Prints ``look``; where no terminal shows it, without the blanks that rich pads lines with."""
+    if console.is_terminal:
+        console.print(look)
+        return
+    with console.capture() as captured:
+        console.print(look)
+    console.file.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+
+
+class Steps(Protocol):
+    """A progress bar that is under way."""
+
+    def at(self, step: str, done: int, total: int) -> None:
+        """Shows ``done`` of ``total`` units of ``step`` (0: not known how many)."""
+
+
+class _Silent:
+    def at(self, step: str, done: int, total: int) -> None:
+        """Shows nothing."""
+
+
+class _Bar:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, Any] = {}
+
+    def at(self, step: str, done: int, total: int) -> None:
+        """Moves the bar of ``step``; a new step gets a bar of its own and ends the ones before."""
+        if step not in self._tasks:
+            for task in self._tasks.values():
+                self._progress.stop_task(task)
+            self._tasks[step] = self._progress.add_task(step, total=total or None)
+        self._progress.update(self._tasks[step], completed=done, total=total or None)
+
+
+class Output:
+    """The two streams of one command."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = _console(stderr=False)
+        self.err = _console(stderr=True)
+
+    def show(self, value: Any, look: Callable[[], RenderableType | None]) -> None:
+        """Prints ``value`` as the JSON document, or what ``look`` makes of it for a person."""
+        if self.as_json:
+            self.document(value)
+            return
+        rendered = look()
+        if rendered is not None:
+            put(self.out, rendered)
+
+    def document(self, value: Any) -> None:
+        """Prints the one JSON document of the command."""
+        text = json.dumps(plain(value), ensure_ascii=False, indent=2)
+        self.out.file.write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
+
+    def note(self, text: RenderableType) -> None:
+        """A message beside the result, on stderr."""
+        put(self.err, text)
+
+    def done(self, text: str) -> None:
+        """Says on stderr what was done."""
+        self.err.print(Text.assemble(("✓ ", "green"), text) if _speaks_unicode(self.err) else Text(text))
+
+    def warn(self, text: str) -> None:
+        """A warning on stderr; the command goes on."""
+        self.err.print(Text.assemble(("warning: ", "bold yellow"), text))
+
+    def error(self, text: str) -> None:
+        """The error that ends the command, on stderr."""
+        self.err.print(Text.assemble(("error: ", "bold red"), text))
+
+    @contextmanager
+    def progress(self) -> Iterator[Steps]:
+        """A progress bar on stderr; nothing for a program or without a terminal."""
+        if self.as_json or not self.err.is_terminal:
+            yield _Silent()
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=self.err, transient=True) as progress:
+            yield _Bar(progress)
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """A sign of life on stderr while one call is under way, for a person only."""
+        if self.as_json or not self.err.is_terminal:
+            yield
+            return
+        with self.err.status(text):
+            yield
+
+
+def _speaks_unicode(console: Console) -> bool:
+    return (console.encoding or "").lower().startswith("utf")
+
+
+Cell = str | Text
+Column = str | tuple[str, str]
+
+
+def table(columns: Iterable[Column], rows: Iterable[Iterable[Cell]], *, empty: str) -> RenderableType:
+    """A table for a person: each column a heading, or a heading with the style of its cells; ``empty`` without rows."""
+    made = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in columns:
+        heading, style = (column, "") if isinstance(column, str) else column
+        made.add_column(heading, style=style, overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made if made.row_count else Text(empty, style="dim")
+
+
+def facts(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
+    """Names and values below each other; empty values are left out."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if str(value):
+            grid.add_row(name, value)
+    return grid
+
+
+def when(time: datetime | None) -> str:
+    """A time as the clock on the wall shows it."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M") if time else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def short(commit_id: str | None) -> str:
+    """A commit id as people write it."""
+    return (commit_id or "")[:10]

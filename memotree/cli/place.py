@@ -1,0 +1,90 @@
+"""Where a command works: which server, workspace and session, from flags, the environment, and what was chosen before.
+
+The choice made with ``ws use`` and ``session use`` is kept per server in a small file of the user's configuration
+folder, so that following commands need no flags.
+"""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from memotree.server.announcement import read_announcement
+
+DEFAULT_ADDRESS = "127.0.0.1:7319"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The workspace and session that commands use when they are not told; empty for none."""
+
+    workspace: str = ""
+    session: str = ""
+
+
+def data_folder() -> Path:
+    """The data folder of the server of this user.
+
+    The settings know it best; they are loaded only where a settings file may say something, since that takes longer
+    than most commands.
+    """
+    if os.environ.get("MEMOTREE_CONFIG") or Path("memotree.toml").exists():
+        from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
+
+        from memotree.settings import load_settings  # noqa: PLC0415 - see above
+
+        with suppress(MemoTreeError):  # `memotree serve` tells what is wrong with them
+            return load_settings().data_folder
+    given = os.environ.get("MEMOTREE_DATA")
+    if given:
+        return Path(given).expanduser()
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "memotree"
+
+
+def find_address(given: str | None) -> str:
+    """The address that was given (by flag or environment), else that of the announced server, else the default."""
+    if given:
+        return given
+    announced = read_announcement(data_folder())
+    return announced.address if announced else DEFAULT_ADDRESS
+
+
+def _state_file() -> Path:
+    return Path(typer.get_app_dir("memotree")) / "state.json"
+
+
+def _read_state() -> dict[str, Any]:
+    try:
+        state = json.loads(_state_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none yet, or damaged: a choice is quickly made again
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def read_choice(address: str) -> Choice:
+    """What was chosen for the server at ``address``."""
+    facts = _read_state().get(address)
+    if not isinstance(facts, dict):
+        return Choice()
+    return Choice(str(facts.get("workspace", "")), str(facts.get("session", "")))
+
+
+def write_choice(address: str, choice: Choice) -> None:
+    """Notes the choice for the server at ``address``."""
+    path = _state_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(json.dumps({**_read_state(), address: asdict(choice)}, indent=2), encoding="utf-8")
+    fresh.replace(path)
+
+
+def forget_session(address: str, session_id: str) -> None:
+    """Unchooses a session that is closed."""
+    choice = read_choice(address)
+    if choice.session == session_id:
+        write_choice(address, replace(choice, session=""))

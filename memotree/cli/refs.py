@@ -1,0 +1,89 @@
+"""``memotree branch`` and ``memotree tag``: names of commits."""
+
+from typing import Annotated
+
+import typer
+
+from memotree.cli import completion
+from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.output import counted, short, table, when
+
+branch_app = typer.Typer(name="branch", no_args_is_help=True, help="Branches: names that move with each commit.")
+tag_app = typer.Typer(name="tag", no_args_is_help=True, help="Tags: names that stay.")
+
+AtArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[REVISION]",
+        help="A branch, tag or commit; the default branch when not given.",
+        autocompletion=completion.revisions,
+    ),
+]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.", autocompletion=completion.branches)]
+TagName = Annotated[str, typer.Argument(metavar="TAG", help="The tag.", autocompletion=completion.tags)]
+
+
+@command(branch_app, "create", WORKSPACE)
+def create_branch(desk: Desk, name: NewName, at: AtArgument = "") -> None:
+    """Make a branch; nothing is copied."""
+    branch = desk.workspace.branch(name, at)
+    desk.output.show(branch, lambda: None)
+    desk.output.done(f"The branch {branch.name} is at {short(branch.commit_id)}.")
+
+
+@command(branch_app, "list", WORKSPACE)
+def list_branches(desk: Desk) -> None:
+    """List the branches."""
+    found = list(desk.workspace.branches())
+    desk.output.show(
+        {"branches": found},
+        lambda: table(
+            [("Name", "bold cyan"), ("Commit", "yellow"), ""],
+            [(each.name, short(each.commit_id), "protected" if each.protected else "") for each in found],
+            empty="There is no branch.",
+        ),
+    )
+
+
+@command(branch_app, "delete", WORKSPACE)
+def delete_branch(desk: Desk, name: BranchName) -> None:
+    """Delete a branch; commits that a tag, branch or session reaches stay."""
+    detached = desk.workspace.delete_branch(name)
+    desk.output.show({"deleted": name, "detached_sessions": detached}, lambda: None)
+    desk.output.done(f"The branch {name} is deleted; detached: {counted(detached, 'session')}.")
+
+
+@command(tag_app, "create", WORKSPACE)
+def create_tag(
+    desk: Desk,
+    name: NewName,
+    at: AtArgument = "",
+    message: Annotated[str, typer.Option("--message", "-m", help="Its message; its name when not given.")] = "",
+) -> None:
+    """Make an annotated tag."""
+    tag = desk.workspace.tag(name, at, message=message)
+    desk.output.show(tag, lambda: None)
+    desk.output.done(f"The tag {tag.name} names {short(tag.commit_id)}.")
+
+
+@command(tag_app, "list", WORKSPACE)
+def list_tags(desk: Desk) -> None:
+    """List the tags."""
+    found = list(desk.workspace.tags())
+    desk.output.show(
+        {"tags": found},
+        lambda: table(
+            [("Name", "bold cyan"), ("Commit", "yellow"), "Message", ("Made", "dim")],
+            [(each.name, short(each.commit_id), each.message.strip(), when(each.create_time)) for each in found],
+            empty="There is no tag; `memotree tag create NAME` makes one.",
+        ),
+    )
+
+
+@command(tag_app, "delete", WORKSPACE)
+def delete_tag(desk: Desk, name: TagName) -> None:
+    """Delete a tag."""
+    desk.workspace.delete_tag(name)
+    desk.output.show({"deleted": name}, lambda: None)
+    desk.output.done(f"The tag {name} is deleted.")

@@ -1,0 +1,54 @@
+"""``memotree search``: finding nodes."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from memotree.cli import looks
+from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli.options import ArchiveOption, RelationChoice, SearchChoice, TagsOption, word
+
+
+def search(
+    desk: Desk,
+    query: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Words or a question; never syntax.")],
+    search_type: Annotated[
+        SearchChoice, typer.Option("--by", "-b", case_sensitive=False, help="How to find.")
+    ] = SearchChoice.HYBRID,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")] = 10,
+    node_type: Annotated[list[str] | None, typer.Option("--type", help="Only this type; several times.")] = None,
+    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    archive: ArchiveOption = "",
+    under: Annotated[str, typer.Option(help="Only this node and what is below it.")] = "",
+    related_to: Annotated[str, typer.Option(help="Only nodes that relations reach from this node.")] = "",
+    view: Annotated[str, typer.Option(help="Only nodes that this view shows.")] = "",
+    relation: Annotated[
+        list[RelationChoice] | None, typer.Option(case_sensitive=False, help="Which relations to follow.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=0, max=5, help="How many relations to follow in a row; 2 when 0.")] = 0,
+    preview: Annotated[int, typer.Option(min=0, max=2000, help="Characters of a preview; 200 when 0.")] = 0,
+) -> None:
+    """Find nodes by words and by meaning."""
+    scopes = {"SUBTREE": under, "RELATED": related_to, "CURRENT_VIEW": view, "ALL": "always"}
+    scope: Any = next(name for name, wanted in scopes.items() if wanted)
+    found = desk.here.search(
+        " ".join(query),
+        search_type=word(search_type),
+        max_results=limit,
+        node_types=node_type or (),
+        tags=tags,
+        archives=[archive] if archive else [],
+        scope=scope,
+        scope_node=under or related_to or None,
+        view=view,
+        relation_types=[word(each) for each in relation or ()],
+        max_depth=depth,
+        preview_length=preview,
+    )
+    desk.output.show(found, lambda: looks.hits(found) if found else Text("Nothing was found.", "dim"))
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the command on the command line."""
+    command(app, "search", REVISION)(search)

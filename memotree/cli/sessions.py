@@ -1,0 +1,182 @@
+"""``memotree session``: working sessions, and which one commands use."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from memotree.cli import completion
+from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.errors import NoSessionError
+from memotree.cli.looks import change_kind
+from memotree.cli.options import YesOption
+from memotree.cli.output import counted, facts, short, table, when
+from memotree.cli.place import Choice, forget_session
+from memotree.cli.workspaces import confirm
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memotree.client import SessionInfo, StagedChange
+
+app = typer.Typer(name="session", no_args_is_help=True, help="Sessions: staged changes that nobody else sees.")
+
+SessionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[SESSION]",
+        envvar="MEMOTREE_SESSION",
+        help="The session; the chosen one when not given.",
+        autocompletion=completion.sessions,
+    ),
+]
+
+
+def _look(info: "SessionInfo") -> "RenderableType":
+    return facts(
+        [
+            ("session", Text(info.id, "yellow")),
+            ("agent", info.agent),
+            ("branch", info.branch),
+            ("base", short(info.base_commit_id)),
+            ("state", info.state.lower()),
+            ("changes", str(info.change_count)),
+            ("opened", when(info.create_time)),
+            ("used", when(info.update_time)),
+            ("expires", when(info.expire_time)),
+        ]
+    )
+
+
+@command(app, "open", WORKSPACE)
+def open_(
+    desk: Desk,
+    agent: Annotated[str, typer.Option("--agent", help="Who works in it: an agent's or a person's name.")] = "",
+    branch: Annotated[
+        str, typer.Option("--branch", "-b", help="The branch it commits to.", autocompletion=completion.branches)
+    ] = "",
+    idle_hours: Annotated[float | None, typer.Option(help="Idle hours after which it expires; a week.")] = None,
+    use: Annotated[bool, typer.Option(help="Choose it for the commands to come.")] = True,
+) -> None:
+    """Open a session, and choose it."""
+    ttl = None if idle_hours is None else timedelta(hours=idle_hours)
+    session = desk.workspace.session(agent=agent, branch=branch, ttl=ttl)
+    info = session.info()
+    if use:
+        desk.choose(Choice(desk.choice.workspace, info.id))
+    desk.output.show(info, lambda: _look(info))
+    desk.output.done(f"The session {info.id} is open{' and chosen' if use else ''}.")
+
+
+@command(app, "list", WORKSPACE)
+def list_(desk: Desk, include_closed: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False) -> None:
+    """List the sessions, the last used first."""
+    found = list(desk.workspace.sessions(include_closed=include_closed))
+    chosen = desk.choice.session
+    desk.output.show(
+        {"sessions": found, "chosen": chosen},
+        lambda: table(
+            ["", ("Id", "yellow"), "Agent", "Branch", "State", "Changes", ("Used", "dim")],
+            [
+                (
+                    "*" if each.id == chosen else "",
+                    each.id,
+                    each.agent,
+                    each.branch,
+                    each.state.lower(),
+                    str(each.change_count),
+                    when(each.update_time),
+                )
+                for each in found
+            ],
+            empty="There is no session; open one with `memotree session open`.",
+        ),
+    )
+
+
+def _named(desk: Desk, session: str) -> Desk:
+    """The desk with the session of the argument, which says more than option and choice."""
+    if session:
+        desk.session_option = session
+    return desk
+
+
+@command(app, "show", WORKSPACE)
+def show(desk: Desk, session: SessionArgument = "") -> None:
+    """Show one session."""
+    info = _named(desk, session).session.info()
+    desk.output.show(info, lambda: _look(info))
+
+
+@command(app, "use", WORKSPACE)
+def use(
+    desk: Desk,
+    session: SessionArgument = "",
+    none: Annotated[bool, typer.Option("--none", help="Choose none: commands read the default branch.")] = False,
+) -> None:
+    """Choose the session for the commands to come."""
+    workspace = desk.workspace
+    if none:
+        desk.choose(Choice(desk.choice.workspace))
+        desk.output.show({"workspace": desk.choice.workspace, "session": ""}, lambda: None)
+        desk.output.done("Commands use no session now; they read the default branch.")
+        return
+    if not session:
+        raise NoSessionError
+    info = workspace.resume(session).info()
+    desk.choose(Choice(desk.choice.workspace, info.id))
+    desk.output.show({"workspace": desk.choice.workspace, "session": info.id}, lambda: None)
+    desk.output.done(f"Commands use the session {info.id} of {info.agent} on {info.branch} now.")
+
+
+def _row(change: "StagedChange") -> tuple[Text | str, ...]:
+    fields = ", ".join(change.fields)
+    return change_kind(change.kind), change.node_id, change.title, fields, "\n".join(change.commit_messages)
+
+
+@command(app, "changes", WORKSPACE)
+def changes(desk: Desk, session: SessionArgument = "") -> None:
+    """List what the session has staged."""
+    found = list(_named(desk, session).session.changes())
+    desk.output.show(
+        {"changes": found},
+        lambda: table(
+            ["", ("Id", "yellow"), "Title", ("Fields", "dim"), ("Why", "dim")],
+            [_row(each) for each in found],
+            empty="Nothing is staged.",
+        ),
+    )
+
+
+@command(app, "discard", WORKSPACE)
+def discard(
+    desk: Desk,
+    session: SessionArgument = "",
+    node: Annotated[
+        list[str] | None, typer.Option("--node", "-n", help="Forget only the changes of this node; several times.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Forget the staged changes and close the session, or forget some and keep it open."""
+    handle = _named(desk, session).session
+    if node:
+        info = handle.discard_changes(node)
+        desk.output.show(info, lambda: None)
+        desk.output.done(f"Forgotten; still staged: {counted(info.change_count, 'change')}.")
+        return
+    staged = handle.info().change_count
+    if staged:
+        confirm(desk, f"Forget {counted(staged, 'staged change')}?", yes=yes)
+    info = handle.discard()
+    forget_session(desk.address, info.id)
+    desk.output.show(info, lambda: None)
+    desk.output.done(f"The session {info.id} is discarded.")
+
+
+@command(app, "rebase", WORKSPACE)
+def rebase(desk: Desk, session: SessionArgument = "") -> None:
+    """Move the session to the head of its branch; staged changes are merged per field."""
+    info = _named(desk, session).session.rebase()
+    desk.output.show(info, lambda: _look(info))
+    desk.output.done(f"The session lies over {short(info.base_commit_id)} now.")

@@ -1,0 +1,184 @@
+"""``memotree node``: the tree that nodes stand in, and the arrows between them."""
+
+import re
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from memotree.cli import looks
+from memotree.cli.content import read_content
+from memotree.cli.desk import REVISION, SESSION, Desk, command
+from memotree.cli.errors import CliError
+from memotree.cli.nodes import staged
+from memotree.cli.options import (
+    ArchiveOption,
+    ContentOption,
+    EditOption,
+    EtagOption,
+    FileOption,
+    LevelChoice,
+    LevelOption,
+    MessageOption,
+    NodeArgument,
+    RelationChoice,
+    word,
+)
+from memotree.cli.output import counted, table
+
+_HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
+
+OptionalNodeArgument = Annotated[
+    str, typer.Argument(metavar="[NODE]", help="Id of the node, or its first characters; the roots when not given.")
+]
+RelationArgument = Annotated[
+    RelationChoice, typer.Argument(metavar="TYPE", case_sensitive=False, help="What the relation means.")
+]
+TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help="The node it points to.")]
+
+
+class NoPartsError(CliError):
+    """A text has too few headings to be split at."""
+
+    reason = "NO_PARTS"
+
+
+def children(
+    desk: Desk,
+    node: OptionalNodeArgument = "",
+    archive: ArchiveOption = "",
+    level: LevelOption = LevelChoice.TITLE,
+) -> None:
+    """List the nodes directly below a node, or the roots."""
+    here = desk.here
+    found = list(here.children(node or None, archive=archive or None, level=word(level)))
+    desk.output.show(
+        {"nodes": found},
+        lambda: table(
+            [("Id", "yellow"), "Title", "Type", "Below", ("Tags", "dim"), ("Brief", "dim")],
+            [
+                (each.id, each.title, each.type, str(each.child_count or ""), " ".join(each.tags), each.brief)
+                for each in found
+            ],
+            empty="There is nothing below it.",
+        ),
+    )
+
+
+def tree(
+    desk: Desk,
+    node: OptionalNodeArgument = "",
+    archive: ArchiveOption = "",
+    depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels below the top; all when 0.")] = 0,
+    max_nodes: Annotated[int, typer.Option(min=0, help="At most this many nodes; 1000 when 0.")] = 0,
+    level: LevelOption = LevelChoice.TITLE,
+) -> None:
+    """Show the tree below a node, of an archive, or of all archives."""
+    here = desk.here
+    tops = [(node, archive)] if node or archive else [("", each.name) for each in here.archives()]
+    found = [
+        (
+            name or top,
+            here.tree(top or None, archive=name or None, max_depth=depth, max_nodes=max_nodes, level=word(level)),
+        )
+        for top, name in tops
+    ]
+    nodes = [each for _, part in found for each in part.nodes]
+    desk.output.show(
+        {"nodes": nodes, "truncated": sum(part.truncated for _, part in found)},
+        lambda: Group(*(looks.tree(part, name) for name, part in found)) if found else Text("There is no archive yet."),
+    )
+
+
+def move(
+    desk: Desk,
+    node: NodeArgument,
+    parent: Annotated[str, typer.Option("--parent", "-p", help="The new parent; the present one without.")] = "",
+    to_root: Annotated[bool, typer.Option("--root", help="Make it a root.")] = False,
+    archive: ArchiveOption = "",
+    position: Annotated[int | None, typer.Option(help="Place among its siblings, from 0; last when not given.")] = None,
+    etag: EtagOption = "",
+    message: MessageOption = "",
+) -> None:
+    """Stage another parent or place of a node."""
+    moved = desk.session.move(
+        node,
+        parent=parent or None,
+        to_root=to_root,
+        archive=archive or None,
+        position=position,
+        etag=etag,
+        message=message,
+    )
+    staged(desk, moved, "Moved")
+
+
+def cut_at_headings(title: str, text: str) -> list[tuple[str, str]]:
+    """The parts of ``text``, cut before each line ``# Title``; what stands before the first keeps ``title``."""
+    pieces = _HEADING.split(text)
+    parts = [(pieces[index].strip(), pieces[index + 1].strip("\n")) for index in range(1, len(pieces), 2)]
+    return [(title, pieces[0].strip("\n")), *parts] if pieces[0].strip() else parts
+
+
+def split(
+    desk: Desk,
+    node: NodeArgument,
+    content: ContentOption = None,
+    file: FileOption = None,
+    edit: EditOption = False,
+    as_children: Annotated[bool, typer.Option(help="The other parts become children, not siblings.")] = False,
+    message: MessageOption = "",
+) -> None:
+    """Stage the division of a node at the lines `# Title` of its content (or of the text given, or edited)."""
+    session = desk.session
+    present = session.node(node)
+    given = read_content(content, file, edit=edit, present=present.content)
+    parts = cut_at_headings(present.title, present.content if given is None else given)
+    if len(parts) < 2:  # noqa: PLR2004 - one part is no division
+        raise NoPartsError(
+            "There is nothing to split at: put a line `# Title` before each part (--edit opens the text)."
+        )
+    made = session.split(node, parts, as_children=as_children, etag=present.etag, message=message)
+    desk.output.show({"nodes": made}, lambda: Group(*(looks.node_line(each) for each in made)))
+    desk.output.done(f"Split into {len(made)} nodes.")
+
+
+def merge(
+    desk: Desk,
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Two or more; the first takes the others in.")],
+    title: Annotated[str | None, typer.Option(help="The new title; that of the first when not given.")] = None,
+    message: MessageOption = "",
+) -> None:
+    """Stage the union of several nodes into the first."""
+    merged = desk.session.merge(nodes, title=title, message=message)
+    desk.output.show(merged, lambda: looks.node_line(merged.node))
+    desk.output.done(f"Merged; {counted(len(merged.deleted_ids), 'node')} went into it.")
+
+
+def relate(
+    desk: Desk,
+    node: NodeArgument,
+    relation: RelationArgument,
+    target: TargetArgument,
+    description: Annotated[str, typer.Option("--description", "-d", help="Why the arrow is there.")] = "",
+    message: MessageOption = "",
+) -> None:
+    """Stage a relation from a node to another."""
+    changed = desk.session.relate(node, word(relation), target, description=description, message=message)
+    staged(desk, changed, "Related")
+
+
+def unrelate(
+    desk: Desk, node: NodeArgument, relation: RelationArgument, target: TargetArgument, message: MessageOption = ""
+) -> None:
+    """Stage the removal of a relation."""
+    staged(desk, desk.session.unrelate(node, word(relation), target, message=message), "Removed")
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the commands of this module into the group of nodes."""
+    for read in (children, tree):
+        command(app, read.__name__, REVISION)(read)
+    for change in (move, split, merge, relate, unrelate):
+        command(app, change.__name__, SESSION)(change)

@@ -1,0 +1,97 @@
+"""``memotree status | verify | rebuild``: looking after the server and its stores."""
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memotree.cli.desk import SERVER, WORKSPACE, Desk, command
+from memotree.cli.errors import ExitCode
+from memotree.cli.output import counted, facts, short, table
+
+
+def status(desk: Desk) -> None:
+    """Show whether the server and its stores are well."""
+    found = desk.client.status()
+    chosen = desk.choice
+
+    def look() -> RenderableType:
+        head = facts(
+            [
+                ("server", desk.address),
+                ("version", found.version),
+                ("workspaces", str(found.workspace_count)),
+                ("chosen workspace", chosen.workspace),
+                ("chosen session", chosen.session),
+                ("embedding model", found.embedding_model),
+                ("token counter", found.token_counter),
+                ("content at most", f"{found.max_content_bytes:,} bytes a node"),
+                ("message at most", f"{found.max_message_bytes:,} bytes"),
+                ("vectors to flush", str(found.index_backlog)),
+            ]
+        )
+        stores = table(
+            [("Store", "bold cyan"), "State", "Run by", "Detail"],
+            [
+                (
+                    each.name,
+                    Text("healthy", "green") if each.healthy else Text("does not answer", "bold red"),
+                    "the server" if each.embedded else "others",
+                    each.detail,
+                )
+                for each in found.stores
+            ],
+            empty="The server names no stores.",
+        )
+        return Group(head, stores)
+
+    desk.output.show({"address": desk.address, "server": found, "chosen": chosen}, look)
+    if not all(store.healthy for store in found.stores):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def verify(desk: Desk) -> None:
+    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 when they differ."""
+    workspace = desk.workspace
+    from memotree.client import Difference  # noqa: PLC0415 - `--help` needs no gRPC
+
+    differences: list[Difference] = []
+    with desk.output.progress() as bar:
+        for event in workspace.verify():
+            if isinstance(event, Difference):
+                differences.append(event)
+            else:
+                bar.at(event.step, event.done, event.total)
+    desk.output.show(
+        {"differences": differences},
+        lambda: table(
+            [("Store", "bold red"), "What", ("Commit", "yellow"), ("Node", "yellow"), "Description"],
+            [(each.store, each.what, short(each.commit_id), each.node_id, each.description) for each in differences],
+            empty="Git, PostgreSQL and Qdrant agree.",
+        ),
+    )
+    if differences:
+        desk.output.note(
+            f"{counted(len(differences), 'difference')}; `memotree rebuild` makes rows and vectors anew from Git."
+        )
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def rebuild(desk: Desk) -> None:
+    """Make the rows and vectors of the workspace anew from Git; staged changes stay."""
+    steps: dict[str, int] = {}
+    with desk.output.progress() as bar:
+        for event in desk.workspace.rebuild():
+            steps[event.step] = event.done
+            bar.at(event.step, event.done, event.total)
+    desk.output.show(
+        {"steps": [{"step": step, "done": done} for step, done in steps.items()]},
+        lambda: table(["Step", "Done"], [(step, f"{done:,}") for step, done in steps.items()], empty="Nothing to do."),
+    )
+    desk.output.done("Rows and vectors are made anew from Git.")
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the commands of this module on the command line."""
+    command(app, "status", SERVER)(status)
+    command(app, "verify", WORKSPACE)(verify)
+    command(app, "rebuild", WORKSPACE)(rebuild)

@@ -1,0 +1,90 @@
+"""``memotree view``: what an agent has open, and how much of it."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memotree.cli import looks
+from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli.options import ArchiveOption, LevelChoice, LevelOption, NodeArgument, word
+from memotree.cli.output import table, when
+
+app = typer.Typer(name="view", no_args_is_help=True, help="Views: which nodes are open, and at which level.")
+
+NameOption = Annotated[str, typer.Option("--view", "-v", help="The view.")]
+
+
+@command(app, "render", REVISION)
+def render(
+    desk: Desk,
+    name: NameOption = "default",
+    budget: Annotated[int, typer.Option("--budget", "-b", min=0, help="At most this many tokens; no limit at 0.")] = 0,
+    archive: ArchiveOption = "",
+) -> None:
+    """Print a view as Markdown."""
+    found = desk.here.view(name).render(budget, archive=archive or None)
+    desk.output.show(found, lambda: Text(found.markdown))
+    usage = found.usage
+    limit = f" of {usage.token_budget}" if usage.token_budget else ""
+    desk.output.note(Text(f"{usage.tokens_used}{limit} tokens, {usage.nodes_shown} nodes shown", "dim"))
+
+
+@command(app, "expand", REVISION)
+def expand(
+    desk: Desk,
+    node: NodeArgument,
+    name: NameOption = "default",
+    level: LevelOption = LevelChoice.DETAIL,
+    children: Annotated[bool, typer.Option("--children", help="Bring its children into the view.")] = False,
+    relations: Annotated[bool, typer.Option("--relations", help="Show its relations.")] = False,
+) -> None:
+    """Open a node in a view and print its text."""
+    found = desk.here.view(name).expand(node, word(level), include_children=children, include_relations=relations)
+
+    def look() -> RenderableType:
+        lines = [looks.node_line(child) for child in found.children]
+        for each in found.relations:
+            arrow = "→" if each.outgoing else "←"
+            lines.append(
+                Text(f"{arrow} {each.relation.type} {each.node.title if each.node else 'a node that is gone'}")
+            )
+        return Group(Text(found.text), *lines)
+
+    desk.output.show(found, look)
+
+
+@command(app, "collapse", REVISION)
+def collapse(
+    desk: Desk,
+    node: NodeArgument,
+    name: NameOption = "default",
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All below it too.")] = False,
+) -> None:
+    """Set a node of a view back to its title."""
+    found = desk.here.view(name).collapse(node, recursive=recursive)
+    desk.output.show(found, lambda: looks.node_line(found.node))
+    desk.output.done(f"The view {name} shows {found.usage.tokens_used} tokens now.")
+
+
+@command(app, "list", REVISION)
+def list_(desk: Desk) -> None:
+    """List the views of the session or branch."""
+    found = list(desk.here.views())
+    desk.output.show(
+        {"views": found},
+        lambda: table(
+            [("Name", "bold cyan"), "Of", "Expanded", ("Changed", "dim")],
+            [(each.name, each.scope, str(each.nodes_expanded), when(each.update_time)) for each in found],
+            empty="There is no view here; `memotree view expand NODE` begins one.",
+        ),
+    )
+
+
+@command(app, "delete", REVISION)
+def delete(desk: Desk, name: Annotated[str, typer.Argument(metavar="VIEW", help="The view.")]) -> None:
+    """Forget a view."""
+    desk.here.view(name).delete()
+    desk.output.show({"deleted": name}, lambda: None)
+    desk.output.done(f"The view {name} is forgotten.")

@@ -1,0 +1,140 @@
+"""``memotree ws``: workspaces."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from memotree.cli import completion
+from memotree.cli.desk import SERVER, Desk, command
+from memotree.cli.errors import CliError
+from memotree.cli.options import YesOption
+from memotree.cli.output import facts, table, when
+from memotree.cli.place import Choice
+
+app = typer.Typer(name="ws", no_args_is_help=True, help="Workspaces: each is one Git repository.")
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="WORKSPACE", help="Name or id.", autocompletion=completion.workspaces)
+]
+OptionalNameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[WORKSPACE]", help="Name or id; the chosen one when not given.", autocompletion=completion.workspaces
+    ),
+]
+
+
+class NotConfirmedError(CliError):
+    """Something that cannot be taken back was not confirmed."""
+
+    reason = "NOT_CONFIRMED"
+
+
+def confirm(desk: Desk, question: str, *, yes: bool) -> None:
+    """Asks before something is removed.
+
+    Errors: ``NotConfirmedError`` when the answer is no, or nobody can be asked.
+    """
+    if yes:
+        return
+    if desk.as_json or not sys.stdin.isatty():
+        raise NotConfirmedError(f"{question} Add --yes to say so; there is no terminal to ask at.")
+    if not typer.confirm(question, err=True):
+        raise NotConfirmedError("Nothing was changed.")
+
+
+@command(app, "create", SERVER)
+def create(
+    desk: Desk,
+    name: Annotated[str, typer.Argument(help='1 to 64 letters, digits, ".", "_" or "-".')],
+    description: Annotated[str, typer.Option("--description", "-d", help="What it is for.")] = "",
+    use: Annotated[bool, typer.Option(help="Choose it for the commands to come.")] = True,
+) -> None:
+    """Make a workspace, and choose it."""
+    info = desk.client.create_workspace(name, description)
+    if use:
+        desk.choose(Choice(info.name))
+    desk.output.show(info, lambda: facts([("workspace", info.name), ("id", info.id), ("repository", info.repository)]))
+    desk.output.done(f"The workspace {info.name} is there{' and chosen' if use else ''}.")
+
+
+@command(app, "list", SERVER)
+def list_(desk: Desk) -> None:
+    """List the workspaces."""
+    found = list(desk.client.workspaces())
+    chosen = desk.choice.workspace
+    desk.output.show(
+        {"workspaces": found, "chosen": chosen},
+        lambda: table(
+            ["", ("Name", "bold cyan"), ("Id", "yellow"), "Description", ("Created", "dim")],
+            [
+                (
+                    "*" if chosen in {each.name, each.id} else "",
+                    each.name,
+                    each.id,
+                    each.description,
+                    when(each.create_time),
+                )
+                for each in found
+            ],
+            empty="There is no workspace yet; make one with `memotree ws create NAME`.",
+        ),
+    )
+
+
+@command(app, "show", SERVER)
+def show(desk: Desk, name: OptionalNameArgument = "") -> None:
+    """Show one workspace."""
+    info = (desk.client.workspace(name) if name else desk.workspace).info()
+    desk.output.show(
+        info,
+        lambda: facts(
+            [
+                ("workspace", info.name),
+                ("id", info.id),
+                ("description", info.description),
+                ("created", when(info.create_time)),
+                ("default branch", info.default_branch),
+                ("repository", info.repository),
+            ]
+        ),
+    )
+
+
+@command(app, "use", SERVER)
+def use(desk: Desk, name: NameArgument) -> None:
+    """Choose the workspace for the commands to come."""
+    info = desk.client.workspace(name).info()
+    desk.choose(Choice(info.name))
+    desk.output.show({"workspace": info.name}, lambda: None)
+    desk.output.done(f"Commands use the workspace {info.name} now.")
+
+
+@command(app, "rename", SERVER)
+def rename(
+    desk: Desk,
+    name: NameArgument,
+    new_name: Annotated[str, typer.Argument(help="The new name.")],
+    description: Annotated[str | None, typer.Option("--description", "-d", help="The new description.")] = None,
+) -> None:
+    """Give a workspace another name; its id and repository stay."""
+    chosen = desk.choice
+    info = desk.client.workspace(name).change(name=new_name, description=description)
+    if chosen.workspace == name:
+        desk.choose(Choice(info.name, chosen.session))
+    desk.output.show(info, lambda: None)
+    desk.output.done(f"The workspace {name} is called {info.name} now.")
+
+
+@command(app, "delete", SERVER)
+def delete(desk: Desk, name: NameArgument, yes: YesOption = False) -> None:
+    """Remove a workspace from service; its repository is moved to the trash folder of the server."""
+    workspace = desk.client.workspace(name)
+    info = workspace.info()
+    confirm(desk, f"Remove the workspace {info.name} from service?", yes=yes)
+    trash = workspace.remove(confirm_name=info.name)
+    if desk.choice.workspace in {info.name, info.id}:
+        desk.choose(Choice())
+    desk.output.show({"workspace": info.name, "trash": trash}, lambda: None)
+    desk.output.done(f"The workspace {info.name} is removed; its repository lies in {trash} of the data folder.")

@@ -1,0 +1,123 @@
+"""The client for programs with an event loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from memotree.client.link import DEFAULT_ADDRESS, AioLink, LinkSettings
+from memotree.client.paging import pages
+from memotree.client.places import ServerStatus, WorkspaceInfo
+from memotree.client.reading import MOST_PER_PAGE
+from memotree.client.workspace import AsyncWorkspace
+from memotree.v1 import (
+    history_service_pb2_grpc,
+    maintenance_service_pb2_grpc,
+    node_service_pb2_grpc,
+    session_service_pb2_grpc,
+    view_service_pb2_grpc,
+    workspace_service_pb2_grpc,
+)
+from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import workspace_service_pb2 as workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
+
+    from memotree.client.link import Link
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncRawStubs:
+    """The generated stubs of every service, for what the client does not wrap; no retries, no default deadlines."""
+
+    workspaces: workspace_service_pb2_grpc.WorkspaceServiceAsyncStub
+    sessions: session_service_pb2_grpc.SessionServiceAsyncStub
+    nodes: node_service_pb2_grpc.NodeServiceAsyncStub
+    views: view_service_pb2_grpc.ViewServiceAsyncStub
+    history: history_service_pb2_grpc.HistoryServiceAsyncStub
+    maintenance: maintenance_service_pb2_grpc.MaintenanceServiceAsyncStub
+
+    @classmethod
+    def over(cls, channel: aio.Channel) -> Self:
+        """The stubs over one channel."""
+        stubs: tuple[Any, ...] = (
+            workspace_service_pb2_grpc.WorkspaceServiceStub(channel),
+            session_service_pb2_grpc.SessionServiceStub(channel),
+            node_service_pb2_grpc.NodeServiceStub(channel),
+            view_service_pb2_grpc.ViewServiceStub(channel),
+            history_service_pb2_grpc.HistoryServiceStub(channel),
+            maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),
+        )
+        return cls(*stubs)
+
+
+class Calls:
+    """What a client asks the server as a whole, over any link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def workspace(self, name: str) -> AsyncWorkspace:
+        """The workspace of that name or id; calls nobody."""
+        return AsyncWorkspace(self._link, name)
+
+    async def create_workspace(self, name: str, description: str = "", *, request_id: str = "") -> WorkspaceInfo:
+        """Makes a workspace with an empty first commit on its branch ``main``."""
+        request = workspaces.CreateWorkspaceRequest(name=name, description=description, request_id=request_id)
+        return WorkspaceInfo.from_wire((await self._link.call(request, workspaces.CreateWorkspaceResponse)).workspace)
+
+    def workspaces(self) -> AsyncIterator[WorkspaceInfo]:
+        """The workspaces by name."""
+        request = workspaces.ListWorkspacesRequest(page_size=MOST_PER_PAGE)
+        return pages(
+            self._link,
+            request,
+            workspaces.ListWorkspacesResponse,
+            lambda page: map(WorkspaceInfo.from_wire, page.workspaces),
+        )
+
+    async def status(self) -> ServerStatus:
+        """Versions, stores, counts and limits of the server."""
+        return ServerStatus.from_wire(
+            await self._link.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
+        )
+
+    async def close(self) -> None:
+        """Gives the connection up; calls under way are cancelled."""
+        await self._link.close()
+
+
+class AsyncClient(Calls):
+    """A client of one server; it connects at its first call and belongs to the event loop that makes it.
+
+    Args:
+        address: Host and port of the server.
+        settings: Deadlines, attempts and what is done with warnings; keyword arguments are a short form of it.
+    """
+
+    def __init__(self, address: str = DEFAULT_ADDRESS, settings: LinkSettings | None = None, **options: Any) -> None:
+        self._aio_link = AioLink(address, settings or LinkSettings(**options))
+        super().__init__(self._aio_link)
+
+    @property
+    def address(self) -> str:
+        """Host and port of the server."""
+        return self._aio_link.address
+
+    @cached_property
+    def raw(self) -> AsyncRawStubs:
+        """The generated stubs of every service, for what the client does not wrap."""
+        return AsyncRawStubs.over(self._aio_link.channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,263 @@
+"""The client for programs without an event loop: the same objects, each call of which waits for its answer.
+
+Nothing is written twice: a blocking object holds its asynchronous twin over a ``BlockingLink``, whose coroutines never
+suspend, and each method runs the twin's coroutine to its end. Signatures and docstrings are the twin's own.
+"""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+
+from memotree.client.aio import Calls
+from memotree.client.link import DEFAULT_ADDRESS, BlockingLink, LinkSettings
+from memotree.client.reading import AsyncRevision
+from memotree.client.session import AsyncSession
+from memotree.client.viewing import AsyncView
+from memotree.client.workspace import AsyncWorkspace, OpeningSession
+from memotree.v1 import (
+    history_service_pb2_grpc,
+    maintenance_service_pb2_grpc,
+    node_service_pb2_grpc,
+    session_service_pb2_grpc,
+    view_service_pb2_grpc,
+    workspace_service_pb2_grpc,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that never suspends to its end and returns its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise RuntimeError("A blocking call tried to suspend: it reached a link that needs an event loop.")
+
+
+def _blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The method that runs the twin's ``method`` to its end."""
+
+    @wraps(method)
+    def call(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(method(self._twin, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """The generator over what the twin's ``method`` yields, fetched as it is asked for."""
+
+    @wraps(method)
+    def iterate(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        items: Any = method(self._twin, *args, **kwargs)
+        try:
+            while True:
+                try:
+                    item: T = run(items.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            run(items.aclose())
+
+    return iterate
+
+
+def _wrapped(
+    method: Callable[Concatenate[Any, P], Any], blocking: Callable[[Any], T]
+) -> Callable[Concatenate[Any, P], T]:
+    """The method that gives the blocking form of the object that the twin's ``method`` gives."""
+
+    @wraps(method)
+    def wrap(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return blocking(method(self._twin, *args, **kwargs))
+
+    return wrap
+
+
+class _Twin:
+    """Holds the asynchronous twin."""
+
+    def __init__(self, twin: Any) -> None:
+        self._twin = twin
+
+
+class View(_Twin):
+    """A named map from nodes to levels of detail, belonging to a session or branch."""
+
+    @property
+    def name(self) -> str:
+        """Unique within its session or branch."""
+        return str(self._twin.name)
+
+    expand = _blocking(AsyncView.expand)
+    collapse = _blocking(AsyncView.collapse)
+    render = _blocking(AsyncView.render)
+    delete = _blocking(AsyncView.delete)
+
+
+class Revision(_Twin):
+    """A workspace at one revision: a branch, tag, commit or session; at the default branch when it is empty."""
+
+    @property
+    def revision(self) -> str:
+        """What names this state; empty for the default branch."""
+        return str(self._twin.revision)
+
+    node = _blocking(AsyncRevision.node)
+    children = _iterating(AsyncRevision.children)
+    tree = _blocking(AsyncRevision.tree)
+    search = _blocking(AsyncRevision.search)
+    archive = _blocking(AsyncRevision.archive)
+    archives = _iterating(AsyncRevision.archives)
+    log = _iterating(AsyncRevision.log)
+    revisions = _iterating(AsyncRevision.revisions)
+    show = _blocking(AsyncRevision.show)
+    diff = _blocking(AsyncRevision.diff)
+    view = _wrapped(AsyncRevision.view, View)
+    views = _iterating(AsyncRevision.views)
+
+
+class Session(Revision):
+    """An open working session: reads see its staged changes, nobody else does until ``commit``.
+
+    Used as a context manager, it discards itself at the end if nothing is staged; staged changes are never thrown
+    away silently: take the session up again with ``workspace.resume(session.id)``.
+    """
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        return str(self._twin.id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        run(self._twin.__aexit__(kind, error, trace))
+
+    create = _blocking(AsyncSession.create)
+    update = _blocking(AsyncSession.update)
+    move = _blocking(AsyncSession.move)
+    # `delete` hides nothing: a revision has no such method
+    delete = _blocking(AsyncSession.delete)
+    relate = _blocking(AsyncSession.relate)
+    unrelate = _blocking(AsyncSession.unrelate)
+    split = _blocking(AsyncSession.split)
+    merge = _blocking(AsyncSession.merge)
+    apply = _blocking(AsyncSession.apply)
+    create_archive = _blocking(AsyncSession.create_archive)
+    update_archive = _blocking(AsyncSession.update_archive)
+    delete_archive = _blocking(AsyncSession.delete_archive)
+    info = _blocking(AsyncSession.info)
+    changes = _iterating(AsyncSession.changes)
+    discard_changes = _blocking(AsyncSession.discard_changes)
+    discard = _blocking(AsyncSession.discard)
+    rebase = _blocking(AsyncSession.rebase)
+    commit = _blocking(AsyncSession.commit)
+
+
+def _opened(opening: OpeningSession) -> Session:
+    return Session(run(opening._open()))  # noqa: SLF001 - the blocking form of awaiting it
+
+
+class Workspace(Revision):
+    """One workspace; read directly, it is its default branch as it is now. Making the object calls nobody."""
+
+    @property
+    def name(self) -> str:
+        """The name or id that it was asked for by."""
+        return str(self._twin.name)
+
+    at = _wrapped(AsyncWorkspace.at, Revision)
+    info = _blocking(AsyncWorkspace.info)
+    change = _blocking(AsyncWorkspace.change)
+    remove = _blocking(AsyncWorkspace.remove)
+    session = _wrapped(AsyncWorkspace.session, _opened)
+    resume = _wrapped(AsyncWorkspace.resume, Session)
+    sessions = _iterating(AsyncWorkspace.sessions)
+    branches = _iterating(AsyncWorkspace.branches)
+    branch = _blocking(AsyncWorkspace.branch)
+    delete_branch = _blocking(AsyncWorkspace.delete_branch)
+    tags = _iterating(AsyncWorkspace.tags)
+    tag = _blocking(AsyncWorkspace.tag)
+    delete_tag = _blocking(AsyncWorkspace.delete_tag)
+    verify = _iterating(AsyncWorkspace.verify)
+    rebuild = _iterating(AsyncWorkspace.rebuild)
+
+
+@dataclass(frozen=True, slots=True)
+class RawStubs:
+    """The generated stubs of every service, for what the client does not wrap; no retries, no default deadlines."""
+
+    workspaces: workspace_service_pb2_grpc.WorkspaceServiceStub
+    sessions: session_service_pb2_grpc.SessionServiceStub
+    nodes: node_service_pb2_grpc.NodeServiceStub
+    views: view_service_pb2_grpc.ViewServiceStub
+    history: history_service_pb2_grpc.HistoryServiceStub
+    maintenance: maintenance_service_pb2_grpc.MaintenanceServiceStub
+
+    @classmethod
+    def over(cls, channel: grpc.Channel) -> Self:
+        """The stubs over one channel."""
+        return cls(
+            workspace_service_pb2_grpc.WorkspaceServiceStub(channel),
+            session_service_pb2_grpc.SessionServiceStub(channel),
+            node_service_pb2_grpc.NodeServiceStub(channel),
+            view_service_pb2_grpc.ViewServiceStub(channel),
+            history_service_pb2_grpc.HistoryServiceStub(channel),
+            maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),
+        )
+
+
+class Client(_Twin):
+    """A client of one server that waits for each answer; threads may share it.
+
+    Args:
+        address: Host and port of the server.
+        settings: Deadlines, attempts and what is done with warnings; keyword arguments are a short form of it.
+    """
+
+    def __init__(self, address: str = DEFAULT_ADDRESS, settings: LinkSettings | None = None, **options: Any) -> None:
+        self._link = BlockingLink(address, settings or LinkSettings(**options))
+        super().__init__(Calls(self._link))
+
+    @property
+    def address(self) -> str:
+        """Host and port of the server."""
+        return self._link.address
+
+    @cached_property
+    def raw(self) -> RawStubs:
+        """The generated stubs of every service, for what the client does not wrap."""
+        return RawStubs.over(self._link.channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        self.close()
+
+    workspace = _wrapped(Calls.workspace, Workspace)
+    create_workspace = _blocking(Calls.create_workspace)
+    workspaces = _iterating(Calls.workspaces)
+    status = _blocking(Calls.status)
+    close = _blocking(Calls.close)

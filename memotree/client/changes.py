@@ -1,0 +1,230 @@
+"""Changes of nodes, described before they are made: a session makes one at a time, or many as one batch.
+
+``session.create(...)`` takes what ``create(...)`` here takes; ``session.apply([create(...), move(...)])`` stages them
+all or none, in their order, and a later one may name a node (by an id of your choice) that an earlier one creates.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from memotree.client.nodes import ArchiveRef, NodeRef, Relation, Source, archive_id
+from memotree.client.nodes import node_id as id_of
+from memotree.client.words import Level, LevelName, RelationName, RelationType, UpdateMode, UpdateModeName, to_wire
+from memotree.v1.node_service_pb2 import (
+    AddRelationRequest,
+    CreateNodeRequest,
+    DeleteNodeRequest,
+    MoveNodeRequest,
+    NodeChange,
+    RemoveRelationRequest,
+    UpdateNodeRequest,
+)
+
+Change = (
+    CreateNodeRequest
+    | UpdateNodeRequest
+    | MoveNodeRequest
+    | DeleteNodeRequest
+    | AddRelationRequest
+    | RemoveRelationRequest
+)
+"""One described change; make it with the functions of this module."""
+
+
+def create(
+    title: str,
+    content: str = "",
+    *,
+    parent: NodeRef | None = None,
+    archive: ArchiveRef | None = None,
+    node_type: str = "",
+    brief: str | None = None,
+    summary: str | None = None,
+    tags: Iterable[str] = (),
+    attributes: Mapping[str, str] | None = None,
+    relations: Iterable[Relation] = (),
+    source: Source | None = None,
+    position: int | None = None,
+    node_id: str = "",
+    auto_generate_summary: bool = True,
+    initial_level: LevelName | None = None,
+    view: str | None = None,
+    message: str = "",
+) -> CreateNodeRequest:
+    """Stages a new node below ``parent``, or as a root of ``archive``.
+
+    Args:
+        title: One line.
+        content: The text.
+        parent: The node above it; ``None`` for a root.
+        archive: The archive of a root; taken from the parent when there is one.
+        node_type: A type of the registry; ``"note"`` when empty.
+        brief: One line; made from the content when ``None``.
+        summary: A paragraph; made from the content when ``None``. Given, nothing is generated.
+        tags: Words to find it by.
+        attributes: Free facts by name.
+        relations: Arrows that it holds.
+        source: Where the content came from.
+        position: The place among its siblings, from 0; last when ``None``.
+        node_id: An id of your choice, or empty for a fresh one.
+        auto_generate_summary: Whether brief and summary are made from the content.
+        initial_level: Its level in ``view``; SUMMARY when ``None``.
+        view: The view to put it into; none when ``None``.
+        message: Why; kept in the body of the commit.
+    """
+    return CreateNodeRequest(
+        archive_id=archive_id(archive),
+        parent_id=id_of(parent),
+        type=node_type,
+        title=title,
+        content=content,
+        brief=brief,
+        summary=summary,
+        tags=list(tags),
+        attributes=dict(attributes or {}),
+        position=position,
+        commit_message=message,
+        initial_level=to_wire(Level, initial_level),
+        view_name=view,
+        auto_generate_summary=None if auto_generate_summary else False,
+        node_id=node_id,
+        relations=[relation.to_wire() for relation in relations],
+        source=source.to_wire() if source else None,
+    )
+
+
+def update(
+    node: NodeRef,
+    *,
+    title: str | None = None,
+    content: str | None = None,
+    brief: str | None = None,
+    summary: str | None = None,
+    tags: Iterable[str] | None = None,
+    attributes: Mapping[str, str] | None = None,
+    node_type: str | None = None,
+    mode: UpdateModeName = UpdateMode.MERGE,
+    regenerate_summary: bool = False,
+    level: LevelName | None = None,
+    view: str | None = None,
+    etag: str = "",
+    message: str = "",
+) -> UpdateNodeRequest:
+    """Stages other field values of ``node``; a field that is ``None`` is not touched, an empty one is emptied.
+
+    Args:
+        node: The node.
+        title: One line.
+        content: The text; ``mode`` says how it meets the present one.
+        brief: One line.
+        summary: A paragraph.
+        tags: Tags; they unite with the present ones, or replace them in mode REPLACE.
+        attributes: Facts; merged by name, or replacing all in mode REPLACE.
+        node_type: A type of the registry.
+        mode: How given values meet those that are there.
+        regenerate_summary: Whether brief and summary are made anew from the content.
+        level: Its level in ``view``; not touched when ``None``.
+        view: The view of ``level``; ``"default"`` when ``None``.
+        etag: Refuse unless the node is still this version, such as ``node.etag``.
+        message: Why; kept in the body of the commit.
+    """
+    given: dict[str, object] = {
+        "title": title,
+        "content": content,
+        "brief": brief,
+        "summary": summary,
+        "tags": tags,
+        "attributes": attributes,
+        "type": node_type,
+    }
+    return UpdateNodeRequest(
+        node_id=id_of(node),
+        level=to_wire(Level, level),
+        view_name=view,
+        content=content,
+        title=title,
+        brief=brief,
+        summary=summary,
+        tags=list(tags or ()),
+        attributes=dict(attributes or {}),
+        type=node_type,
+        update_mask=FieldMask(paths=[name for name, value in given.items() if value is not None]),
+        commit_message=message,
+        regenerate_summary=regenerate_summary,
+        mode=to_wire(UpdateMode, mode),
+        etag=etag,
+    )
+
+
+def move(
+    node: NodeRef,
+    *,
+    parent: NodeRef | None = None,
+    to_root: bool = False,
+    archive: ArchiveRef | None = None,
+    position: int | None = None,
+    etag: str = "",
+    message: str = "",
+) -> MoveNodeRequest:
+    """Stages another parent or place of ``node``.
+
+    Args:
+        node: The node.
+        parent: The new parent; the present one when ``None``.
+        to_root: Makes it a root, of ``archive`` if given.
+        archive: The archive of a new root; the present one when ``None``.
+        position: The place among its siblings, from 0; last when ``None``.
+        etag: Refuse unless the node is still this version.
+        message: Why; kept in the body of the commit.
+    """
+    return MoveNodeRequest(
+        node_id=id_of(node),
+        parent_id="" if to_root else (id_of(parent) or None),
+        archive_id=archive_id(archive),
+        position=position,
+        commit_message=message,
+        etag=etag,
+    )
+
+
+def delete(node: NodeRef, *, recursive: bool = False, etag: str = "", message: str = "") -> DeleteNodeRequest:
+    """Stages the removal of ``node``, with all below it if ``recursive``; gives the ids of all that went."""
+    return DeleteNodeRequest(node_id=id_of(node), recursive=recursive, commit_message=message, etag=etag)
+
+
+def relate(
+    node: NodeRef, relation_type: RelationName, target: NodeRef, *, description: str = "", message: str = ""
+) -> AddRelationRequest:
+    """Stages an arrow from ``node`` to ``target``; an equal one (type and target) takes the new description."""
+    relation = Relation(relation_type, id_of(target), description)
+    return AddRelationRequest(node_id=id_of(node), relation=relation.to_wire(), commit_message=message)
+
+
+def unrelate(
+    node: NodeRef, relation_type: RelationName, target: NodeRef, *, message: str = ""
+) -> RemoveRelationRequest:
+    """Stages the removal of the arrow of that type from ``node`` to ``target``."""
+    return RemoveRelationRequest(
+        node_id=id_of(node),
+        type=to_wire(RelationType, relation_type),
+        target_id=id_of(target),
+        commit_message=message,
+    )
+
+
+def in_batch(change: Change) -> NodeChange:
+    """The change as an item of a batch."""
+    match change:
+        case CreateNodeRequest():
+            return NodeChange(create=change)
+        case UpdateNodeRequest():
+            return NodeChange(update=change)
+        case MoveNodeRequest():
+            return NodeChange(move=change)
+        case DeleteNodeRequest():
+            return NodeChange(delete=change)
+        case AddRelationRequest():
+            return NodeChange(add_relation=change)
+        case RemoveRelationRequest():
+            return NodeChange(remove_relation=change)

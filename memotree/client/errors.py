@@ -1,0 +1,233 @@
+"""What a failed call raises: one base, one class per family of status, with the details that the server sent along."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self, TypeVar
+
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
+
+from memotree.client.nodes import Node
+from memotree.v1 import types_pb2
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One fault of one argument or of the state: ``field`` is its path, ``description`` what is wrong."""
+
+    field: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two edits of one thing that cannot both hold; ``field`` is empty when the node as a whole is in question."""
+
+    node_id: str
+    field: str
+    base: str
+    ours: str
+    theirs: str
+    description: str
+
+    @classmethod
+    def from_wire(cls, message: types_pb2.Conflict) -> Self:
+        """Reads the message."""
+        return cls(message.node_id, message.field, message.base, message.ours, message.theirs, message.description)
+
+
+class MemoTreeClientError(Exception):
+    """The base of every error that the client raises for a call.
+
+    Attributes:
+        code: The name of the gRPC status, such as ``"NOT_FOUND"``.
+        reason: The stable error code of the server in UPPER_SNAKE; empty when the server did not answer itself.
+        message: A sentence that says what is wrong and what to do next.
+        violations: Every argument (or part of the state) that is wrong.
+        conflicts: Edits that cannot both hold, after ABORTED.
+        nodes: Nodes that the call could have meant, or needs as well, at level TITLE.
+        metadata: Further facts by name.
+    """
+
+    code: ClassVar[str] = "UNKNOWN"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        violations: tuple[Violation, ...] = (),
+        conflicts: tuple[Conflict, ...] = (),
+        nodes: tuple[Node, ...] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason
+        self.violations = violations
+        self.conflicts = conflicts
+        self.nodes = nodes
+        self.metadata = dict(metadata or {})
+
+
+class InvalidArgumentError(MemoTreeClientError):
+    """An argument that can never be right; ``violations`` lists every fault."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class NotFoundError(MemoTreeClientError):
+    """Something named by the call is not there, or not at that revision."""
+
+    code = "NOT_FOUND"
+
+
+class AlreadyExistsError(MemoTreeClientError):
+    """Something of that name is there already."""
+
+    code = "ALREADY_EXISTS"
+
+
+class AbortedError(MemoTreeClientError):
+    """Another writer was first; ``conflicts`` tells where. Read again and retry, or resolve them."""
+
+    code = "ABORTED"
+
+
+class FailedPreconditionError(MemoTreeClientError):
+    """The call is well formed but the state does not allow it."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class ResourceExhaustedError(MemoTreeClientError):
+    """A limit is exceeded; the message names it."""
+
+    code = "RESOURCE_EXHAUSTED"
+
+
+class UnavailableError(MemoTreeClientError):
+    """The server, or a store behind it, does not answer now; ``reason`` is empty when the server was not reached."""
+
+    code = "UNAVAILABLE"
+
+
+class DeadlineExceededError(MemoTreeClientError):
+    """The call took longer than its deadline; a change may or may not have happened."""
+
+    code = "DEADLINE_EXCEEDED"
+
+
+class CancelledError(MemoTreeClientError):
+    """The call was cancelled."""
+
+    code = "CANCELLED"
+
+
+class PermissionDeniedError(MemoTreeClientError):
+    """The caller may not do this."""
+
+    code = "PERMISSION_DENIED"
+
+
+class UnauthenticatedError(MemoTreeClientError):
+    """The server wants to know who calls."""
+
+    code = "UNAUTHENTICATED"
+
+
+class UnimplementedError(MemoTreeClientError):
+    """The server is older than this client, or is no MemoTree server."""
+
+    code = "UNIMPLEMENTED"
+
+
+class InternalError(MemoTreeClientError):
+    """The server failed; its log says why."""
+
+    code = "INTERNAL"
+
+
+class DataLossError(MemoTreeClientError):
+    """Stored data is damaged; the message names the object and the repair."""
+
+    code = "DATA_LOSS"
+
+
+_BY_CODE = {each.code: each for each in MemoTreeClientError.__subclasses__()}
+
+
+class FailedCall(Protocol):
+    """What both gRPC stacks tell of a call that failed."""
+
+    def code(self) -> grpc.StatusCode:
+        """The status."""
+
+    def details(self) -> str | None:
+        """Its message."""
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """Pairs of keys and values behind the answer, or ``None``."""
+
+
+def _details(call: FailedCall) -> Iterator[any_pb2.Any]:
+    """The details of the rich status behind the answer; none when it is missing or cut off by a proxy."""
+    trailing = call.trailing_metadata()
+    for key, value in trailing or ():
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            try:
+                yield from status_pb2.Status.FromString(value).details
+            except DecodeError:
+                return
+
+
+_MessageT = TypeVar("_MessageT", bound=Message)
+
+
+def _unpacked(details: Sequence[any_pb2.Any], kind: type[_MessageT]) -> Iterator[_MessageT]:
+    """The details of one kind; a damaged one is passed over, since the plain status still stands."""
+    for detail in details:
+        message = kind()
+        with suppress(DecodeError):
+            if detail.Unpack(message):
+                yield message
+
+
+def decode_error(call: FailedCall, address: str) -> MemoTreeClientError:
+    """The error for a failed call, with everything that the details of its status tell.
+
+    Details are those of google.rpc (ErrorInfo, BadRequest, PreconditionFailure, ResourceInfo) and the contract's own
+    ConflictList and NodeList; others are passed over.
+    """
+    code = call.code().name
+    details = list(_details(call))
+    metadata: dict[str, str] = {}
+    violations: list[Violation] = []
+    reason = ""
+    for info in _unpacked(details, error_details_pb2.ErrorInfo):
+        reason = info.reason
+        metadata.update(info.metadata)
+    for resource in _unpacked(details, error_details_pb2.ResourceInfo):
+        metadata |= {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    for bad in _unpacked(details, error_details_pb2.BadRequest):
+        violations += [Violation(each.field, each.description) for each in bad.field_violations]
+    for failure in _unpacked(details, error_details_pb2.PreconditionFailure):
+        violations += [Violation(each.subject, each.description) for each in failure.violations]
+    message = call.details() or f"The call failed with the status {code}."
+    if code == UnavailableError.code and not reason:
+        message = f"No MemoTree server answers at {address} ({message})."
+    return _BY_CODE.get(code, MemoTreeClientError)(
+        message,
+        reason=reason,
+        violations=tuple(violations),
+        conflicts=tuple(
+            Conflict.from_wire(each) for found in _unpacked(details, types_pb2.ConflictList) for each in found.conflicts
+        ),
+        nodes=tuple(Node.from_wire(each) for found in _unpacked(details, types_pb2.NodeList) for each in found.nodes),
+        metadata=metadata,
+    )

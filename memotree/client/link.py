@@ -1,0 +1,222 @@
+"""The way to the server: deadlines, retries and errors, once over grpc.aio and once over blocking gRPC.
+
+Everything above a link is written once, as coroutines. A ``BlockingLink`` never suspends, so those coroutines run to
+their end in one step and need no event loop (see ``blocking.py``).
+
+Retries follow gRPC's own connection backoff in shape (exponential, with jitter, bounded): only UNAVAILABLE is tried
+again, and only for calls that may be repeated. The deadline of a call bounds all of its attempts together.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+from google.protobuf.message import Message
+from grpc import aio
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_any,
+    wait_exponential,
+    wait_random,
+)
+from tenacity.stop import stop_after_attempt, stop_after_delay, stop_base
+
+from memotree.client.contract import make_repeatable, method_of
+from memotree.client.errors import DeadlineExceededError, UnavailableError, decode_error
+
+logger = logging.getLogger("memotree.client")
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:7319"
+"""Where a server listens unless told otherwise."""
+
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.initial_reconnect_backoff_ms", 100),  # the default of a second would outlast our own retries
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # the server's own limit is the one that counts
+    ("grpc.max_send_message_length", -1),
+)
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+def _log_warning(text: str) -> None:
+    logger.warning("%s", text)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How calls are made.
+
+    Attributes:
+        timeout: Seconds for one call with all its attempts.
+        stream_timeout: Seconds for a call that streams (verify, rebuild).
+        attempts: How often a call that may be repeated is tried while the server does not answer.
+        on_warning: What is done with each warning of an answer; it is logged by default.
+    """
+
+    timeout: float = 30.0
+    stream_timeout: float = 3600.0
+    attempts: int = 5
+    on_warning: Callable[[str], None] = _log_warning
+
+    def retry_options(self, *, repeatable: bool) -> dict[str, Any]:
+        """The options of tenacity for one call."""
+        stop: stop_base = stop_after_attempt(self.attempts if repeatable else 1)
+        return {
+            "stop": stop_any(stop, stop_after_delay(self.timeout)),
+            "wait": wait_exponential(multiplier=0.05, max=2.0) + wait_random(0.0, 0.1),
+            "retry": retry_if_exception_type(UnavailableError),
+            "before_sleep": _log_retry,
+            "reraise": True,
+        }
+
+
+def _log_retry(state: RetryCallState) -> None:
+    failure = state.outcome.exception() if state.outcome else None
+    logger.debug("Attempt %d failed, the call is sent again: %s", state.attempt_number, failure)
+
+
+class Link(Protocol):
+    """Sends requests; everything it raises for a failed call is a ``MemoTreeClientError``."""
+
+    address: str
+
+    async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
+        """Sends ``request`` to its method and returns the answer, trying again where that is safe."""
+        ...
+
+    def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
+        """Sends ``request`` to its streaming method; messages come as they arrive. Never tried again."""
+        ...
+
+    async def close(self) -> None:
+        """Gives the connection up; calls under way are cancelled."""
+        ...
+
+
+def _encode(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _left(deadline: float) -> float:
+    """The seconds until ``deadline``.
+
+    Raises:
+        DeadlineExceededError: It has passed; gRPC itself may still let a quick call through.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise DeadlineExceededError("The deadline of the call has passed; give the client a longer timeout.")
+    return left
+
+
+def _tell_warnings(settings: LinkSettings, answer: Message) -> None:
+    for text in getattr(answer, "warnings", ()):
+        settings.on_warning(text)
+
+
+class AioLink:
+    """A link over grpc.aio; it connects at its first call, on the event loop that makes it."""
+
+    def __init__(self, address: str, settings: LinkSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._channel: aio.Channel | None = None
+
+    @property
+    def channel(self) -> aio.Channel:
+        """The channel of gRPC, made at first use."""
+        if self._channel is None:
+            self._channel = aio.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+        return self._channel
+
+    async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
+        """Sends ``request`` to its method and returns the answer, trying again where that is safe."""
+        repeatable = make_repeatable(request)
+        send = self.channel.unary_unary(
+            method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
+        )
+        deadline = time.monotonic() + self._settings.timeout
+
+        async def attempt() -> AnswerT:
+            try:
+                answered: AnswerT = await send(request, timeout=_left(deadline))
+            except aio.AioRpcError as error:
+                raise decode_error(error, self.address) from error
+            return answered
+
+        received: AnswerT = await AsyncRetrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
+        _tell_warnings(self._settings, received)
+        return received
+
+    async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
+        """Sends ``request`` to its streaming method; messages come as they arrive. Never tried again."""
+        open_stream = self.channel.unary_stream(
+            method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
+        )
+        call = open_stream(request, timeout=self._settings.stream_timeout)
+        try:
+            async for message in call:
+                yield message
+        except aio.AioRpcError as error:
+            raise decode_error(error, self.address) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Gives the connection up; calls under way are cancelled."""
+        if self._channel is not None:
+            await self._channel.close()
+
+
+class BlockingLink:
+    """A link over blocking gRPC: its coroutines block and never suspend. Threads may share it."""
+
+    def __init__(self, address: str, settings: LinkSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+
+    async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
+        """Sends ``request`` to its method and returns the answer, trying again where that is safe."""
+        repeatable = make_repeatable(request)
+        send = self.channel.unary_unary(
+            method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
+        )
+        deadline = time.monotonic() + self._settings.timeout
+
+        def attempt() -> AnswerT:
+            try:
+                answered: AnswerT = send(request, timeout=_left(deadline))
+            except grpc.RpcError as error:
+                raise decode_error(error, self.address) from error
+            return answered
+
+        received: AnswerT = Retrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
+        _tell_warnings(self._settings, received)
+        return received
+
+    async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
+        """Sends ``request`` to its streaming method; messages come as they arrive. Never tried again."""
+        open_stream = self.channel.unary_stream(
+            method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
+        )
+        call = open_stream(request, timeout=self._settings.stream_timeout)
+        try:
+            for message in call:
+                yield message
+        except grpc.RpcError as error:
+            raise decode_error(error, self.address) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Gives the connection up; calls under way are cancelled."""
+        self.channel.close()

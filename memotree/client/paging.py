@@ -1,0 +1,28 @@
+"""Lists that come in pages, read as one."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from memotree.client.link import Link
+
+T = TypeVar("T")
+PageT = TypeVar("PageT", bound=Message)
+
+
+async def pages(
+    link: Link, request: Message, answer: type[PageT], read: Callable[[PageT], Iterable[T]]
+) -> AsyncIterator[T]:
+    """Every item of a list, page after page; the next page is fetched when its first item is asked for."""
+    token = ""
+    while True:
+        turned = type(request)()
+        turned.CopyFrom(request)
+        turned.page_token = token  # type: ignore[attr-defined] # every list of the contract has one
+        page = await link.call(turned, answer)
+        for item in read(page):
+            yield item
+        token = page.next_page_token  # type: ignore[attr-defined] # likewise
+        if not token:
+            return

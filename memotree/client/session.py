@@ -1,0 +1,205 @@
+"""Working in a session: reading its own state, staging changes, committing them."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import wraps
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+from google.protobuf.message import Message
+
+from memotree.client import changes
+from memotree.client.history import Author
+from memotree.client.link import Link
+from memotree.client.nodes import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
+from memotree.client.paging import pages
+from memotree.client.places import ChangeResult, CommitResult, MergeResult, SessionInfo, StagedChange
+from memotree.client.reading import MOST_PER_PAGE, AsyncRevision
+from memotree.v1 import node_service_pb2 as nodes
+from memotree.v1 import session_service_pb2 as sessions
+from memotree.v1 import workspace_service_pb2 as workspaces
+
+P = ParamSpec("P")
+T = TypeVar("T")
+RequestT = TypeVar("RequestT", bound=Message)
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+def _staged(
+    describe: Callable[P, RequestT], answer: type[AnswerT], read: Callable[[AnswerT], T]
+) -> Callable[Concatenate["AsyncSession", P], Coroutine[None, None, T]]:
+    """The method that stages what ``describe`` describes, so that one signature serves single changes and batches."""
+
+    @wraps(describe)
+    async def stage(self: "AsyncSession", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return read(await self._stage(describe(*args, **kwargs), answer))
+
+    return stage
+
+
+class AsyncSession(AsyncRevision):
+    """An open working session: reads see its staged changes, nobody else does until ``commit``.
+
+    Used as a context manager, it discards itself at the end if nothing is staged; staged changes are never thrown
+    away silently: take the session up again with ``workspace.resume(session.id)``.
+    """
+
+    def __init__(self, link: Link, workspace: str, session_id: str) -> None:
+        super().__init__(link, workspace, session_id)
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        return self._revision
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and (info := await self.info()).change_count == 0 and info.state == "OPEN":
+            await self.discard()
+
+    async def _stage(self, request: Message, answer: type[AnswerT]) -> AnswerT:
+        """Sends a change after filling in where it belongs."""
+        request.workspace = self._workspace  # type: ignore[attr-defined] # every change of the contract has both
+        request.session_id = self.id  # type: ignore[attr-defined]
+        return await self._link.call(request, answer)
+
+    create = _staged(changes.create, nodes.CreateNodeResponse, lambda answer: Node.from_wire(answer.node))
+    update = _staged(changes.update, nodes.UpdateNodeResponse, lambda answer: Node.from_wire(answer.node))
+    move = _staged(changes.move, nodes.MoveNodeResponse, lambda answer: Node.from_wire(answer.node))
+    delete = _staged(changes.delete, nodes.DeleteNodeResponse, lambda answer: tuple(answer.deleted_ids))
+    relate = _staged(changes.relate, nodes.AddRelationResponse, lambda answer: Node.from_wire(answer.node))
+    unrelate = _staged(changes.unrelate, nodes.RemoveRelationResponse, lambda answer: Node.from_wire(answer.node))
+
+    async def split(
+        self,
+        node: NodeRef,
+        parts: Iterable[tuple[str, str]],
+        *,
+        as_children: bool = False,
+        etag: str = "",
+        message: str = "",
+    ) -> tuple[Node, ...]:
+        """Stages the division of ``node`` into ``parts``, each a title and a content; it keeps the first part.
+
+        The others become its next siblings, or its children.
+        """
+        request = nodes.SplitNodeRequest(
+            node_id=node_id(node),
+            parts=[nodes.SplitPart(title=title, content=content) for title, content in parts],
+            as_children=as_children,
+            commit_message=message,
+            etag=etag,
+        )
+        answer = await self._stage(request, nodes.SplitNodeResponse)
+        return tuple(Node.from_wire(part) for part in answer.nodes)
+
+    async def merge(self, merged: Iterable[NodeRef], *, title: str | None = None, message: str = "") -> MergeResult:
+        """Stages the union of two or more nodes into the first, in their order."""
+        request = nodes.MergeNodesRequest(
+            node_ids=[node_id(node) for node in merged], title=title, commit_message=message
+        )
+        return MergeResult.from_wire(await self._stage(request, nodes.MergeNodesResponse))
+
+    async def apply(
+        self, batch: Iterable[changes.Change], *, message: str = "", request_id: str = ""
+    ) -> tuple[ChangeResult, ...]:
+        """Stages at most 1000 changes, all or none, in their order; describe them with ``memotree.client.changes``."""
+        request = nodes.BatchChangeNodesRequest(
+            changes=[changes.in_batch(change) for change in batch], commit_message=message, request_id=request_id
+        )
+        answer = await self._stage(request, nodes.BatchChangeNodesResponse)
+        return tuple(ChangeResult.from_wire(result) for result in answer.results)
+
+    async def create_archive(
+        self, name: str, *, model_id: str = "", description: str = "", archive: str = ""
+    ) -> Archive:
+        """Stages a new archive; ``archive`` is an id of your choice, or empty for a fresh one."""
+        request = workspaces.CreateArchiveRequest(
+            name=name, model_id=model_id, description=description, archive_id=archive
+        )
+        return Archive.from_wire((await self._stage(request, workspaces.CreateArchiveResponse)).archive)
+
+    async def update_archive(
+        self,
+        archive: ArchiveRef,
+        *,
+        name: str | None = None,
+        model_id: str | None = None,
+        description: str | None = None,
+        etag: str = "",
+    ) -> Archive:
+        """Stages another name, model or description of an archive; what is ``None`` is not touched."""
+        request = workspaces.UpdateArchiveRequest(
+            archive=archive_id(archive), name=name, model_id=model_id, description=description, etag=etag
+        )
+        return Archive.from_wire((await self._stage(request, workspaces.UpdateArchiveResponse)).archive)
+
+    async def delete_archive(self, archive: ArchiveRef, *, etag: str = "") -> int:
+        """Stages the removal of an archive with all its nodes; gives how many nodes went with it."""
+        request = workspaces.DeleteArchiveRequest(archive=archive_id(archive), etag=etag)
+        return (await self._stage(request, workspaces.DeleteArchiveResponse)).deleted_nodes
+
+    async def info(self) -> SessionInfo:
+        """The session as it stands now."""
+        request = sessions.GetSessionRequest(workspace=self._workspace, session_id=self.id)
+        return SessionInfo.from_wire((await self._link.call(request, sessions.GetSessionResponse)).session)
+
+    def changes(self) -> AsyncIterator[StagedChange]:
+        """What the session has staged, by node."""
+        request = sessions.ListChangesRequest(workspace=self._workspace, session_id=self.id, page_size=MOST_PER_PAGE)
+        return pages(
+            self._link, request, sessions.ListChangesResponse, lambda page: map(StagedChange.from_wire, page.changes)
+        )
+
+    async def discard_changes(self, forgotten: Iterable[NodeRef]) -> SessionInfo:
+        """Forgets the staged changes of these nodes (or archives) and keeps the session open."""
+        request = sessions.DiscardChangesRequest(node_ids=[node_id(node) for node in forgotten])
+        return SessionInfo.from_wire((await self._stage(request, sessions.DiscardChangesResponse)).session)
+
+    async def discard(self) -> SessionInfo:
+        """Forgets all staged changes and closes the session."""
+        answer = await self._stage(sessions.DiscardSessionRequest(), sessions.DiscardSessionResponse)
+        return SessionInfo.from_wire(answer.session)
+
+    async def rebase(self) -> SessionInfo:
+        """Moves the session's base to the head of its branch, merging each staged change per field.
+
+        Raises:
+            AbortedError: Some cannot be merged; ``conflicts`` names them, and nothing is changed.
+        """
+        answer = await self._stage(sessions.RebaseSessionRequest(), sessions.RebaseSessionResponse)
+        return SessionInfo.from_wire(answer.session)
+
+    async def commit(
+        self,
+        message: str,
+        *,
+        tag: str | None = None,
+        nodes: Iterable[NodeRef] = (),
+        author: Author | None = None,
+        request_id: str = "",
+    ) -> CommitResult:
+        """Makes one Git commit of the session's changes, and an annotated tag when asked.
+
+        After an error other than ABORTED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS and FAILED_PRECONDITION the
+        commit may or may not exist; the same call with the same ``request_id`` then finds out, never making a second.
+
+        Args:
+            message: Its first line is the subject of the commit.
+            tag: The name of the tag; none when ``None``.
+            nodes: Only these nodes (or archives); all when empty. The rest stays staged.
+            author: Who is named as the author; the session's agent when ``None``.
+            request_id: An id of your choice for this commit; a fresh one when empty.
+        """
+        request = sessions.CommitChangesRequest(
+            message=message,
+            specific_nodes=[node_id(node) for node in nodes],
+            create_tag=tag is not None,
+            tag_name=tag or "",
+            author=author.to_wire() if author else None,
+            request_id=request_id,
+        )
+        return CommitResult.from_wire(await self._stage(request, sessions.CommitChangesResponse))

@@ -1,0 +1,118 @@
+"""The closed sets of words that the contract knows, as string enums: equal to their plain names, printable as such."""
+
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+from memotree.v1 import node_service_pb2, session_service_pb2, types_pb2
+
+
+class Level(StrEnum):
+    """How much of a node is shown; each level includes the ones before it."""
+
+    TITLE = "TITLE"
+    BRIEF = "BRIEF"
+    SUMMARY = "SUMMARY"
+    DETAIL = "DETAIL"
+
+
+class RelationType(StrEnum):
+    """What a relation means, read from the node that holds it to its target."""
+
+    REFERENCES = "REFERENCES"
+    INSPIRED_BY = "INSPIRED_BY"
+    CONTRADICTS = "CONTRADICTS"
+    EXTENDS = "EXTENDS"
+    DEPENDS_ON = "DEPENDS_ON"
+    SUPERSEDES = "SUPERSEDES"
+    PART_OF = "PART_OF"
+    ABOUT = "ABOUT"
+
+
+class ChangeKind(StrEnum):
+    """What happened to a node or archive between two states."""
+
+    CREATED = "CREATED"
+    UPDATED = "UPDATED"
+    DELETED = "DELETED"
+
+
+class SessionState(StrEnum):
+    """Where a session stands; only an open one takes changes."""
+
+    OPEN = "OPEN"
+    DISCARDED = "DISCARDED"
+    EXPIRED = "EXPIRED"
+    DETACHED = "DETACHED"
+
+
+class SearchType(StrEnum):
+    """How a search finds nodes: by words, by meaning, along relations, or by words and meaning fused."""
+
+    FULL_TEXT = "FULL_TEXT"
+    SEMANTIC = "SEMANTIC"
+    RELATION = "RELATION"
+    HYBRID = "HYBRID"
+
+
+class SearchScope(StrEnum):
+    """Where a search looks."""
+
+    ALL = "ALL"
+    CURRENT_VIEW = "CURRENT_VIEW"
+    SUBTREE = "SUBTREE"
+    RELATED = "RELATED"
+
+
+class UpdateMode(StrEnum):
+    """How given values meet those that are there."""
+
+    MERGE = "MERGE"
+    REPLACE = "REPLACE"
+    APPEND = "APPEND"
+    PREPEND = "PREPEND"
+
+
+LevelName = Level | Literal["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
+RelationName = (
+    RelationType
+    | Literal["REFERENCES", "INSPIRED_BY", "CONTRADICTS", "EXTENDS", "DEPENDS_ON", "SUPERSEDES", "PART_OF", "ABOUT"]
+)
+SearchTypeName = SearchType | Literal["FULL_TEXT", "SEMANTIC", "RELATION", "HYBRID"]
+SearchScopeName = SearchScope | Literal["ALL", "CURRENT_VIEW", "SUBTREE", "RELATED"]
+UpdateModeName = UpdateMode | Literal["MERGE", "REPLACE", "APPEND", "PREPEND"]
+
+
+_WIRE: dict[type[StrEnum], tuple[Any, str]] = {
+    Level: (types_pb2.LevelOfDetail, "LEVEL_OF_DETAIL_"),
+    RelationType: (types_pb2.RelationType, "RELATION_TYPE_"),
+    ChangeKind: (types_pb2.ChangeKind, "CHANGE_KIND_"),
+    SessionState: (session_service_pb2.SessionState, "SESSION_STATE_"),
+    SearchType: (node_service_pb2.SearchType, "SEARCH_TYPE_"),
+    SearchScope: (node_service_pb2.SearchScope, "SEARCH_SCOPE_"),
+    UpdateMode: (node_service_pb2.UpdateMode, "UPDATE_MODE_"),
+}
+
+WordT = TypeVar("WordT", bound=StrEnum)
+
+
+def to_wire(kind: type[WordT], word: WordT | str | None) -> Any:
+    """The number of ``word`` in the contract; 0 (the call's own default) for ``None``.
+
+    Raises:
+        ValueError: ``word`` is none of ``kind``; the message lists those there are.
+    """
+    if word is None:
+        return 0
+    wire, prefix = _WIRE[kind]
+    if word not in kind.__members__:
+        raise ValueError(f"{word!r} is no {kind.__name__}: use one of {', '.join(kind.__members__)}.")
+    return wire.Value(f"{prefix}{word}")
+
+
+def from_wire(kind: type[WordT], number: int, default: WordT) -> WordT:
+    """The word of ``number``; ``default`` for 0 and for numbers that only a newer server knows."""
+    wire, prefix = _WIRE[kind]
+    try:
+        return kind[wire.Name(number).removeprefix(prefix)]
+    except (KeyError, ValueError):
+        return default

@@ -1,0 +1,163 @@
+"""A workspace: its state on the default branch, its sessions, branches and tags, and the care of its stores."""
+
+from collections.abc import AsyncIterator, Generator
+from datetime import timedelta
+from types import TracebackType
+
+from google.protobuf.duration_pb2 import Duration
+
+from memotree.client.history import Author, Branch, Tag
+from memotree.client.link import Link
+from memotree.client.paging import pages
+from memotree.client.places import Difference, Progress, SessionInfo, WorkspaceInfo
+from memotree.client.reading import MOST_PER_PAGE, AsyncRevision
+from memotree.client.session import AsyncSession
+from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import session_service_pb2 as sessions
+from memotree.v1 import workspace_service_pb2 as workspaces
+
+
+class OpeningSession:
+    """A session about to be opened: ``await`` it, or enter it with ``async with``."""
+
+    def __init__(self, link: Link, request: sessions.OpenSessionRequest) -> None:
+        self._link = link
+        self._request = request
+        self._opened: AsyncSession | None = None
+
+    async def _open(self) -> AsyncSession:
+        answer = await self._link.call(self._request, sessions.OpenSessionResponse)
+        return AsyncSession(self._link, self._request.workspace, answer.session.id)
+
+    def __await__(self) -> Generator[None, None, AsyncSession]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncSession:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.__aexit__(kind, error, trace)
+
+
+class AsyncWorkspace(AsyncRevision):
+    """One workspace; read directly, it is its default branch as it is now. Making the object calls nobody."""
+
+    def __init__(self, link: Link, name: str) -> None:
+        super().__init__(link, name)
+
+    @property
+    def name(self) -> str:
+        """The name or id that it was asked for by."""
+        return self._workspace
+
+    def at(self, revision: str) -> AsyncRevision:
+        """The workspace as it is at a branch, tag, commit or session."""
+        return AsyncRevision(self._link, self._workspace, revision)
+
+    async def info(self) -> WorkspaceInfo:
+        """What the server knows about it."""
+        request = workspaces.GetWorkspaceRequest(workspace=self._workspace)
+        return WorkspaceInfo.from_wire((await self._link.call(request, workspaces.GetWorkspaceResponse)).workspace)
+
+    async def change(self, *, name: str | None = None, description: str | None = None) -> WorkspaceInfo:
+        """Gives it another name or description; what is ``None`` is not touched. This object follows a new name."""
+        request = workspaces.UpdateWorkspaceRequest(workspace=self._workspace, name=name, description=description)
+        answer = await self._link.call(request, workspaces.UpdateWorkspaceResponse)
+        if name is not None:
+            self._workspace = answer.workspace.name
+        return WorkspaceInfo.from_wire(answer.workspace)
+
+    async def remove(self, *, confirm_name: str) -> str:
+        """Removes it from service; ``confirm_name`` repeats its name. Gives where its repository lies now."""
+        request = workspaces.DeleteWorkspaceRequest(workspace=self._workspace, confirm_name=confirm_name)
+        return (await self._link.call(request, workspaces.DeleteWorkspaceResponse)).trash
+
+    def session(
+        self, *, agent: str = "", branch: str = "", ttl: timedelta | None = None, request_id: str = ""
+    ) -> OpeningSession:
+        """Opens a session at the head of ``branch`` (the default branch when empty).
+
+        Args:
+            agent: Who works in it, and the author of its commits; ``"agent"`` when empty.
+            branch: The branch it commits to.
+            ttl: Idle time after which it expires; 7 days when ``None``.
+            request_id: An id of your choice for this call; a fresh one when empty.
+        """
+        lifetime = None
+        if ttl is not None:
+            lifetime = Duration()
+            lifetime.FromTimedelta(ttl)
+        request = sessions.OpenSessionRequest(
+            workspace=self._workspace, branch=branch, agent=agent, ttl=lifetime, request_id=request_id
+        )
+        return OpeningSession(self._link, request)
+
+    def resume(self, session_id: str) -> AsyncSession:
+        """Takes up a session that is open already; calls nobody."""
+        return AsyncSession(self._link, self._workspace, session_id)
+
+    def sessions(self, *, include_closed: bool = False) -> AsyncIterator[SessionInfo]:
+        """The sessions, the last used first."""
+        request = sessions.ListSessionsRequest(
+            workspace=self._workspace, include_closed=include_closed, page_size=MOST_PER_PAGE
+        )
+        return pages(
+            self._link, request, sessions.ListSessionsResponse, lambda page: map(SessionInfo.from_wire, page.sessions)
+        )
+
+    def branches(self) -> AsyncIterator[Branch]:
+        """The branches by name."""
+        request = history.ListBranchesRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
+        return pages(
+            self._link, request, history.ListBranchesResponse, lambda page: map(Branch.from_wire, page.branches)
+        )
+
+    async def branch(self, name: str, at: str = "") -> Branch:
+        """Makes a branch at a branch, tag or commit (the default branch when empty); nothing is copied."""
+        request = history.CreateBranchRequest(workspace=self._workspace, name=name, revision=at)
+        return Branch.from_wire((await self._link.call(request, history.CreateBranchResponse)).branch)
+
+    async def delete_branch(self, name: str) -> int:
+        """Deletes a branch; gives how many open sessions were detached from it."""
+        request = history.DeleteBranchRequest(workspace=self._workspace, name=name)
+        return (await self._link.call(request, history.DeleteBranchResponse)).detached_sessions
+
+    def tags(self) -> AsyncIterator[Tag]:
+        """The tags by name."""
+        request = history.ListTagsRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
+        return pages(self._link, request, history.ListTagsResponse, lambda page: map(Tag.from_wire, page.tags))
+
+    async def tag(self, name: str, at: str = "", *, message: str = "", tagger: Author | None = None) -> Tag:
+        """Makes an annotated tag of a branch, tag or commit (the default branch when empty)."""
+        request = history.CreateTagRequest(
+            workspace=self._workspace,
+            name=name,
+            revision=at,
+            message=message,
+            tagger=tagger.to_wire() if tagger else None,
+        )
+        return Tag.from_wire((await self._link.call(request, history.CreateTagResponse)).tag)
+
+    async def delete_tag(self, name: str) -> None:
+        """Deletes a tag."""
+        await self._link.call(history.DeleteTagRequest(workspace=self._workspace, name=name), history.DeleteTagResponse)
+
+    async def verify(self) -> AsyncIterator[Progress | Difference]:
+        """Compares Git, PostgreSQL and Qdrant: every difference as it is found, with progress between."""
+        request = maintenance.VerifyWorkspaceRequest(workspace=self._workspace)
+        async for event in self._link.stream(request, maintenance.VerifyWorkspaceResponse):
+            if event.HasField("difference"):
+                yield Difference.from_wire(event.difference)
+            else:
+                yield Progress.from_wire(event.progress)
+
+    async def rebuild(self) -> AsyncIterator[Progress]:
+        """Makes the rows and vectors of the workspace anew from Git, with progress; staged changes stay."""
+        request = maintenance.RebuildWorkspaceRequest(workspace=self._workspace)
+        async for event in self._link.stream(request, maintenance.RebuildWorkspaceResponse):
+            yield Progress.from_wire(event.progress)

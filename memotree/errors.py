@@ -1,0 +1,173 @@
+"""What a client learns from an error: the table from every family to a gRPC status code.
+
+The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are named here
+too; whatever else arrives is a fault of MemoTree, and a client learns only an id by which the log can be searched.
+"""
+
+import asyncio
+import errno
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import grpc
+import psycopg
+import psycopg.errors
+from memotree_storage.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CorruptError,
+    FailedPreconditionError,
+    InvalidInputError,
+    MemoTreeError,
+    NotFoundError,
+    TooLargeError,
+    UnavailableError,
+)
+
+DOMAIN: Final = "memotree"
+"""The ``domain`` of every ``google.rpc.ErrorInfo``: a reason is unique within it."""
+
+
+class UnimplementedError(MemoTreeError):
+    """The contract names the call and this server does not have it."""
+
+    reason = "UNIMPLEMENTED"
+
+
+Code: TypeAlias = grpc.StatusCode
+
+FAMILIES: Final[dict[type[MemoTreeError], Code]] = {
+    InvalidInputError: Code.INVALID_ARGUMENT,
+    NotFoundError: Code.NOT_FOUND,
+    AlreadyExistsError: Code.ALREADY_EXISTS,
+    AbortedError: Code.ABORTED,
+    FailedPreconditionError: Code.FAILED_PRECONDITION,
+    TooLargeError: Code.RESOURCE_EXHAUSTED,
+    UnavailableError: Code.UNAVAILABLE,
+    CorruptError: Code.DATA_LOSS,
+    UnimplementedError: Code.UNIMPLEMENTED,
+    MemoTreeError: Code.INTERNAL,
+}
+"""The status code of each family."""
+
+INTERNAL_REASON: Final = MemoTreeError.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An error as a client may see it.
+
+    Attributes:
+        code: The gRPC status code.
+        reason: The stable error code, UPPER_SNAKE.
+        message: A sentence that says what to do next.
+        error: The domain error whose details may be told; ``None`` when only the sentence may.
+    """
+
+    code: Code
+    reason: str
+    message: str
+    error: MemoTreeError | None = None
+
+
+FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
+    (
+        psycopg.errors.QueryCanceled,
+        Answer(
+            Code.DEADLINE_EXCEEDED,
+            "STATEMENT_TIMEOUT",
+            "PostgreSQL needed longer than a statement may; ask for less, or send the call again when it is less busy.",
+        ),
+    ),
+    *(
+        (
+            kind,
+            Answer(
+                Code.UNAVAILABLE,
+                "DATABASE_UNAVAILABLE",
+                "PostgreSQL does not answer now; send the same call again in a moment.",
+            ),
+        )
+        for kind in (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
+    ),
+    (
+        TimeoutError,
+        Answer(
+            Code.DEADLINE_EXCEEDED,
+            "DEADLINE_EXCEEDED",
+            "The call took longer than it may; send it again with a longer deadline, or ask for less.",
+        ),
+    ),
+    (
+        MemoryError,
+        Answer(
+            Code.RESOURCE_EXHAUSTED,
+            "OUT_OF_MEMORY",
+            "The server has not enough memory for this call; ask for less, or send it again later.",
+        ),
+    ),
+    (
+        ConnectionError,
+        Answer(
+            Code.UNAVAILABLE,
+            "STORE_UNAVAILABLE",
+            "A store behind MemoTree does not answer now; send the same call again in a moment.",
+        ),
+    ),
+)
+"""Errors of libraries that a client can act on, the special ones first; pool errors are psycopg's OperationalError."""
+
+DISK: Final = Answer(
+    Code.UNAVAILABLE,
+    "DISK_UNAVAILABLE",
+    "The disk of the server refuses (full, read-only or out of file handles); free it, then send the same call again.",
+)
+"""The answer to an operating system error of ``DISK_ERRNOS``."""
+
+DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
+
+INTERRUPTED: Final = Answer(
+    Code.UNAVAILABLE,
+    "INTERRUPTED",
+    "The server gave up a part of this call, as it does when it stops; send the same call again.",
+)
+"""The answer to a cancellation from inside the server; a client that cancels hears nothing any more."""
+
+HIDDEN: Final = Answer(
+    Code.INTERNAL,
+    INTERNAL_REASON,
+    "MemoTree met a fault of its own; the log of the server has it under the id of this call.",
+)
+"""The answer to every error that nobody foresaw: nothing of it is told."""
+
+
+def status_code(kind: type[MemoTreeError]) -> Code:
+    """The status code of an error class: that of the nearest family among its bases."""
+    return next(FAMILIES[base] for base in kind.__mro__ if base in FAMILIES)
+
+
+def classify(error: BaseException) -> Answer:
+    """What a client may know of ``error``.
+
+    A group of errors (of a ``TaskGroup``) counts as its first member, unless one of them is a fault of ours.
+    """
+    if isinstance(error, MemoTreeError):
+        code = status_code(type(error))
+        return HIDDEN if code is Code.INTERNAL else Answer(code, error.reason, error.message, error)
+    if isinstance(error, BaseExceptionGroup):
+        answers = [classify(member) for member in error.exceptions]
+        return next((answer for answer in answers if answer is HIDDEN), answers[0])
+    if isinstance(error, asyncio.CancelledError):
+        return INTERRUPTED
+    if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
+        return DISK
+    if isinstance(error, grpc.RpcError):
+        return _classify_peer(error)
+    return next((answer for kind, answer in FOREIGN if isinstance(error, kind)), HIDDEN)
+
+
+def _classify_peer(error: grpc.RpcError) -> Answer:
+    """The answer to an error of a gRPC call that we made ourselves (to Qdrant)."""
+    code = error.code() if hasattr(error, "code") else None
+    silent = code in {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED}
+    return next(answer for kind, answer in FOREIGN if kind is ConnectionError) if silent else HIDDEN

@@ -1,0 +1,124 @@
+"""What differs between two states of the tree."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from memotree_storage.node import Entry
+from memotree_storage.postgres import commits, staging, tree
+from memotree_storage.postgres.commits import NOTHING, Counted
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree import lookup
+from memotree.history.differences import entry_change
+from memotree.history.log import fitting
+from memotree.pages import PageTokens, page_size
+from memotree.v1 import history_service_pb2 as pb
+
+MOST_COUNTED: Final = 10_000
+"""Differences that the sentence over a diff counts; beyond it says "more than"."""
+
+_READ_AT_ONCE: Final = 50
+
+_Pair = tuple[Entry | None, Entry | None]
+
+
+class Diff:
+    """Compares two states: sessions, branches, tags, commits."""
+
+    def __init__(self, store: Store, pages: PageTokens) -> None:
+        self._store = store
+        self._pages = pages
+
+    async def between(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
+        """The entries that differ, by id."""
+        size = page_size(request.page_size)
+        cursor = self._pages.read(request, {"old": str, "new": str, "after": str, "summary": str})
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.new_revision)
+            old_state, new_state = await _older(conn, place, request.old_revision), place.state
+            if cursor:  # a branch may have moved since the first page
+                old_state = replace(old_state, commit_id=cursor["old"])
+                new_state = replace(new_state, commit_id=cursor["new"])
+            node_id = await _named(conn, old_state, new_state, request.node_id)
+            after = cursor["after"] if cursor else ""
+            ids = await commits.differing(conn, old_state, new_state, node_id=node_id, after=after, limit=size + 1)
+            summary = (
+                cursor["summary"]
+                if cursor
+                else _sentence(
+                    await commits.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
+                )
+            )
+            changes = await self._changes(conn, old_state, new_state, ids[:size], fields=request.include_fields)
+        last = changes[-1].node_id if changes else after
+        more = any(entry_id > last for entry_id in ids)
+        where = {"old": old_state.commit_id, "new": new_state.commit_id, "after": last, "summary": summary}
+        return pb.DiffRevisionsResponse(
+            changes=changes, next_page_token=self._pages.write(request, where if more else None), summary=summary
+        )
+
+    async def _changes(
+        self, conn: Connection, old: State, new: State, ids: Sequence[str], *, fields: bool
+    ) -> list[pb.EntryChange]:
+        """The changes of these entries, as many as fit into a page; texts are read and compared a few at a time."""
+        found: list[pb.EntryChange] = []
+        for start in range(0, len(ids), _READ_AT_ONCE):
+            some = ids[start : start + _READ_AT_ONCE]
+            before = await self._entries(conn, old, some)
+            after = await self._entries(conn, new, some)
+            pairs = [(before.get(entry_id), after.get(entry_id)) for entry_id in some]
+            found += await asyncio.to_thread(_told, pairs, fields=fields)
+            kept = fitting(found)
+            if len(kept) < len(found):
+                return kept
+        return found
+
+    async def _entries(self, conn: Connection, state: State, ids: Sequence[str]) -> dict[str, Entry]:
+        """The whole entries that are alive at a state: staged ones from the session, the others from Git."""
+        versions = await tree.versions(conn, state, ids)
+        own = [entry_id for entry_id, version in versions.items() if version.line_id is None]
+        rows = await staging.staged(conn, state.session_id, ids=own) if own and state.session_id else []
+        found = {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
+        committed = [version for version in versions.values() if version.line_id is not None]
+        loaded = await self._store.entries.load(state.workspace_id, committed)
+        return found | {version.entry_id: loaded[version.blob] for version in committed}
+
+
+async def _older(conn: Connection, place: lookup.Place, revision: str) -> State:
+    """The older state: the one named, else what the newer one was made from."""
+    workspace_id = place.workspace.workspace_id
+    if revision:
+        return (await lookup.place(conn, workspace_id, revision)).state
+    if place.resolved.kind == "session":
+        return State(workspace_id, place.state.commit_id)
+    parents = (await commits.read_commit(conn, workspace_id, place.state.commit_id)).parents
+    return State(workspace_id, parents[0] if parents else NOTHING)
+
+
+async def _named(conn: Connection, old: State, new: State, text: str) -> str:
+    """The node that the diff is limited to: alive in the newer state, or in the older one."""
+    if not text:
+        return ""
+    try:
+        return await lookup.full_id(conn, new, text)
+    except lookup.NodeNotFoundError:
+        return await lookup.full_id(conn, old, text)
+
+
+def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:
+    """The changes; a pair that is equal by now (a session went on meanwhile) is none."""
+    return [entry_change(old, new, fields=fields) for old, new in pairs if old != new]
+
+
+def _sentence(counted: Counted) -> str:
+    if counted.total == 0:
+        return "Nothing differs."
+    if counted.total > MOST_COUNTED:
+        return f"More than {MOST_COUNTED} entries differ."
+    kinds = (("created", counted.created), ("changed", counted.updated), ("deleted", counted.deleted))
+    told = ", ".join(f"{count} {what}" for what, count in kinds if count)
+    return f"1 entry differs: {told}." if counted.total == 1 else f"{counted.total} entries differ: {told}."

@@ -1,0 +1,215 @@
+"""Reading the log: commits, one commit, the revisions of a node."""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.node import Entry, Node
+from memotree_storage.postgres import commits, tree
+from memotree_storage.postgres.commits import NOTHING, CommitFilter, CommitRow, Revision
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.registry import Resolved
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree import lookup
+from memotree.history.differences import CREATED, DELETED, UPDATED, entry_change
+from memotree.messages import DETAIL, TITLE, Level, level_or, node_message, read_time, timestamp
+from memotree.pages import PageTokens, page_size
+from memotree.v1 import history_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+MOST_CHANGES: Final = 1000
+"""Changed entries that GetCommit lists; the count is of all."""
+
+PAGE_BYTES: Final = 2 << 20
+"""A page ends early when its messages together have more bytes than this, so that it fits into a message."""
+
+_READ_AT_ONCE: Final = 20
+_One = TypeVar("_One", bound=Message)
+
+
+class SessionIsNoCommitError(InvalidInputError):
+    """A session was given where a commit is needed."""
+
+    reason = "SESSION_IS_NO_COMMIT"
+
+
+class Log:
+    """Answers what happened, from the mirror."""
+
+    def __init__(self, store: Store, pages: PageTokens) -> None:
+        self._store = store
+        self._pages = pages
+
+    async def commits(self, request: pb.ListCommitsRequest) -> pb.ListCommitsResponse:
+        """Commits along the lineage of first parents, newest first."""
+        size = page_size(request.page_size)
+        cursor = self._pages.read(request, {"commit": str, "after": str})
+        since = read_time("since", request.since) if request.HasField("since") else None
+        until = read_time("until", request.until) if request.HasField("until") else None
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
+            wanted = CommitFilter(
+                node_id=await lookup.full_id(conn, place.state, request.node_id) if request.node_id else "",
+                entry_ids=await _subtree(conn, place.state, request.subtree_id) if request.subtree_id else None,
+                author=request.author,
+                since=since,
+                until=until,
+            )
+            after = cursor["after"] if cursor else None
+            rows = await commits.list_commits(conn, state, wanted, after=after, limit=size + 1)
+            if not rows and wanted.node_id and not await _ever_was(conn, state, wanted.node_id):
+                raise lookup.NodeNotFoundError(request.node_id)
+        found = fitting([commit_message(row) for row in rows[:size]])
+        more = len(found) < len(rows)
+        return pb.ListCommitsResponse(
+            commits=found,
+            next_page_token=self._pages.write(
+                request, {"commit": state.commit_id, "after": found[-1].id} if more else None
+            ),
+        )
+
+    async def commit(self, request: pb.GetCommitRequest) -> pb.GetCommitResponse:
+        """One commit with what it changes against its first parent."""
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            workspace_id, commit_id = place.workspace.workspace_id, committed(place.resolved).state.commit_id
+            row = await commits.read_commit(conn, workspace_id, commit_id)
+            after = await commits.touched(conn, workspace_id, commit_id, limit=MOST_CHANGES)
+            total = len(after)
+            if total == MOST_CHANGES:
+                total = await commits.count_touched(conn, workspace_id, commit_id)
+            parent = State(workspace_id, row.parents[0] if row.parents else NOTHING)
+            before = await tree.versions(conn, parent, [version.entry_id for version in after])
+        changes = await self._changes(workspace_id, before, after)
+        return pb.GetCommitResponse(commit=commit_message(row), changes=changes, change_count=total)
+
+    async def revisions(self, request: pb.ListNodeRevisionsRequest) -> pb.ListNodeRevisionsResponse:
+        """The versions of one node, newest first."""
+        size = page_size(request.page_size)
+        level = level_or(request.level, TITLE)
+        cursor = self._pages.read(request, {"commit": str, "after": str})
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            node_id = await lookup.full_id(conn, place.state, request.node_id)
+            state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
+            after = cursor["after"] if cursor else None
+            # One more than the page, twice over: the last shown needs the one before it to know whether it is new.
+            rows = await commits.list_revisions(conn, state, node_id, after=after, limit=size + 1)
+        if (not rows and not cursor) or any(row.version.is_archive for row in rows):
+            raise lookup.NodeNotFoundError(request.node_id)
+        found = await self._revision_messages(state.workspace_id, rows, size, level)
+        more = len(found) < len(rows)
+        return pb.ListNodeRevisionsResponse(
+            revisions=found,
+            next_page_token=self._pages.write(
+                request, {"commit": state.commit_id, "after": found[-1].commit.id} if more else None
+            ),
+        )
+
+    async def _changes(
+        self, workspace_id: str, before: dict[str, Version], after: Sequence[Version]
+    ) -> list[pb.EntryChange]:
+        entries = await self._store.entries.load(
+            workspace_id, [*before.values(), *(version for version in after if not version.dead)]
+        )
+        changes = []
+        for version in after:
+            old = before.get(version.entry_id)
+            old_entry = entries[old.blob] if old else None
+            new_entry = None if version.dead else entries[version.blob]
+            if old_entry is not None or new_entry is not None:
+                changes.append(entry_change(old_entry, new_entry, fields=False))
+        return changes
+
+    async def _revision_messages(
+        self, workspace_id: str, rows: Sequence[Revision], size: int, level: Level.ValueType
+    ) -> list[pb.NodeRevision]:
+        """The page's messages; contents are read a few at a time until the page is full."""
+        found: list[pb.NodeRevision] = []
+        for start in range(0, min(size, len(rows)), _READ_AT_ONCE):
+            shown = rows[start : min(start + _READ_AT_ONCE, size)]
+            contents: dict[str, Entry] = {}
+            if level >= DETAIL:
+                alive = [row.version for row in shown if not row.version.dead]
+                contents = await self._store.entries.load(workspace_id, alive)
+            for number, row in enumerate(shown, start):
+                before = rows[number + 1].version if number + 1 < len(rows) else None
+                found.append(_revision_message(row, before, contents, level))
+            kept = fitting(found)
+            if len(kept) < len(found):
+                return kept
+        return found
+
+
+def committed(resolved: Resolved) -> Resolved:
+    """What a revision stands for, which must be a commit.
+
+    Raises:
+        SessionIsNoCommitError: It is a session.
+    """
+    if resolved.kind == "session":
+        raise SessionIsNoCommitError.at(
+            "revision",
+            f"{resolved.name} is a session and no commit. Read its changes with ListChanges or DiffRevisions, or give "
+            f"its base, {resolved.state.commit_id}.",
+        )
+    return resolved
+
+
+def fitting(messages: list[_One]) -> list[_One]:
+    """As many of the first messages as fit into one page, at least one."""
+    size = 0
+    for count, message in enumerate(messages):
+        size += message.ByteSize()
+        if size > PAGE_BYTES and count:
+            return messages[:count]
+    return messages
+
+
+def commit_message(row: CommitRow) -> pb.Commit:
+    """A commit for the wire."""
+    return pb.Commit(
+        id=row.commit_id,
+        parent_ids=row.parents,
+        author=types_pb2.CommitAuthor(
+            name=row.author_name, email=row.author_email, timestamp=timestamp(row.authored_at)
+        ),
+        commit_time=timestamp(row.committed_at),
+        subject=row.message.split("\n", 1)[0],
+        message=row.message,
+        session_id=row.session_id or "",
+        tags=row.tags,
+    )
+
+
+def _revision_message(
+    row: Revision, before: Version | None, contents: dict[str, Entry], level: Level.ValueType
+) -> pb.NodeRevision:
+    version = row.version
+    kind = DELETED if version.dead else CREATED if before is None or before.dead else UPDATED
+    node = None
+    if not version.dead:
+        entry = contents.get(version.blob)
+        node = node_message(version, level, content=entry.content if isinstance(entry, Node) else "")
+    return pb.NodeRevision(commit=commit_message(row.commit), kind=kind, node=node)
+
+
+async def _subtree(conn: Connection, state: State, text: str) -> list[str]:
+    """The ids of a node or archive and of all below it at a state."""
+    entry_id = await lookup.full_id(conn, state, text, "subtree_id")
+    found = (await tree.versions(conn, state, [entry_id])).get(entry_id)
+    if found is None:
+        raise lookup.NodeNotFoundError(text)
+    if found.is_archive:
+        return [entry_id, *(item.entry_id for item in await tree.archive_tree(conn, state, entry_id))]
+    return [item.entry_id for item in await tree.subtree(conn, state, [entry_id])]
+
+
+async def _ever_was(conn: Connection, state: State, entry_id: str) -> bool:
+    """Whether an entry has a version on the lineage, alive or not."""
+    return bool(await tree.versions(conn, state, [entry_id], dead=True))

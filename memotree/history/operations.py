@@ -1,0 +1,59 @@
+"""The operations on history."""
+
+from memotree_storage.store import Store
+
+from memotree.history.diff import Diff
+from memotree.history.log import Log
+from memotree.history.refs import Refs
+from memotree.limits import ServiceLimits
+from memotree.pages import PageTokens
+from memotree.v1 import history_service_pb2 as pb
+
+
+class HistoryOperations:
+    """Reads commits, revisions and differences; makes, lists and deletes branches and tags."""
+
+    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+        self._log = Log(store, pages)
+        self._diff = Diff(store, pages)
+        self._refs = Refs(store, pages, limits)
+
+    async def list_commits(self, request: pb.ListCommitsRequest) -> pb.ListCommitsResponse:
+        """List commits along the lineage of first parents, newest first."""
+        return await self._log.commits(request)
+
+    async def get_commit(self, request: pb.GetCommitRequest) -> pb.GetCommitResponse:
+        """Read one commit and what it changes against its first parent."""
+        return await self._log.commit(request)
+
+    async def list_node_revisions(self, request: pb.ListNodeRevisionsRequest) -> pb.ListNodeRevisionsResponse:
+        """List the versions of one node, newest first."""
+        return await self._log.revisions(request)
+
+    async def diff_revisions(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
+        """Tell what differs between two states."""
+        return await self._diff.between(request)
+
+    async def create_branch(self, request: pb.CreateBranchRequest) -> pb.CreateBranchResponse:
+        """Make a branch."""
+        return await self._refs.create_branch(request)
+
+    async def list_branches(self, request: pb.ListBranchesRequest) -> pb.ListBranchesResponse:
+        """List branches by name."""
+        return await self._refs.list_branches(request)
+
+    async def delete_branch(self, request: pb.DeleteBranchRequest) -> pb.DeleteBranchResponse:
+        """Delete a branch and detach its sessions."""
+        return await self._refs.delete_branch(request)
+
+    async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
+        """Make an annotated tag."""
+        return await self._refs.create_tag(request)
+
+    async def list_tags(self, request: pb.ListTagsRequest) -> pb.ListTagsResponse:
+        """List tags by name."""
+        return await self._refs.list_tags(request)
+
+    async def delete_tag(self, request: pb.DeleteTagRequest) -> pb.DeleteTagResponse:
+        """Delete a tag."""
+        return await self._refs.delete_tag(request)

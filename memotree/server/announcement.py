@@ -1,0 +1,56 @@
+"""The file in the data folder by which other programs of this machine find the running server."""
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+FILE_NAME: Final = "server.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A server that runs, or ran and was killed; who reads it calls the address to know.
+
+    Attributes:
+        address: Host and port, as a gRPC target.
+        pid: The process of the server.
+        version: The version of MemoTree.
+    """
+
+    address: str
+    pid: int
+    version: str
+
+
+def announce(data_folder: Path, announcement: Announcement) -> None:
+    """Write the file; a reader sees the old one or the new one, never a part."""
+    data_folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=data_folder, prefix=f".{FILE_NAME}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(announcement), file)
+        Path(name).replace(data_folder / FILE_NAME)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_announcement(data_folder: Path) -> Announcement | None:
+    """The server that was announced last and did not take its word back; ``None`` when there is none."""
+    try:
+        facts = json.loads((data_folder / FILE_NAME).read_text(encoding="utf-8"))
+        return Announcement(str(facts["address"]), int(facts["pid"]), str(facts["version"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError):  # not ours, or written by a version to come
+        return None
+
+
+def withdraw(data_folder: Path, pid: int) -> None:
+    """Remove the file, if it still speaks of this process."""
+    announced = read_announcement(data_folder)
+    if announced is not None and announced.pid == pid:
+        (data_folder / FILE_NAME).unlink(missing_ok=True)

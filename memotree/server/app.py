@@ -1,0 +1,274 @@
+"""The server: it listens, answers by the operations it is given, and stops without losing a call.
+
+Stores and operations are built elsewhere (``compose``) and injected; nothing here knows them.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any, Final, Self
+
+import grpc
+import structlog
+import uvloop
+from grpc import aio
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from memotree.server.announcement import Announcement, announce, withdraw
+from memotree.server.binding import check, contract, handlers
+from memotree.server.calls import RunningCalls
+from memotree.server.health import Health
+from memotree.server.interceptors import CallInterceptor
+from memotree.server.listen import PortTakenError, address, loopback, refuse_taken
+from memotree.server.logs import configure_logging
+from memotree.settings import Settings
+
+Operations = Mapping[str, object]
+"""The object with the operations of each service, by the service's short name (``"NodeService"``)."""
+
+Compose = Callable[[Settings], AbstractAsyncContextManager[Operations]]
+"""Builds the stores and the operations on entry, and takes the stores down on exit, after the last call."""
+
+LINGER_SECONDS: Final = 1.0
+"""How long a stop waits, after the last call of ours, for answers on their way and for streams of reflection."""
+
+REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
+"""The newer name of the reflection service; its messages are those of v1alpha."""
+
+log = structlog.get_logger("memotree.server")
+
+
+class Server:
+    """One listening server; belongs to the event loop that it is started in.
+
+    Args:
+        settings: Where to listen and within which limits.
+        operations: The object with the operations of each service, by short name; a service that is left out
+            answers UNIMPLEMENTED.
+        on_stop: Called one after the other when the last call has ended: what must still finish (a commit that was
+            shielded from cancellation), then what must close. A failing one is logged and keeps none of the others.
+        partial: Whether an operation may be missing from its object and answer UNIMPLEMENTED; else that is refused.
+
+    Errors: ``OperationsMismatchError``; ``PublicAddressError`` and ``HostNotAddressError`` for the host.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        operations: Operations,
+        *,
+        on_stop: Sequence[Callable[[], Awaitable[None]]] = (),
+        partial: bool = False,
+    ) -> None:
+        check(operations, partial=partial)
+        self._settings = settings
+        self._operations = operations
+        self._on_stop = tuple(on_stop)
+        self._host = loopback(settings.host)
+        self._port = 0
+        self._calls = RunningCalls()
+        self._hurry = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
+        self._grpc: Any = None
+        self.health = Health()
+
+    @property
+    def address(self) -> str:
+        """The gRPC target that the server listens on."""
+        return address(self._host, self._port)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The full names of the services that have operations."""
+        return tuple(contract()[name].full_name for name in self._operations)
+
+    async def start(self) -> None:
+        """Listen, then say so: in the data folder and by the health service.
+
+        Errors: ``PortTakenError``.
+        """
+        server = self._build()
+        refuse_taken(self._host, self._settings.port)
+        try:
+            self._port = server.add_insecure_port(address(self._host, self._settings.port))
+        except RuntimeError:  # somebody was quicker than we between the trial and this
+            raise PortTakenError(self._host, self._settings.port, "gRPC could not bind it") from None
+        await server.start()
+        try:
+            announce(self._settings.data_folder, Announcement(self.address, os.getpid(), version("memotree")))
+        except OSError:
+            await server.stop(None)
+            raise
+        self._grpc = server
+        self.health.set_serving(self.services)
+        log.info("serving", address=self.address, services=len(self.services))
+
+    async def stop(self, grace: float) -> None:
+        """Stop: say NOT_SERVING, begin no call any more, let those that run finish, then call ``on_stop``.
+
+        Safe to call again; a second call with ``grace`` 0 ends the patience of the first.
+
+        Args:
+            grace: Seconds that running calls have before they are cancelled.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+        elif grace <= 0:
+            self._hurry.set()
+        await asyncio.shield(self._stopping)
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop with the grace of the settings."""
+        await self.stop(self._settings.stop_grace.total_seconds())
+
+    def _build(self) -> Any:
+        server = aio.server(
+            interceptors=(CallInterceptor(self._calls),),
+            options=_channel_options(self._settings),
+            maximum_concurrent_rpcs=self._settings.max_concurrent_calls,
+        )
+        absent = object()  # has no operations: each RPC answers UNIMPLEMENTED with a sentence
+        for name, service in contract().items():
+            methods = handlers(service, self._operations.get(name, absent))
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, methods),))
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
+        names = (*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        server.add_generic_rpc_handlers((_reflection_v1(names),))
+        return server
+
+    async def _stop(self, grace: float) -> None:
+        log.info("stopping", running=self._calls.count)
+        self.health.stop()
+        self._calls.close()
+        if self._grpc is not None:
+            await self._drain(grace)
+            withdraw(self._settings.data_folder, os.getpid())
+        for callback in self._on_stop:
+            try:
+                await callback()
+            except Exception:
+                log.exception("a part of the server did not stop well")
+        log.info("stopped")
+
+    async def _drain(self, grace: float) -> None:
+        """End all calls: by themselves within the grace, else by cancellation.
+
+        gRPC's own stop comes last: from its first moment it answers a call that just arrives with a bare CANCELLED,
+        while until then such a call learns from us that nothing was begun and that it may be sent again.
+        """
+        idle = asyncio.create_task(self._calls.wait_idle())
+        hurry = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait({idle, hurry}, timeout=max(grace, 0), return_when=asyncio.FIRST_COMPLETED)
+            await self._grpc.stop(LINGER_SECONDS if self._calls.count == 0 else None)
+            await self._calls.wait_idle()  # a cancelled call still runs its clean-up
+        finally:
+            idle.cancel()
+            hurry.cancel()
+
+
+def _channel_options(settings: Settings) -> list[tuple[str, int]]:
+    """Limits and keepalive of every connection; times are in milliseconds."""
+    return [
+        ("grpc.so_reuseport", 0),  # a second server must fail to bind and not share our calls
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", -1),  # what a client takes is the client's to say
+        ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _reflection_v1(names: Sequence[str]) -> Any:
+    """The reflection service under its newer name, for tools that ask for no other."""
+    messages = reflection._reflection_pb2  # noqa: SLF001 - the module has no public name for its messages
+    servicer = reflection.aio.ReflectionServicer(names)
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=messages.ServerReflectionRequest.FromString,
+        response_serializer=messages.ServerReflectionResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(REFLECTION_V1, {"ServerReflectionInfo": handler})
+
+
+def serve(settings: Settings, compose: Compose, on_ready: Callable[[Server], None] | None = None) -> None:
+    """Run a server until SIGTERM or SIGINT; a second signal cancels the calls that still run.
+
+    Args:
+        settings: Where to listen and within which limits.
+        compose: Builds what the server needs.
+        on_ready: Called once calls are taken, e.g. to tell a person the address.
+
+    Errors: those of ``compose`` and of ``Server``, before any call is taken.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    with suppress(asyncio.CancelledError):  # a signal while the stores were starting
+        uvloop.run(run_until_signalled(settings, compose, on_ready))
+
+
+async def run_until_signalled(
+    settings: Settings, compose: Compose, on_ready: Callable[[Server], None] | None = None
+) -> None:
+    """What ``serve`` runs in its event loop; ``on_ready`` is called once calls are taken."""
+    async with _signals() as signalled, compose(settings) as operations:
+        server = Server(settings, operations)
+        await server.start()
+        if on_ready is not None:
+            on_ready(server)
+        await signalled(server.stop, settings.stop_grace.total_seconds())
+
+
+Stop = Callable[[float], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _signals() -> AsyncIterator[Callable[[Stop, float], Awaitable[None]]]:
+    """Turns signals into stops. Before the server runs, a signal cancels the task that builds it.
+
+    Yields a function that waits for the first signal, then stops with the given grace; the second one stops at once.
+    """
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    count = 0
+    first, second = asyncio.Event(), asyncio.Event()
+    waiting = False
+
+    def arrived() -> None:
+        nonlocal count
+        count += 1
+        (first if count == 1 else second).set()
+        if not waiting and main is not None:
+            main.cancel()
+
+    async def wait_and_stop(stop: Stop, grace: float) -> None:
+        nonlocal waiting
+        waiting = True
+        await first.wait()
+        gentle = asyncio.ensure_future(stop(grace))
+        again = asyncio.ensure_future(second.wait())
+        await asyncio.wait({gentle, again}, return_when=asyncio.FIRST_COMPLETED)
+        again.cancel()
+        if not gentle.done():
+            await stop(0)
+        await gentle
+
+    names = (signal.SIGTERM, signal.SIGINT)
+    for name in names:
+        loop.add_signal_handler(name, arrived)
+    try:
+        yield wait_and_stop
+    finally:
+        for name in names:
+            loop.remove_signal_handler(name)

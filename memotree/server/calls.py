@@ -1,0 +1,59 @@
+"""The calls that run now: counted, so that a stop can wait for them and refuse new ones."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memotree_storage.errors import UnavailableError
+
+
+class ServerStoppingError(UnavailableError):
+    """The call came while the server stops."""
+
+    reason = "SERVER_STOPPING"
+
+    def __init__(self) -> None:
+        super().__init__("The server is stopping and did not begin this call; send it again when a server runs.")
+
+
+class RunningCalls:
+    """Counts the calls of one server; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def count(self) -> int:
+        """How many calls run."""
+        return self._count
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts one call while it runs."""
+        self._count += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._count -= 1
+            if self._count == 0:
+                self._idle.set()
+
+    def admit(self) -> None:
+        """Let a new call begin.
+
+        Errors: ``ServerStoppingError`` after ``close``.
+        """
+        if self._closed:
+            raise ServerStoppingError
+
+    def close(self) -> None:
+        """Refuse calls from now on; those that run are not touched."""
+        self._closed = True
+
+    async def wait_idle(self) -> None:
+        """Return when no call runs."""
+        await self._idle.wait()

@@ -1,0 +1,117 @@
+"""The composition root: settings in, running stores and operations out. Nothing else builds anything."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from memotree_storage.embedded.postgres import EmbeddedPostgres
+from memotree_storage.postgres.database import Database
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.store import Store
+from memotree_storage.validation import Limits
+
+from memotree.canvas import NodeOperations, ViewOperations
+from memotree.history import HistoryOperations
+from memotree.limits import ServiceLimits
+from memotree.maintenance import MaintenanceOperations
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.pages import PageTokens, read_or_make_key
+from memotree.server.app import Operations, Server
+from memotree.server.app import serve as run
+from memotree.sessions import SessionOperations
+from memotree.settings import Settings
+from memotree.workspaces import WorkspaceOperations
+
+
+def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None) -> None:
+    """Run a server with all its stores until SIGTERM or SIGINT."""
+    run(settings, compose, on_ready)
+
+
+@asynccontextmanager
+async def compose(settings: Settings) -> AsyncIterator[Operations]:
+    """The operations by service over open stores; everything is closed on exit, in the opposite order.
+
+    Raises:
+        DataFolderInUseError: Another server works on the data folder.
+        DatabaseUnavailableError: PostgreSQL does not answer.
+        IndexUnavailableError: Qdrant does not answer.
+    """
+    async with AsyncExitStack() as stack:
+        settings.data_folder.mkdir(parents=True, exist_ok=True)
+        store = await open_store(settings, stack)
+        pages = PageTokens(_page_key(settings))
+        limits = service_limits(settings)
+        sessions = SessionOperations(store, pages, limits)
+        stack.push_async_callback(sessions.finish)
+        yield {
+            "WorkspaceService": WorkspaceOperations(store, pages, limits),
+            "SessionService": sessions,
+            "NodeService": NodeOperations(store, pages, limits),
+            "ViewService": ViewOperations(store, pages),
+            "HistoryService": HistoryOperations(store, pages, limits),
+            "MaintenanceService": MaintenanceOperations(
+                store,
+                limits,
+                max_message_bytes=settings.max_message_bytes,
+                embedded={
+                    name
+                    for name, url in (("postgres", settings.postgres_url), ("qdrant", settings.qdrant_url))
+                    if url is None
+                },
+            ),
+        }
+
+
+async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
+    """An open store on the servers that the settings name, or on embedded ones; the stack closes them."""
+    embedder = WordllamaEmbedder()
+    database = Database(
+        await _postgres(settings, stack),
+        min_size=settings.postgres_pool_min,
+        max_size=settings.postgres_pool_max,
+        statement_timeout=settings.postgres_statement_timeout,
+    )
+    if settings.qdrant_url is None:
+        engine = EmbeddedQdrant(settings.data_folder / "qdrant")
+        endpoint = await engine.start()
+        stack.push_async_callback(engine.stop)
+        client = connect(endpoint.url, endpoint.api_key)
+        index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions, flush=engine.flush)
+    else:
+        key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
+        client = connect(settings.qdrant_url, key)
+        index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions)
+    stack.push_async_callback(client.close)
+    store = Store(settings.data_folder, database, index, embedder)
+    stack.push_async_callback(store.close)
+    await store.open()
+    if settings.qdrant_url is None:
+        engine.supervisor.on_restart(store.indexer.forget_applied)
+    return store
+
+
+def service_limits(settings: Settings) -> ServiceLimits:
+    """The limits that the settings give."""
+    return ServiceLimits(
+        node=Limits(content_bytes=settings.max_content_bytes),
+        session_ttl=settings.session_ttl,
+        committer_name=settings.committer_name,
+        committer_email=settings.committer_email,
+        author_email=settings.author_email,
+    )
+
+
+async def _postgres(settings: Settings, stack: AsyncExitStack) -> str:
+    if settings.postgres_url is not None:
+        return settings.postgres_url.get_secret_value()
+    server = EmbeddedPostgres(settings.data_folder / "postgres")
+    stack.push_async_callback(server.stop)
+    return await server.start()
+
+
+def _page_key(settings: Settings) -> bytes:
+    if settings.page_token_key is not None:
+        return settings.page_token_key.get_secret_value().encode()
+    return read_or_make_key(settings.data_folder / "page-token.key")

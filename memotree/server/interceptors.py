@@ -1,0 +1,168 @@
+"""The outermost interceptor: every call of the contract is counted, timed, logged, and its errors are translated."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError
+from grpc import aio
+from memotree_storage.errors import InvalidInputError
+from structlog.contextvars import bind_contextvars
+
+from memotree.errors import HIDDEN, Answer, Code, classify
+from memotree.server.calls import RunningCalls
+from memotree.server.details import to_status
+
+CONTRACT: Final = "/memotree."
+"""How the path of every RPC of ours begins; health and reflection answer for themselves."""
+
+DETAILS_KEY: Final = "grpc-status-details-bin"
+"""The trailing metadata that carries a ``google.rpc.Status``."""
+
+Context = Any
+"""``grpc.aio.ServicerContext``, for which grpcio ships no types."""
+
+log = structlog.get_logger("memotree.call")
+
+
+class MalformedRequestError(InvalidInputError):
+    """The bytes of a request are not a message of its type."""
+
+    reason = "MALFORMED_REQUEST"
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"The request is no message that {method} takes: a field has the wrong type or a text is not UTF-8. "
+            "Build it from the contract in proto/."
+        )
+
+
+class LateCallError(TimeoutError):
+    """The deadline of a call passed before it began."""
+
+
+class CallInterceptor(aio.ServerInterceptor):
+    """Stands around every operation.
+
+    It decodes the request and encodes the response itself, so that a fault there is answered like any other. A call
+    that comes while the server stops, or after its deadline, never reaches its operation.
+    """
+
+    def __init__(self, calls: RunningCalls) -> None:
+        self._calls = calls
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """The handler of a call, wrapped when it is one of the contract's."""
+        handler = await continuation(details)
+        if handler is None or not details.method.startswith(CONTRACT):
+            return handler
+        method: str = details.method.removeprefix("/")
+        if handler.response_streaming:
+
+            async def stream(raw: bytes, context: Context) -> None:
+                await self._guard(method, handler, raw, context, _write_all)
+
+            return grpc.unary_stream_rpc_method_handler(stream)
+
+        async def single(raw: bytes, context: Context) -> bytes:
+            answer: bytes = await self._guard(method, handler, raw, context, _answer_one)
+            return answer
+
+        return grpc.unary_unary_rpc_method_handler(single)
+
+    async def _guard(
+        self,
+        method: str,
+        handler: Any,
+        raw: bytes,
+        context: Context,
+        run: Callable[[Any, Any, Context], Awaitable[Any]],
+    ) -> Any:
+        """Run one call and tell the client and the log how it ended."""
+        record = _CallRecord(method)
+        bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
+        with self._calls.running():
+            try:
+                self._calls.admit()
+                _refuse_late(context)
+                request = _decode(method, handler, raw)
+                record.request_id = getattr(request, "request_id", "")
+                result = await run(handler, request, context)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or not task.cancelling():  # something inside was cancelled, not this call
+                    await record.fail(error, context)
+                record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
+                raise
+            except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
+                await record.fail(error, context)
+            else:
+                record.log(Code.OK)
+                return result
+
+
+def _refuse_late(context: Context) -> None:
+    if context.time_remaining() == 0:
+        raise LateCallError
+
+
+def _decode(method: str, handler: Any, raw: bytes) -> Any:
+    try:
+        return handler.request_deserializer(raw)
+    except DecodeError:
+        raise MalformedRequestError(method) from None
+
+
+async def _answer_one(handler: Any, request: Any, context: Context) -> bytes:
+    """The encoded response of a call that answers once."""
+    encoded: bytes = handler.response_serializer(await handler.unary_unary(request, context))
+    return encoded
+
+
+async def _write_all(handler: Any, request: Any, context: Context) -> None:
+    """Send what the operation yields; it is closed at once when the client goes away, not when it is collected."""
+    async with aclosing(handler.unary_stream(request, context)) as responses:
+        async for response in responses:
+            await context.write(handler.response_serializer(response))
+
+
+class _CallRecord:
+    """What the log says of one call."""
+
+    __slots__ = ("begin", "call_id", "method", "request_id")
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.call_id = secrets.token_hex(8)
+        self.request_id = ""
+        self.begin = time.perf_counter()
+
+    async def fail(self, error: BaseException, context: Context) -> None:
+        """Log the error, and end the call with the status it deserves."""
+        answer = classify(error)
+        self.log(answer.code, answer, error)
+        status = to_status(error, self.call_id)
+        await context.abort(answer.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
+
+    def log(self, code: Code, answer: Answer | None = None, error: BaseException | None = None) -> None:
+        """One line per call: a fault of ours with its trace, a store that does not answer as a warning."""
+        facts: dict[str, object] = {
+            "method": self.method,
+            "code": code.name,
+            "ms": round(1000 * (time.perf_counter() - self.begin), 2),
+        }
+        if self.request_id:
+            facts["request"] = self.request_id
+        if answer is not None:
+            facts["reason"] = answer.reason
+        if answer is HIDDEN:
+            log.error("call", **facts, exc_info=error)
+        elif code in {Code.UNAVAILABLE, Code.DATA_LOSS, Code.RESOURCE_EXHAUSTED}:
+            log.warning("call", **facts, cause=f"{type(error).__name__}: {error}")
+        else:
+            log.info("call", **facts)

@@ -1,0 +1,76 @@
+"""Where the server listens: on loopback only, on a port that is its own."""
+
+import errno
+import ipaddress
+import socket
+
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError, UnavailableError
+
+_LOCALHOST = "localhost"
+
+
+class PublicAddressError(FailedPreconditionError):
+    """The server was told to listen where other machines could call it, and it has no authentication."""
+
+    reason = "PUBLIC_ADDRESS"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"MemoTree cannot listen on {host}: it has no authentication yet, so it serves this machine alone. "
+            "Use 127.0.0.1 (or ::1) as host."
+        )
+
+
+class HostNotAddressError(InvalidInputError):
+    """The host to listen on is no address of this machine."""
+
+    reason = "HOST_NOT_ADDRESS"
+
+
+class PortTakenError(UnavailableError):
+    """Another program has the port, or the system keeps it from us."""
+
+    reason = "PORT_TAKEN"
+
+    def __init__(self, host: str, port: int, cause: str) -> None:
+        super().__init__(
+            f"MemoTree cannot listen on {address(host, port)} ({cause}). Stop the program that has the port, or choose "
+            "another one with MEMOTREE_PORT (0 takes any free one)."
+        )
+
+
+def loopback(host: str) -> str:
+    """The loopback address that ``host`` stands for.
+
+    Errors: ``PublicAddressError`` for any other address, ``HostNotAddressError`` for what is no address.
+    """
+    if host.lower() == _LOCALHOST:
+        return "127.0.0.1"
+    try:
+        ip = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        raise HostNotAddressError.at("host", f"{host!r} is no IP address; use 127.0.0.1 or ::1.") from None
+    if not ip.is_loopback:
+        raise PublicAddressError(host)
+    return str(ip)
+
+
+def address(host: str, port: int) -> str:
+    """Host and port as gRPC takes them; an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def refuse_taken(host: str, port: int) -> None:
+    """Find out whether the port can be had, with the system's own words; gRPC would only say that it cannot.
+
+    Errors: ``PortTakenError``.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+            trial.listen()
+        except OSError as error:
+            cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+            raise PortTakenError(host, port, cause) from None

@@ -1,0 +1,162 @@
+"""Writes the pages of ``docs/reference`` that are made from code: errors and settings.
+
+``python -m memotree.server.reference`` writes them, ``--check`` only compares; a test does so too.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import memotree_storage
+from memotree_storage.errors import MemoTreeError
+from pydantic import ByteSize
+from pydantic.fields import FieldInfo
+
+import memotree
+from memotree.errors import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Answer, Code, status_code
+from memotree.settings import CONFIG_NAME, CONFIG_VARIABLE, Settings, variable
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
+"""Where the pages lie in a checkout."""
+
+ERRORS_INTRO: Final = """\
+# Errors
+
+<!-- Made by `python -m memotree.server.reference`; do not edit. -->
+
+Every call that fails answers a gRPC status with `google.rpc` details. `ErrorInfo` carries the reason below, unique in
+the domain `memotree`; the message is a sentence that says what to do next. Further details, by status:
+
+| status | details |
+|---|---|
+| INVALID_ARGUMENT | `BadRequest` with every wrong field; `memotree.v1.NodeList` with what an ambiguous id may mean |
+| NOT_FOUND, ALREADY_EXISTS | `ResourceInfo` |
+| FAILED_PRECONDITION | `PreconditionFailure`; `memotree.v1.NodeList` with the nodes that are needed as well |
+| ABORTED | `memotree.v1.ConflictList` with what cannot both hold |
+| UNAVAILABLE | `RetryInfo`: the same call may be sent again |
+| INTERNAL | nothing else: the cause stands in the log of the server |
+
+`RequestInfo.request_id` is the id of the call in the log. The details of one status stay below 8 KiB, as many clients
+want it: long texts are cut (`ErrorInfo.metadata` has `shortened`) and long lists too (`omitted` has how many entries).
+"""
+
+SETTINGS_INTRO: Final = f"""\
+# Settings
+
+<!-- Made by `python -m memotree.server.reference`; do not edit. -->
+
+A setting is an environment variable or a key of the TOML file `{CONFIG_NAME}` in the working folder
+(`{CONFIG_VARIABLE}` names another file). A flag of the command line comes before the variable, the variable before the
+file. An unknown name is refused. Durations are written as `500ms`, `45s`, `30m`, `12h` or `7d`, sizes as `1MiB` or a
+number of bytes.
+
+| variable | key | default | meaning |
+|---|---|---|---|
+"""
+
+
+def import_all() -> None:
+    """Import every module of both packages, so that every error class is known."""
+    for package in (memotree, memotree_storage):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__") and ".conformance" not in module.name:
+                importlib.import_module(module.name)
+
+
+def error_classes() -> list[type[MemoTreeError]]:
+    """Every error class of both packages that has been imported, by reason."""
+
+    def below(kind: type[MemoTreeError]) -> Iterator[type[MemoTreeError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    found = {kind for kind in below(MemoTreeError) if kind.__module__.startswith(("memotree.", "memotree_storage."))}
+    return sorted(found, key=lambda kind: (kind.reason, kind.__qualname__))
+
+
+def foreign_answers() -> Mapping[str, Answer]:
+    """The answers to errors that are no class of ours, by reason."""
+    answers = (*(answer for _, answer in FOREIGN), DISK, INTERRUPTED)
+    return {answer.reason: answer for answer in answers}
+
+
+def errors_page() -> str:
+    """``errors.md``: every reason under its status code."""
+    rows: dict[Code, dict[str, str]] = {}
+    for kind in error_classes():
+        if kind is not MemoTreeError:
+            rows.setdefault(status_code(kind), {})[kind.reason] = _first_sentence(kind)
+    for reason, answer in {**foreign_answers(), HIDDEN.reason: HIDDEN}.items():
+        rows.setdefault(answer.code, {}).setdefault(reason, answer.message)
+    families = {kind.reason for kind in FAMILIES}
+    parts = [ERRORS_INTRO]
+    for code in sorted(rows, key=lambda code: code.value[0]):
+        parts.append(f"\n## {code.name}\n\n| reason | when |\n|---|---|\n")
+        order = sorted(rows[code], key=lambda reason: (reason not in families, reason))
+        parts += [f"| `{reason}` | {rows[code][reason]} |\n" for reason in order]
+    return "".join(parts)
+
+
+def settings_page() -> str:
+    """``settings.md``: every setting in the order of the model."""
+    rows = [
+        f"| `{variable(name)}` | `{name}` | {_default(field)} | {field.description} |\n"
+        for name, field in Settings.model_fields.items()
+    ]
+    return SETTINGS_INTRO + "".join(rows)
+
+
+def _first_sentence(kind: type[MemoTreeError]) -> str:
+    text = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+    return text.replace("|", r"\|")
+
+
+def _default(field: FieldInfo) -> str:
+    """A default as a person would write it into the file."""
+    if field.default_factory is not None:
+        return "`~/.local/share/memotree` (below `XDG_DATA_HOME` when set)"
+    value: Any = field.default
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, timedelta):
+        return f"`{value.days}d`" if value.days else f"`{value.seconds}s`"
+    if isinstance(value, ByteSize):
+        return f"`{value.human_readable(separator='').replace('.0', '')}`"
+    return f"`{value}`"
+
+
+def stale_pages() -> list[str]:
+    """The names of the pages that are not what the code says."""
+    return [name for name, text in _pages().items() if _read(FOLDER / name) != text]
+
+
+def _pages() -> Mapping[str, str]:
+    import_all()
+    return {"errors.md": errors_page(), "settings.md": settings_page()}
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def main() -> int:
+    """Write the pages, or compare them; the exit status is 1 when a comparison fails."""
+    if "--check" in sys.argv:
+        stale = stale_pages()
+        if stale:
+            sys.stderr.write(f"Stale: {', '.join(stale)}. Run `python -m memotree.server.reference`.\n")
+        return int(bool(stale))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in _pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
