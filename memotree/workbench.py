@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
+from memotree_storage.codec import encode_entry
 from memotree_storage.errors import AbortedError, TooLargeError
 from memotree_storage.node import Archive, Entry, Node
 from memotree_storage.position import between
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.staging import Edit, Session
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
@@ -49,6 +50,18 @@ class ChangeRequest(Protocol):
 
     @property
     def session_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def request_id(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A version with the ids above it, root first, and the number of nodes directly below it."""
+
+    version: Version
+    path: list[str]
+    child_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +106,22 @@ class Workbench:
         check_etag(version, etag)
         return version
 
-    async def put(self, entry: Node, before: Version | None, message: str) -> Node:
-        """Stage a node, new or changed, in canonical form.
+    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> Placed:
+        """The same with its place in the tree, in one round trip for a full id.
+
+        Raises:
+            NodeNotFoundError: It is not alive here.
+            StaleEtagError: It is not the version that the caller read.
+        """
+        entry_id = await lookup.full_id(self.conn, self.state, text, field)
+        found = await tree.one(self.conn, self.state, entry_id)
+        if found is None or found[0].is_archive:
+            raise lookup.NodeNotFoundError(entry_id)
+        check_etag(found[0], etag)
+        return Placed(*found)
+
+    async def put(self, entry: Node, before: Version | None, message: str) -> Version:
+        """Stage a node, new or changed, in canonical form; its version in the session is returned.
 
         Raises:
             InvalidNodeError: A field is not as it may be.
@@ -107,8 +134,9 @@ class Workbench:
             )
         node = canonical_node(entry)
         check_node(node, self.limits.node, self.limits.types)
-        await self._stage(node, before, message)
-        return node
+        if await self._stage(node, before, message):
+            return (await tree.versions(self.conn, self.state, [node.id]))[node.id]
+        return staged_version(node, staging.blob_id(encode_entry(node)))
 
     async def put_archive(self, archive: Archive, before: Version | None, message: str) -> None:
         """Stage an archive, new or changed.
@@ -143,9 +171,9 @@ class Workbench:
             after = next((place for place in siblings[index:] if place > before), None)
         return between(before, after)
 
-    async def _stage(self, entry: Entry, before: Version | None, message: str) -> None:
+    async def _stage(self, entry: Entry, before: Version | None, message: str) -> set[str]:
         check_note(message)
-        await staging.stage(self.conn, self.session, [Edit(entry, before, message, self.tool)])
+        return await staging.stage(self.conn, self.session, [Edit(entry, before, message, self.tool)])
 
 
 def check_etag(version: Version, etag: str) -> None:
@@ -179,16 +207,21 @@ async def change(
     make: Callable[[Workbench], Awaitable[Response]],
 ) -> Response:
     """Run one call that stages changes: all or nothing, once per request id."""
+    workspace, session_id = (
+        lookup.needed("workspace", request.workspace),
+        lookup.needed("session_id", request.session_id),
+    )
     async with store.database.transaction() as conn:
-        workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-        session_id = lookup.needed("session_id", request.session_id)
 
         async def run() -> Response:
-            session = await staging.hold_session(conn, workspace.workspace_id, session_id)
+            session = await staging.hold_session(conn, workspace, session_id)
             return await make(Workbench(conn, store, session, limits, tool))
 
+        if not request.request_id:
+            return await run()
         assert isinstance(request, Message)  # noqa: S101 - every request is a message too
-        return await once(conn, workspace.workspace_id, request, response_type, run)
+        found = await registry.find_workspace(conn, workspace)
+        return await once(conn, found.workspace_id, request, response_type, run)
 
 
 def moved_to(node: Node, parent_id: str | None, archive_id: str, position: str) -> Node:

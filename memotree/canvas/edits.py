@@ -12,7 +12,7 @@ from memotree import lookup
 from memotree.messages import read_relation, read_source
 from memotree.models.extractive import brief_of, summary_of
 from memotree.v1 import node_service_pb2 as pb
-from memotree.workbench import Workbench
+from memotree.workbench import Placed, Workbench
 
 DERIVED_TYPE: Final = "summary_node"
 """The one type whose content is made from its leaves and not stored."""
@@ -41,10 +41,16 @@ class DerivedContentError(FailedPreconditionError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an edit gave: the node now, and what a person may want to know."""
+    """What an edit gave: the node in its place now, its content, and what a person may want to know."""
 
-    node_id: str
+    placed: Placed
+    content: str
     warnings: tuple[str, ...] = ()
+
+    @property
+    def node_id(self) -> str:
+        """The id of the node."""
+        return self.placed.version.entry_id
 
 
 async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) -> Outcome:
@@ -56,8 +62,8 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         InvalidInputError: Neither a parent nor an archive, or an archive that is not the parent's.
     """
     node_id = request.node_id or new_id()
-    parent_id, archive_id = await _home(bench, request.parent_id, request.archive_id)
-    if await staging.id_was_used(bench.conn, bench.session, [node_id]):
+    parent_id, archive_id, path = await _home(bench, request.parent_id, request.archive_id)
+    if request.node_id and await staging.id_was_used(bench.conn, bench.session, [node_id]):
         raise NodeExistsError(
             f"The id {node_id} was used before. Leave node_id empty for a fresh one, or update that node.",
             "node",
@@ -91,8 +97,8 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
             summary=summary_of(node.title, node.content),
             brief=node.brief if request.HasField("brief") else brief_of(node.title, node.content),
         )
-    await bench.put(node, None, request.commit_message or message)
-    return Outcome(node_id)
+    version = await bench.put(node, None, request.commit_message or message)
+    return Outcome(Placed(version, path, 0), node.content)
 
 
 async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
@@ -102,8 +108,8 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         StaleEtagError: The node is not the version that the caller read.
         DerivedContentError: The content of a summary node was given.
     """
-    version = await bench.node(request.node_id, request.etag)
-    node = await bench.load_node(version)
+    placed = await bench.placed(request.node_id, request.etag)
+    node = await bench.load_node(placed.version)
     given = given_fields(request)
     if not given and not request.regenerate_summary:
         raise InvalidInputError.at(
@@ -121,8 +127,8 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         )
     elif changed.content != node.content and "summary" not in given and node.summary:
         warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
-    await bench.put(changed, version, request.commit_message or message)
-    return Outcome(version.entry_id, tuple(warnings))
+    version = await bench.put(changed, placed.version, request.commit_message or message)
+    return Outcome(replace(placed, version=version), changed.content, tuple(warnings))
 
 
 async def delete(bench: Workbench, request: pb.DeleteNodeRequest, message: str) -> tuple[list[str], tuple[str, ...]]:
@@ -158,16 +164,17 @@ async def dangling(bench: Workbench, ids: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-async def _home(bench: Workbench, parent: str, archive: str) -> tuple[str, str]:
-    """The ids of parent ("" for a root) and archive of a new node."""
+async def _home(bench: Workbench, parent: str, archive: str) -> tuple[str, str, list[str]]:
+    """The ids of parent ("" for a root) and archive of a new node, and of all nodes above it."""
     if not parent:
         if not archive:
             raise InvalidInputError.at("archive_id", "is needed for a node without a parent.")
-        return "", (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id
-    above = await lookup.node(bench.conn, bench.state, parent, "parent_id")
+        return "", (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id, []
+    placed = await bench.placed(parent, field="parent_id")
+    above = placed.version
     if archive and (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id != above.archive_id:
         raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {above.archive_id}.")
-    return above.entry_id, above.archive_id
+    return above.entry_id, above.archive_id, [*placed.path, above.entry_id]
 
 
 async def _relations(bench: Workbench, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:

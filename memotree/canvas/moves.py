@@ -44,7 +44,7 @@ async def move(bench: Workbench, request: pb.MoveNodeRequest, message: str) -> O
     await bench.put(moved_to(node, parent_id or None, archive_id, position), version, note)
     if archive_id != version.archive_id:
         await _take_along(bench, version.entry_id, archive_id, note)
-    return Outcome(version.entry_id)
+    return Outcome(await bench.placed(version.entry_id), node.content)
 
 
 async def _destination(bench: Workbench, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str]:

@@ -152,7 +152,7 @@ class NodeOperations:
         async def make(bench: Workbench) -> pb.CreateNodeResponse:
             outcome = await edits.create(bench, request, "")
             await self._set_created_level(bench, request, outcome)
-            return pb.CreateNodeResponse(node=await _now(bench, outcome, DETAIL), warnings=outcome.warnings)
+            return pb.CreateNodeResponse(node=_now(outcome, DETAIL), warnings=outcome.warnings)
 
         return await change(self._store, self._limits, request, pb.CreateNodeResponse, "CreateNode", make)
 
@@ -161,7 +161,7 @@ class NodeOperations:
 
         async def make(bench: Workbench) -> pb.UpdateNodeResponse:
             outcome = await self._update(bench, request, "")
-            return pb.UpdateNodeResponse(node=await _now(bench, outcome, DETAIL), warnings=outcome.warnings)
+            return pb.UpdateNodeResponse(node=_now(outcome, DETAIL), warnings=outcome.warnings)
 
         return await change(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
 
@@ -179,7 +179,7 @@ class NodeOperations:
 
         async def make(bench: Workbench) -> pb.MoveNodeResponse:
             outcome = await moves.move(bench, request, "")
-            return pb.MoveNodeResponse(node=await _now(bench, outcome, TITLE), warnings=outcome.warnings)
+            return pb.MoveNodeResponse(node=_now(outcome, TITLE), warnings=outcome.warnings)
 
         return await change(self._store, self._limits, request, pb.MoveNodeResponse, "MoveNode", make)
 
@@ -207,7 +207,7 @@ class NodeOperations:
 
         async def make(bench: Workbench) -> pb.AddRelationResponse:
             outcome = await relations.add(bench, request, "")
-            return pb.AddRelationResponse(node=await _now(bench, outcome, SUMMARY), warnings=outcome.warnings)
+            return pb.AddRelationResponse(node=_now(outcome, SUMMARY), warnings=outcome.warnings)
 
         return await change(self._store, self._limits, request, pb.AddRelationResponse, "AddRelation", make)
 
@@ -216,7 +216,7 @@ class NodeOperations:
 
         async def make(bench: Workbench) -> pb.RemoveRelationResponse:
             outcome = await relations.remove(bench, request, "")
-            return pb.RemoveRelationResponse(node=await _now(bench, outcome, SUMMARY), warnings=outcome.warnings)
+            return pb.RemoveRelationResponse(node=_now(outcome, SUMMARY), warnings=outcome.warnings)
 
         return await change(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
 
@@ -261,18 +261,17 @@ class NodeOperations:
             outcome = await relations.remove(bench, one.remove_relation, message)
         else:
             raise InvalidInputError.at("change", "is needed: create, update, move, delete or a relation.")
-        version = (await tree.versions(bench.conn, bench.state, [outcome.node_id]))[outcome.node_id]
-        return pb.NodeChangeResult(node=node_message(version, TITLE)), outcome.warnings
+        return pb.NodeChangeResult(node=node_message(outcome.placed.version, TITLE)), outcome.warnings
 
     async def _update(self, bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
         """An update of fields, of the level in a view, or of both."""
         if request.level:
             level = level_or(request.level, DETAIL)
-            version = await bench.node(request.node_id, request.etag)
+            placed = await bench.placed(request.node_id, request.etag)
             name = request.view_name if request.HasField("view_name") else DEFAULT_VIEW
-            await self._set_level(bench, name, version.entry_id, level)
+            await self._set_level(bench, name, placed.version.entry_id, level)
             if not edits.given_fields(request) and not request.regenerate_summary:
-                return Outcome(version.entry_id)
+                return Outcome(placed, (await bench.load_node(placed.version)).content)
         return await edits.update(bench, request, message)
 
     async def _set_created_level(self, bench: Workbench, request: pb.CreateNodeRequest, outcome: Outcome) -> None:
@@ -296,5 +295,8 @@ class NodeOperations:
         return (await render(conn, self._store, place.state, what, 0)).usage
 
 
-async def _now(bench: Workbench, outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:
-    return await node_at(bench.conn, bench.store, bench.state, outcome.node_id, level)
+def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:
+    placed = outcome.placed
+    return node_message(
+        placed.version, level, content=outcome.content, path=placed.path, child_count=placed.child_count
+    )

@@ -43,14 +43,13 @@ async def add(bench: Workbench, request: pb.AddRelationRequest, message: str) ->
     """Stage a relation; an equal one takes the new description."""
     if not request.HasField("relation"):
         raise InvalidInputError.at("relation", "is needed.")
-    version = await bench.node(request.node_id)
-    node = await bench.load_node(version)
+    placed = await bench.placed(request.node_id)
+    node = await bench.load_node(placed.version)
     relation = await resolved(bench, read_relation(request.relation, "relation"), node.id, "relation")
     others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
-    await bench.put(
-        replace(node, relations=tuple(sorted([*others, relation]))), version, request.commit_message or message
-    )
-    return Outcome(version.entry_id)
+    changed = replace(node, relations=tuple(sorted([*others, relation])))
+    version = await bench.put(changed, placed.version, request.commit_message or message)
+    return Outcome(replace(placed, version=version), node.content)
 
 
 async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: str) -> Outcome:
@@ -59,8 +58,8 @@ async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: s
     Raises:
         RelationNotFoundError: The node holds no such relation.
     """
-    version = await bench.node(request.node_id)
-    node = await bench.load_node(version)
+    placed = await bench.placed(request.node_id)
+    node = await bench.load_node(placed.version)
     kind = relation_name(request.type, "type")
     wanted = lookup.needed("target_id", request.target_id)
     gone = [r for r in node.relations if r.type == kind and r.target_id.startswith(wanted)]
@@ -72,8 +71,8 @@ async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: s
             wanted,
         )
     left = tuple(relation for relation in node.relations if relation != gone[0])
-    await bench.put(replace(node, relations=left), version, request.commit_message or message)
-    return Outcome(version.entry_id)
+    version = await bench.put(replace(node, relations=left), placed.version, request.commit_message or message)
+    return Outcome(replace(placed, version=version), node.content)
 
 
 async def steps_from(

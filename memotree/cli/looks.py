@@ -24,7 +24,7 @@ _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
 _INDENT = 6
 _STEM = 3
 """Characters that every form of a word shares, for telling marks of ours from asterisks of the text."""
-_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
 
 
 def change_kind(kind: str) -> Text:
@@ -189,10 +189,10 @@ def hits(found: Sequence[SearchHit]) -> Group:
         )
         if hit.preview:
             preview = marked(" ".join(hit.preview.split()), hit.matched_terms)
-            parts.append(Padding(preview, (0, 0, 0, _INDENT)))
+            parts.append(Padding(preview, (0, 0, 0, _INDENT), expand=False))
         for step in hit.relation_path:
             arrow = "→" if step.outgoing else "←"
             title = step.node.title if step.node else step.relation.target_id
             parts.append(Text(f"{' ' * _INDENT}{arrow} {step.relation.type} {title}", "magenta"))
-        parts += [Padding(Text(hit.reason, "dim"), (0, 0, 0, _INDENT)), Text("")]
+        parts += [Padding(Text(hit.reason, "dim"), (0, 0, 0, _INDENT), expand=False), Text("")]
     return Group(*parts)

@@ -77,10 +77,15 @@ def create(
 
 
 @command(app, "get", REVISION)
-def get(desk: Desk, node: NodeArgument, level: LevelOption = LevelChoice.DETAIL) -> None:
+def get(
+    desk: Desk,
+    node: NodeArgument,
+    level: LevelOption = LevelChoice.DETAIL,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the content alone, exactly as it is.")] = False,
+) -> None:
     """Show a node."""
     found = desk.here.node(node, word(level))
-    desk.output.show(found, lambda: looks.node(found))
+    desk.output.show(found, lambda: found.content if raw else looks.node(found))
 
 
 @command(app, "update", SESSION)

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-WIDTH_WITHOUT_TERMINAL = 160
-"""Columns for a file or pipe, where nothing wraps by itself; COLUMNS says otherwise."""
+WIDTH_WITHOUT_TERMINAL = 10_000
+"""Columns for a file or pipe: nothing is wrapped there unless COLUMNS says so."""
 
 
 def plain(value: Any) -> Any:
@@ -92,12 +92,18 @@ class Output:
         self.err = _console(stderr=True)
 
     def show(self, value: Any, look: Callable[[], RenderableType | None]) -> None:
-        """Prints ``value`` as the JSON document, or what ``look`` makes of it for a person."""
+        """Prints ``value`` as the JSON document, or what ``look`` makes of it for a person.
+
+        A string is printed exactly as it is; only a terminal gets the line ended.
+        """
         if self.as_json:
             self.document(value)
             return
         rendered = look()
-        if rendered is not None:
+        if isinstance(rendered, str):
+            open_line = self.out.is_terminal and not rendered.endswith("\n")
+            self.out.file.write(f"{rendered}\n" if open_line else rendered)
+        elif rendered is not None:
             put(self.out, rendered)
 
     def document(self, value: Any) -> None:

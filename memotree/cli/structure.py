@@ -52,7 +52,10 @@ def children(
 ) -> None:
     """List the nodes directly below a node, or the roots."""
     here = desk.here
-    found = list(here.children(node or None, archive=archive or None, level=word(level)))
+    tops = [(node, archive)] if node or archive else [("", each.name) for each in here.archives()]
+    found = [
+        child for top, name in tops for child in here.children(top or None, archive=name or None, level=word(level))
+    ]
     desk.output.show(
         {"nodes": found},
         lambda: table(

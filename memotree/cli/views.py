@@ -25,7 +25,7 @@ def render(
 ) -> None:
     """Print a view as Markdown."""
     found = desk.here.view(name).render(budget, archive=archive or None)
-    desk.output.show(found, lambda: Text(found.markdown))
+    desk.output.show(found, lambda: found.markdown)
     usage = found.usage
     limit = f" of {usage.token_budget}" if usage.token_budget else ""
     desk.output.note(Text(f"{usage.tokens_used}{limit} tokens, {usage.nodes_shown} nodes shown", "dim"))

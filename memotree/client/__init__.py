@@ -43,7 +43,7 @@ from memotree.client.history import (
     NodeRevision,
     Tag,
 )
-from memotree.client.link import DEFAULT_ADDRESS, LinkSettings
+from memotree.client.link import DEFAULT_ADDRESS
 from memotree.client.nodes import Archive, Node, RelatedNode, Relation, SearchHit, SearchResult, Source, Tree, TreeNode
 from memotree.client.places import (
     ChangeResult,
@@ -98,7 +98,6 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "Level",
-    "LinkSettings",
     "MemoTreeClientError",
     "MergeResult",
     "Node",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from memotree.client.link import DEFAULT_ADDRESS, AioLink, LinkSettings
+from memotree.client.link import DEFAULT_ADDRESS, AioLink, LinkSettings, log_warning
 from memotree.client.paging import pages
 from memotree.client.places import ServerStatus, WorkspaceInfo
 from memotree.client.reading import MOST_PER_PAGE
@@ -23,10 +23,10 @@ from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import workspace_service_pb2 as workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
-    from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
+    from grpc import aio
 
     from memotree.client.link import Link
 
@@ -97,11 +97,23 @@ class AsyncClient(Calls):
 
     Args:
         address: Host and port of the server.
-        settings: Deadlines, attempts and what is done with warnings; keyword arguments are a short form of it.
+        timeout: Seconds for one call with all its attempts.
+        stream_timeout: Seconds for a call that streams (verify, rebuild).
+        attempts: How often a call that may be repeated is tried while the server does not answer.
+        on_warning: What is done with each warning of an answer; it is logged when ``None``.
     """
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, settings: LinkSettings | None = None, **options: Any) -> None:
-        self._aio_link = AioLink(address, settings or LinkSettings(**options))
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        timeout: float = 30.0,
+        stream_timeout: float = 3600.0,
+        attempts: int = 5,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        settings = LinkSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
+        self._aio_link = AioLink(address, settings)
         super().__init__(self._aio_link)
 
     @property

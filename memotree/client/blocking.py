@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import grpc
 
 from memotree.client.aio import Calls
-from memotree.client.link import DEFAULT_ADDRESS, BlockingLink, LinkSettings
+from memotree.client.link import DEFAULT_ADDRESS, BlockingLink, LinkSettings, log_warning
 from memotree.client.reading import AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.viewing import AsyncView
@@ -231,11 +231,23 @@ class Client(_Twin):
 
     Args:
         address: Host and port of the server.
-        settings: Deadlines, attempts and what is done with warnings; keyword arguments are a short form of it.
+        timeout: Seconds for one call with all its attempts.
+        stream_timeout: Seconds for a call that streams (verify, rebuild).
+        attempts: How often a call that may be repeated is tried while the server does not answer.
+        on_warning: What is done with each warning of an answer; it is logged when ``None``.
     """
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, settings: LinkSettings | None = None, **options: Any) -> None:
-        self._link = BlockingLink(address, settings or LinkSettings(**options))
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        timeout: float = 30.0,
+        stream_timeout: float = 3600.0,
+        attempts: int = 5,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        settings = LinkSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
+        self._link = BlockingLink(address, settings)
         super().__init__(Calls(self._link))
 
     @property

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import grpc
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
@@ -171,7 +171,7 @@ class FailedCall(Protocol):
     def details(self) -> str | None:
         """Its message."""
 
-    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+    def trailing_metadata(self) -> Iterable[Any] | None:
         """Pairs of keys and values behind the answer, or ``None``."""
 
 

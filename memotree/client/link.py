@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import grpc
 from google.protobuf.message import Message
 from grpc import aio
 from tenacity import (
@@ -46,7 +46,8 @@ _CHANNEL_OPTIONS: Final = (
 AnswerT = TypeVar("AnswerT", bound=Message)
 
 
-def _log_warning(text: str) -> None:
+def log_warning(text: str) -> None:
+    """What is done with a warning unless told otherwise."""
     logger.warning("%s", text)
 
 
@@ -64,7 +65,7 @@ class LinkSettings:
     timeout: float = 30.0
     stream_timeout: float = 3600.0
     attempts: int = 5
-    on_warning: Callable[[str], None] = _log_warning
+    on_warning: Callable[[str], None] = log_warning
 
     def retry_options(self, *, repeatable: bool) -> dict[str, Any]:
         """The options of tenacity for one call."""

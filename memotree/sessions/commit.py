@@ -137,7 +137,9 @@ class Commit:
             head = await self._head()
             await self._check_tag()
             rows, left_out = await self._choose()
+            faults.point("commit.frozen")
             merged = await self._merge(head, rows, left_out)
+            faults.point("commit.merged")
             written = await asyncio.to_thread(repository.write_commit, self._draft(head, merged))
             faults.point("commit.before-swap")
             self.past_return = True
@@ -260,6 +262,7 @@ class Commit:
         info = await asyncio.to_thread(repository.commit_info, written.commit_id)
         await projector.project(self._conn, self._workspace_id, info, changes)
         await projector.put_ref(self._conn, self._workspace_id, self._ref, written.commit_id, written.commit_id)
+        faults.point("commit.projected")
         await staging.settle(
             self._conn, self._workspace_id, self._session.session_id, written.commit_id, _settled(merged)
         )
@@ -269,6 +272,7 @@ class Commit:
         faults.point("commit.mirrored")
         if self._order.tag and written.tag_id:
             warnings += await self._tag(repository, written)
+        faults.point("commit.tagged")
         return CommitResult(
             written.commit_id,
             self._session.branch,

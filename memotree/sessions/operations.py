@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
+from memotree_storage import faults
 from memotree_storage.catchup import catch_up_within, is_behind
 from memotree_storage.codec import archive_path, decode_entry, node_path
 from memotree_storage.errors import InvalidInputError, UnavailableError
@@ -197,10 +198,11 @@ class SessionOperations:
                     )
 
                 response = await once(conn, workspace.workspace_id, request, pb.CommitChangesResponse, make)
-        except UnavailableError:
+        except Exception:  # whatever it was: Git may be ahead now
             if workspace is not None and any(commit.past_return for commit in under_way):
                 self._catch_up_later(workspace.workspace_id)
             raise
+        faults.point("commit.recorded")
         self._store.indexer.notice(workspace.workspace_id)
         return response
 
@@ -212,6 +214,7 @@ class SessionOperations:
         order: CommitOrder,
         under_way: list[Commit],
     ) -> CommitResult:
+        faults.point("commit.claimed")
         await registry.lock_workspace(conn, workspace.workspace_id)
         session = await staging.hold_session(conn, workspace.workspace_id, request.session_id)
         rows = await staging.staged(conn, session.session_id) if order.choice else []

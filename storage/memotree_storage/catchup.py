@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from memotree_storage import trailers
+from memotree_storage import faults, trailers
 from memotree_storage.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.objects import ObjectMissingError
@@ -63,11 +63,17 @@ async def catch_up(
     for batch in _batches(commits):
         async with database.transaction() as conn:
             await registry.lock_workspace(conn, workspace_id)
-            await _mirror(conn, workspace_id, repository, batch)
+            # Somebody else may have mirrored some of them since `known` was read.
+            there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
+            missing = [commit for commit in batch if commit.commit_id not in there]
+            await _mirror(conn, workspace_id, repository, missing)
+            faults.point("recovery.projected")
             if not fresh:
-                await _make_tags(repository, batch)
+                await _make_tags(repository, missing)
+            faults.point("recovery.tagged")
         done += len(batch)
         tell("commits", done, len(commits))
+    faults.point("recovery.mirrored")
     async with database.transaction() as conn:
         await registry.lock_workspace(conn, workspace_id)
         await follow_refs(conn, workspace_id, repository)

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from memotree_storage import faults
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import UnavailableError
 from memotree_storage.node import Node
@@ -119,17 +120,22 @@ class Indexer:
                 if not rows:
                     return done
                 await self._apply(conn, workspace_id, rows)
+            faults.point("index.applied")
             done += len(rows)
             tell(done)
 
     async def flush(self) -> None:
         """Let the index write everything to stable storage, then forget the outbox rows that it holds now."""
         async with self._database.connection() as conn:
-            row = await (await conn.execute("select max(outbox_id) from mirror.outbox where applied")).fetchone()
-            if row is None or row[0] is None:
+            # Exactly these: a row with a lower number may be applied while the flush is under way.
+            rows = await (await conn.execute("select outbox_id from mirror.outbox where applied")).fetchall()
+            if not rows:
                 return
             await self._index.flush()
-            await conn.execute("delete from mirror.outbox where applied and outbox_id <= %s", (row[0],))
+            faults.point("index.flushed")
+            await conn.execute(
+                "delete from mirror.outbox where applied and outbox_id = any(%s)", ([row[0] for row in rows],)
+            )
 
     async def forget_applied(self) -> None:
         """The index came back from a crash: apply again what it may not have kept."""
@@ -209,6 +215,7 @@ class Indexer:
                 if row.ends and row.to_seq is not None
             ]
         )
+        faults.point("index.put")
         await self._count(conn, workspace_id, counts)
         await conn.execute(
             "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",

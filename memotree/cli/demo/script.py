@@ -21,7 +21,7 @@ WORKSPACE: Final = "python-docs"
 ARCHIVE: Final = "language-reference"
 BATCH: Final = 100
 _SHOWN_HITS: Final = 3
-_SHOWN_LINES: Final = 60
+_SHOWN_LINES: Final = 90
 ADDITION: Final = "Where no context manager is needed, contextlib.nullcontext stands in for one."
 NOTE: Final = "上下文管理器在进入和离开 with 语句时获取和释放资源。即使抛出异常，资源也会被释放。"  # noqa: RUF001 - Chinese commas
 
@@ -108,7 +108,7 @@ class Demo:
         shown = self._topics["compound"]
         stage.step("Read it back at the tag", f"memotree node tree {shown[:6]} --at v1 --depth 1")
         revision = workspace.at("v1")
-        stage.show(Padding(looks.tree(revision.tree(shown, max_depth=1), ARCHIVE), (0, 3)))
+        stage.show(Padding(looks.tree(revision.tree(shown, max_depth=1), ARCHIVE), (0, 3), expand=False))
         texts = {name: text for name, text in reference().items() if name in self._trees}
         with stage.output.progress() as bar:
             same = 0
@@ -132,7 +132,7 @@ class Demo:
         begun = time.monotonic()
         found = revision.search(query, search_type=SearchType(way.upper()), max_results=_SHOWN_HITS, preview_length=160)
         milliseconds = (time.monotonic() - begun) * 1000
-        self._stage.show(Padding(looks.hits(found), (0, 3)))
+        self._stage.show(Padding(looks.hits(found), (0, 3), expand=False))
         self._stage.say(
             f"{counted(len(found), 'hit')} in {milliseconds:.0f} ms",
             query=query,
@@ -190,7 +190,7 @@ class Demo:
         stage.fact(then_tokens=then.content_tokens, now_tokens=now.content_tokens)
         stage.step("See what differs", "memotree diff v1 main")
         difference = workspace.diff("v1", "main")
-        stage.show(Padding(looks.entries(difference.changes), (0, 3)))
+        stage.show(Padding(looks.entries(difference.changes), (0, 3), expand=False))
         stage.say(difference.summary, changed=len(difference.changes))
 
     def _git(self, repository: Path) -> None:

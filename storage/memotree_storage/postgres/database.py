@@ -1,6 +1,6 @@
 """The connection pool and the migrations.
 
-Two schemas: ``mirror`` is made again from Git whenever its format is another one; ``work`` is only ever migrated forward.
+Two schemas: ``mirror`` is made again from Git whenever its format is another one; ``work`` is only migrated forward.
 """
 
 from collections.abc import AsyncIterator
@@ -27,7 +27,9 @@ WORK_MIGRATIONS: Final = ("work_0001.sql",)
 """The schema ``work``, step by step; a step that was released never changes."""
 
 _LOCK: Final = 7_301_976_321
-_SESSION_SETTINGS: Final = "-c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
+_SESSION_SETTINGS: Final = (
+    "-c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -61,7 +63,11 @@ class Database:
             max_size=max_size,
             open=False,
             timeout=10,
-            kwargs={"options": f"{_SESSION_SETTINGS} -c statement_timeout={milliseconds}", "autocommit": True},
+            kwargs={
+                "options": f"{_SESSION_SETTINGS} -c statement_timeout={milliseconds}",
+                "autocommit": True,
+                "prepare_threshold": 2,
+            },
         )
 
     async def open(self) -> bool:
@@ -159,7 +165,8 @@ async def _renew_mirror(conn: Connection) -> bool:
 async def put_setting(conn: Connection, name: str, value: str) -> None:
     """Remember a value of the working state under a name."""
     await conn.execute(
-        "insert into work.setting values (%s, %s) on conflict (name) do update set value = excluded.value", (name, value)
+        "insert into work.setting values (%s, %s) on conflict (name) do update set value = excluded.value",
+        (name, value),
     )
 
 

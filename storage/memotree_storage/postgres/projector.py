@@ -269,5 +269,3 @@ async def _write_placements(conn: Connection, place: Place, rows: Sequence[tuple
     ):
         for row in rows:
             await copy.write_row((place.line_id, row[0], place.seq, row[2], row[4], row[5], row[6]))
-
-

@@ -69,22 +69,28 @@ class Resolved:
 
 _WORKSPACE = "workspace_id, name, description, default_branch, created_at"
 
-_RESOLVE = """
-  select 'session', 1, session_id, base_commit, session_id from work.session
-   where workspace_id = %(workspace)s and session_id = %(revision)s
-  union all
-  select 'branch', 2, substr(name, 12), commit_id, null from mirror.ref
-   where workspace_id = %(workspace)s and name in ('refs/heads/' || %(revision)s, %(revision)s)
-     and name like 'refs/heads/%%'
-  union all
-  select 'tag', 3, substr(name, 11), commit_id, null from mirror.ref
-   where workspace_id = %(workspace)s and name in ('refs/tags/' || %(revision)s, %(revision)s)
-     and name like 'refs/tags/%%'
-  union all
-  (select 'commit', 4, commit_id, commit_id, null from mirror.commit
-    where %(revision)s ~ '^[0-9a-f]{4,40}$' and workspace_id = %(workspace)s
-      and commit_id >= %(revision)s and commit_id < %(revision)s || 'g' limit 2)
-  order by 2"""
+_PLACE = f"""
+  with w as (
+    select {_WORKSPACE}, coalesce(nullif(%(revision)s::text, ''), default_branch) as wanted
+      from mirror.workspace where name = %(name)s or workspace_id = %(name)s order by name <> %(name)s limit 1)
+  select w.workspace_id, w.name, w.description, w.default_branch, w.created_at, r.*
+    from w left join lateral (
+      select 'session' as kind, 1 as rank, s.session_id as named, s.base_commit as commit_id, s.session_id
+        from work.session s where s.workspace_id = w.workspace_id and s.session_id = w.wanted
+      union all
+      select 'branch', 2, substr(b.name, 12), b.commit_id, null from mirror.ref b
+       where b.workspace_id = w.workspace_id and b.name in ('refs/heads/' || w.wanted, w.wanted)
+         and b.name like 'refs/heads/%%'
+      union all
+      select 'tag', 3, substr(t.name, 11), t.commit_id, null from mirror.ref t
+       where t.workspace_id = w.workspace_id and t.name in ('refs/tags/' || w.wanted, w.wanted)
+         and t.name like 'refs/tags/%%'
+      union all
+      (select 'commit', 4, c.commit_id, c.commit_id, null from mirror.commit c
+        where w.wanted ~ '^[0-9a-f]{{4,40}}$' and c.workspace_id = w.workspace_id
+          and c.commit_id >= w.wanted and c.commit_id < w.wanted || 'g' limit 2)
+    ) r on true order by r.rank"""  # noqa: S608 - a constant of this module
+_WIDTH = 5
 
 
 async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
@@ -151,23 +157,27 @@ async def lock_workspace(conn: Connection, workspace_id: str) -> None:
         raise WorkspaceNotFoundError(workspace_id)
 
 
-async def resolve(conn: Connection, workspace: Workspace, revision: str) -> Resolved:
-    """The state that a revision names: a session, branch, tag or commit, in this order; "" is the default branch.
+async def resolve(conn: Connection, workspace: str, revision: str) -> tuple[Workspace, Resolved]:
+    """The workspace of that name or id, and the state that a revision names there; "" is the default branch.
 
-    A full ref name (``refs/tags/v1``) is taken as such; a commit may be given by a unique prefix of four digits or more.
+    A revision is a session, branch, tag or commit, in this order. A full ref name (``refs/tags/v1``) is taken as such;
+    a commit may be given by a unique prefix of four digits or more.
 
     Raises:
-        RevisionNotFoundError: Nothing has that name.
+        WorkspaceNotFoundError: There is no such workspace.
+        RevisionNotFoundError: Nothing there has that name.
         AmbiguousRevisionError: Several commits begin with it.
     """
-    wanted = revision or workspace.default_branch
-    cursor = await conn.execute(_RESOLVE, {"workspace": workspace.workspace_id, "revision": wanted})
+    cursor = await conn.execute(_PLACE, {"name": workspace, "revision": revision})
     rows = await cursor.fetchall()
     if not rows:
-        raise RevisionNotFoundError(wanted)
-    kind, _, name, commit_id, session_id = rows[0]
+        raise WorkspaceNotFoundError(workspace)
+    found = Workspace(*rows[0][:_WIDTH])
+    kind, _, name, commit_id, session_id = rows[0][_WIDTH:]
+    if kind is None:
+        raise RevisionNotFoundError(revision or found.default_branch)
     if kind == "commit" and len(rows) > 1:
         raise AmbiguousRevisionError.at(
-            "revision", f"{wanted!r} could be {rows[0][2][:16]} or {rows[1][2][:16]}; give more digits."
+            "revision", f"{revision!r} could be {name[:16]} or {rows[1][_WIDTH + 2][:16]}; give more digits."
         )
-    return Resolved(kind, name, State(workspace.workspace_id, commit_id, session_id))
+    return found, Resolved(kind, name, State(found.workspace_id, commit_id, session_id))

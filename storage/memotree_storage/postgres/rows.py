@@ -99,6 +99,28 @@ def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:
     )
 
 
+def staged_version(node: Node, blob: str) -> Version:
+    """The version that a node just staged has."""
+    return Version(
+        entry_id=node.id,
+        is_archive=False,
+        dead=False,
+        blob=blob,
+        archive_id=node.archive_id,
+        parent_id=node.parent_id or "",
+        position=node.position,
+        type=node.type,
+        title=node.title,
+        brief=node.brief,
+        summary=node.summary,
+        tags=list(node.tags),
+        attributes=node.attributes,
+        relations=[[relation.type, relation.target_id, relation.description] for relation in node.relations],
+        source=asdict(node.source) if node.source else None,
+        tokens=count_tokens(node.content),
+    )
+
+
 def tombstone_of(last: Version) -> tuple[Any, ...]:
     """The values of `FIELDS` that say that an entry is not alive any more, with the title it had last."""
     return (

@@ -11,7 +11,7 @@ from psycopg.rows import args_row, class_row
 from memotree_storage.codec import decode_entry, encode_entry, entry_path
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
 from memotree_storage.node import Entry
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
@@ -44,7 +44,10 @@ _WHY_CLOSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``."""
+    """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
+
+    `hold_session` does not count the changes; the others do.
+    """
 
     session_id: str
     workspace_id: str
@@ -55,7 +58,7 @@ class Session:
     created_at: datetime
     used_at: datetime
     expires_at: datetime
-    change_count: int
+    change_count: int = 0
 
     @property
     def tree(self) -> State:
@@ -96,12 +99,23 @@ class Staged:
         return decode_entry(entry_path(shell), self.data)
 
 
-_SESSION: Final = (
+_HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
-    " created_at, used_at, used_at + ttl as expires_at,"
-    " (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"
+    " created_at, used_at, used_at + ttl as expires_at"
 )
+_SESSION: Final = (
+    f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608
+)
+_HOLD: Final = f"""
+  with w as (
+    select workspace_id from mirror.workspace where name = %(workspace)s or workspace_id = %(workspace)s
+     order by name <> %(workspace)s limit 1),
+  held as (
+    update work.session s set used_at = now() from w
+     where s.workspace_id = w.workspace_id and s.session_id = %(session)s and s.state = 'open'
+       and s.used_at + s.ttl >= now() returning s.*)
+  select {_HELD} from held"""  # noqa: S608
 _STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools"
 _WIDTH: Final = len(FIELDS)
 
@@ -140,21 +154,24 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     return found
 
 
-async def hold_session(conn: Connection, workspace_id: str, session_id: str) -> Session:
+async def hold_session(conn: Connection, workspace: str, session_id: str) -> Session:
     """An open session, held against other changes until the transaction ends, and marked as used now.
 
+    Args:
+        conn: In a transaction.
+        workspace: Name or id of the workspace.
+        session_id: The session.
+
     Raises:
-        SessionNotFoundError: There is none.
+        WorkspaceNotFoundError: There is no such workspace.
+        SessionNotFoundError: There is no such session.
         SessionClosedError: It takes no changes any more.
     """
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
-        await cursor.execute(
-            "with held as (update work.session set used_at = now() where workspace_id = %s and session_id = %s"  # noqa: S608
-            f" and state = 'open' and used_at + ttl >= now() returning *) select {_SESSION} from held as session",
-            (workspace_id, session_id),
-        )
+        await cursor.execute(_HOLD, {"workspace": workspace, "session": session_id})
         found = await cursor.fetchone()
     if found is None:
+        workspace_id = (await registry.find_workspace(conn, workspace)).workspace_id
         session = await find_session(conn, workspace_id, session_id)
         why = _WHY_CLOSED.get(session.state, "is closed")
         raise SessionClosedError(f"Session {session_id} {why}. Open a new one with OpenSession.")
@@ -235,28 +252,29 @@ class Edit:
     tool: str = ""
 
 
-async def stage(conn: Connection, session: Session, edits: Sequence[Edit]) -> None:
+async def stage(conn: Connection, session: Session, edits: Sequence[Edit]) -> set[str]:
     """Write edits into the session, which the transaction holds.
 
     An entry that is again as it was in the base is no change any more; one that was created here and is deleted leaves
-    no trace.
+    no trace. The ids of both are returned.
     """
-    ids = [_id_of(edit) for edit in edits]
-    present = {row.entry_id: row for row in await staged(conn, session.session_id, ids=ids)}
-    drop: list[str] = []
-    for edit, entry_id in zip(edits, ids, strict=True):
-        row = present.get(entry_id)
-        derived = row.derived_blob if row else (edit.before.blob if edit.before else None)
+    again = [edit.before.entry_id for edit in edits if edit.before is not None and edit.before.commit_id is None]
+    derived = (
+        {row.entry_id: row.derived_blob for row in await staged(conn, session.session_id, ids=again)} if again else {}
+    )
+    dropped: set[str] = set()
+    for edit in edits:
+        entry_id = _id_of(edit)
+        base = derived.get(entry_id, edit.before.blob if edit.before else None)
         data = b"" if edit.entry is None else encode_entry(edit.entry)
         blob = "" if edit.entry is None else blob_id(data)
-        if blob == (derived or ""):
-            drop.append(entry_id)
-            continue
-        if edit.entry is None and edit.before is None:
-            continue
-        await _put(conn, session.session_id, edit, derived, data, blob)
-    if drop:
-        await unstage(conn, session.session_id, drop)
+        if blob == (base or ""):
+            dropped.add(entry_id)
+        else:
+            await _put(conn, session.session_id, edit, base, data, blob)
+    if dropped:
+        await unstage(conn, session.session_id, sorted(dropped))
+    return dropped
 
 
 def _id_of(edit: Edit) -> str:
@@ -292,7 +310,9 @@ _PUT: Final = (
 )
 
 
-async def restage(conn: Connection, session_id: str, row: Staged, entry: Entry | None, derived_blob: str | None) -> None:
+async def restage(
+    conn: Connection, session_id: str, row: Staged, entry: Entry | None, derived_blob: str | None
+) -> None:
     """Give a staged change another base: the merged entry and the blob it counts as derived from now."""
     data = b"" if entry is None else encode_entry(entry)
     blob = "" if entry is None else blob_id(data)
@@ -305,9 +325,7 @@ async def restage(conn: Connection, session_id: str, row: Staged, entry: Entry |
 
 async def unstage(conn: Connection, session_id: str, ids: Sequence[str]) -> None:
     """Forget the staged changes of some entries."""
-    await conn.execute(
-        "delete from work.staged where session_id = %s and entry_id = any(%s)", (session_id, list(ids))
-    )
+    await conn.execute("delete from work.staged where session_id = %s and entry_id = any(%s)", (session_id, list(ids)))
 
 
 async def settle(
@@ -315,8 +333,8 @@ async def settle(
 ) -> None:
     """Tell a session that a commit has (some of) its changes.
 
-    A staged row goes only when its bytes are the committed ones. A later edit of the very change that was committed stays,
-    derived from the commit. Any other row keeps what it was derived from, and is merged when it is committed.
+    A staged row goes only when its bytes are the committed ones. A later edit of the very change that was committed
+    stays, derived from the commit. Any other row keeps what it was derived from, and is merged when it is committed.
     """
     pairs = ([change.entry_id for change in changes], [change.blob for change in changes])
     await conn.execute(

@@ -1,12 +1,13 @@
 """The engine's process: ``python -m memotree_storage.qdrant.engine --data FOLDER --port N --api-key-file FILE``."""
 
 import argparse
+import contextlib
 import fcntl
 import logging
 import os
+import select
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Final
@@ -27,9 +28,9 @@ def main() -> int:
     parser.add_argument("--api-key-file", type=Path, required=True, help="file whose text is the key of every call")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stopping = threading.Event()
+    stopping = _Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, stopping.ask)
     options.data.mkdir(parents=True, exist_ok=True)
     if not _lock(options.data / "engine.lock", stopping):
         sys.stderr.write(f"Another engine works on {options.data} and does not end; end that process.\n")
@@ -44,15 +45,36 @@ def main() -> int:
     return 0
 
 
-def _lock(path: Path, stopping: threading.Event) -> bool:
+class _Stopping:
+    """Asked for by a signal, waited for by the main thread.
+
+    A pipe and no ``threading.Event``: a handler runs in the middle of the wait that it is to end, and an event's
+    ``set`` would wait for the lock that its ``wait`` holds there, for ever.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+
+    def ask(self, *_: object) -> None:
+        with contextlib.suppress(BlockingIOError):  # full: it was asked often enough
+            os.write(self._writer, b"!")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether it was asked for, at the latest after ``timeout`` seconds."""
+        return bool(select.select([self._reader], [], [], timeout)[0])
+
+
+def _lock(path: Path, stopping: _Stopping) -> bool:
     """Hold the folder until this process ends; an engine of a killed server gets time to flush and go."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + _LOCK_WAIT
-    while time.monotonic() < deadline and not stopping.is_set():
+    while time.monotonic() < deadline:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            stopping.wait(_LOCK_POLL)
+            if stopping.wait(_LOCK_POLL):
+                return False
         else:
             return True
     return False

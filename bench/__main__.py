@@ -1,0 +1,113 @@
+"""``make bench``: every budget beside its peer, as a table and as ``bench/out/bench.json``."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from bench import codec, past, rpc, scale, store_commit
+from bench.table import Row, keep, show
+from bench.worlds import world
+
+_OUT = Path(__file__).parent / "out" / "bench.json"
+_PARTS = ("codec", "commit", "rpc", "past", "scale", "kills", "power")
+
+
+def main() -> int:
+    """Measure what was asked for; the exit status tells whether every budget was met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes: minutes become seconds")
+    parser.add_argument("--only", action="append", choices=_PARTS, help="only these parts")
+    parser.add_argument("--json", type=Path, default=_OUT, help="where the figures are kept")
+    arguments = parser.parse_args()
+    parts = arguments.only or [*_PARTS]
+    rows = uvloop.run(_run(parts, quick=arguments.quick))
+    show(rows)
+    keep(rows, arguments.json)
+    Console(stderr=True).print(f"Figures are in {arguments.json}.")
+    return int(any(row.met is False for row in rows))
+
+
+async def _run(parts: list[str], *, quick: bool) -> list[Row]:
+    rows: list[Row] = []
+    say = Console(stderr=True)
+    big, rounds = (2_000, 30) if quick else (100_000, 200)
+    commit_ms = None
+    if "codec" in parts:
+        rows += codec.run()
+    if "commit" in parts:
+        say.print("commits at store level …")
+        found, commit_ms = await asyncio.to_thread(_commits, quick=quick)
+        rows += found
+    if "rpc" in parts:
+        say.print("calls over gRPC …")
+        async with world() as place:
+            rows += await rpc.run(place, nodes=1_000 if quick else 10_000, rounds=rounds, store_commit_ms=commit_ms)
+    if "past" in parts:
+        say.print("history …")
+        async with world() as place:
+            rows += await past.run(place, commits=300 if quick else 10_000, rounds=rounds)
+    if "scale" in parts:
+        for nodes in (1_000,) if quick else (10_000, big):
+            say.print(f"{nodes:,} nodes …")
+            async with world() as place:
+                rows += await scale.run(place, nodes=nodes, rounds=rounds)
+    if "kills" in parts:
+        say.print("kills …")
+        from bench import kills
+
+        rows += await asyncio.to_thread(_kills, kills, 10 if quick else 200)
+    if "power" in parts:
+        say.print("power cuts …")
+        from bench import power_cut
+
+        rows += await asyncio.to_thread(_power, power_cut, 2 if quick else 20)
+    return rows
+
+
+def _commits(*, quick: bool) -> tuple[list[Row], float]:
+    small = store_commit.run(1_000, git_rounds=0)
+    large = store_commit.run(2_000 if quick else 100_000)
+    ours, git = large["commit_k10_ms"], large.get("git_k10_ms")
+    rows = [
+        Row(
+            f"durable commit of 10 of {int(large['nodes']):,} nodes",
+            ours,
+            "ms",
+            "git add + git commit",
+            git,
+            "≤ 10 ms and ≥ 20 times faster at 1e5",
+            None if quick or git is None else ours <= 10 and git / ours >= 20,
+        ),
+        Row(
+            f"commit cost from 1e3 to {int(large['nodes']):,} nodes",
+            ours,
+            "ms",
+            "at 1e3 nodes",
+            small["commit_k10_ms"],
+            "≤ 2 times",
+            None if quick else ours / small["commit_k10_ms"] <= 2,
+        ),
+    ]
+    return rows, ours
+
+
+def _kills(kills: object, count: int) -> list[Row]:
+    figures = kills.run(count)  # type: ignore[attr-defined]
+    lost = float(figures["failures"])
+    return [Row(f"server killed {count} times: broken promises", lost, "x", budget="0", met=lost == 0)]
+
+
+def _power(power_cut: object, count: int) -> list[Row]:
+    figures = power_cut.run(count)  # type: ignore[attr-defined]
+    if "skipped" in figures:
+        return []
+    lost = float(figures["failures"])
+    return [Row(f"power cut {count} times: lost or damaged", lost, "x", budget="0", met=lost == 0)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""History of one node after many commits, and reads far back, beside the git program and the head."""
+
+import shutil
+import subprocess
+import time
+from datetime import UTC, datetime
+
+from memotree_storage.codec import archive_path, encode_entry, node_path
+from memotree_storage.node import Archive, Node, new_id
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.tree import State
+
+from bench.table import Row, median_ms, paired, timed
+from bench.worlds import World
+from memotree.v1 import history_service_pb2
+
+
+async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
+    """One node with a version per commit among a hundred siblings."""
+    store, workspace_id = place.store, place.workspace_id
+    repository = store.repositories.get(workspace_id)
+    archive = Archive(new_id(), "history")
+    parent = Node(new_id(), archive.id, None, "a0", title="Parent")
+    siblings = [Node(new_id(), archive.id, parent.id, f"a{i:02}", title=f"Sibling {i}") for i in range(10, 99)]
+    hot = Node(new_id(), archive.id, parent.id, "a0", title="Hot")
+    changes: dict[str, bytes | None] = {node_path(node.id): encode_entry(node) for node in [parent, *siblings, hot]}
+    changes[archive_path(archive.id)] = encode_entry(archive)
+    head = repository.refs()["refs/heads/main"]
+    history = []
+    for number in range(commits):
+        who = Signature("bench", "", datetime.now(UTC).replace(microsecond=0))
+        node = Node(hot.id, archive.id, parent.id, "a0", title="Hot", content=f"Version {number}")
+        changes[node_path(hot.id)] = encode_entry(node)
+        written = repository.write_commit(CommitDraft(head, changes, f"Version {number}\n", who, who))
+        repository.move_ref("refs/heads/main", head, written.commit_id)
+        head, changes = written.commit_id, {}
+        history.append(head)
+    begun = time.perf_counter()
+    await store.catch_up(workspace_id)
+    rows = [Row(f"mirror {commits:,} commits from Git", time.perf_counter() - begun, "s")]
+    now, then = State(workspace_id, head), State(workspace_id, history[len(history) // 2])
+    async with store.database.connection() as conn:
+        for name, read in (
+            ("read", lambda state: tree.versions(conn, state, [hot.id])),
+            ("children", lambda state: tree.children(conn, state, parent.id)),
+            ("subtree", lambda state: tree.subtree(conn, state, [parent.id])),
+        ):
+            old, new = await paired(lambda read=read: read(then), lambda read=read: read(now), rounds)
+            row = Row(f"{name} at an old commit", median_ms(old), "ms", "at the head", median_ms(new), "≤ 1.5 times")
+            rows.append(_judged(row, 1.5))
+    ours = await timed(
+        lambda: place.history.list_node_revisions(
+            history_service_pb2.ListNodeRevisionsRequest(workspace="bench", node_id=hot.id)
+        ),
+        rounds,
+    )
+    git = _git_log(str(store.repositories.path(workspace_id)), node_path(hot.id))
+    row = Row(
+        f"revisions of a node after {commits:,} commits",
+        median_ms(ours),
+        "ms",
+        "git log -- path, changed-path filters",
+        git,
+        "≤ 1/4",
+    )
+    return [*rows, _judged(row, 0.25)]
+
+
+def _judged(row: Row, most: float) -> Row:
+    met = None if row.ratio is None else row.ratio <= most
+    return Row(row.work, row.value, row.unit, row.peer, row.peer_value, row.budget, met)
+
+
+def _git_log(repository: str, path: str) -> float | None:
+    """Milliseconds of ``git log -- path`` with the commit graph's changed-path filters, or ``None`` without git."""
+    if shutil.which("git") is None:
+        return None
+    git = ["git", "-C", repository]
+    subprocess.run([*git, "repack", "-q", "--geometric=2", "-d"], check=True, capture_output=True)
+    subprocess.run([*git, "commit-graph", "write", "--reachable", "--changed-paths"], check=True, capture_output=True)
+    samples = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        subprocess.run([*git, "log", "--format=%H", "main", "--", path], check=True, capture_output=True)
+        samples.append(time.perf_counter() - begun)
+    return median_ms(samples)

@@ -1,0 +1,97 @@
+"""What a call costs over gRPC, beside an empty one on the same server."""
+
+import itertools
+import time
+from dataclasses import replace
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from memotree_storage.bulk import import_entries
+from memotree_storage.node import Node
+
+from bench.table import Row, median_ms, paired, timed
+from bench.worlds import Text, World, forest, served
+from memotree.v1 import (
+    node_service_pb2,
+    node_service_pb2_grpc,
+    session_service_pb2,
+    session_service_pb2_grpc,
+)
+
+
+async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float | None) -> list[Row]:
+    """Reads, staged writes and commits of ten nodes."""
+    entries = list(forest(nodes, Text()))
+    await import_entries(place.store, place.workspace_id, "main", entries, "Import")
+    await place.store.indexer.current(place.workspace_id)
+    await place.store.indexer.flush()
+    ids = [entry.id for entry in entries if isinstance(entry, Node)]
+    async with served(place) as address, grpc.aio.insecure_channel(address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        node = node_service_pb2_grpc.NodeServiceStub(channel)
+        session = session_service_pb2_grpc.SessionServiceStub(channel)
+
+        async def empty() -> object:
+            return await health.Check(health_pb2.HealthCheckRequest())
+
+        turn = itertools.cycle(ids[:500])
+
+        async def get() -> object:
+            return await node.GetNode(node_service_pb2.GetNodeRequest(workspace="bench", node_id=next(turn)))
+
+        opened = await session.OpenSession(session_service_pb2.OpenSessionRequest(workspace="bench", agent="bench"))
+        session_id = opened.session.id
+
+        async def create() -> object:
+            return await node.CreateNode(
+                node_service_pb2.CreateNodeRequest(
+                    workspace="bench", session_id=session_id, parent_id=ids[3], title="New", content="Some words."
+                )
+            )
+
+        async def update() -> object:
+            return await node.UpdateNode(
+                node_service_pb2.UpdateNodeRequest(
+                    workspace="bench", session_id=session_id, node_id=next(turn), title=f"Title {time.time_ns()}"
+                )
+            )
+
+        rows = []
+        for name, call, most in (("GetNode", get, 2.0), ("CreateNode", create, 5.0), ("UpdateNode", update, 5.0)):
+            ours, theirs = await paired(call, empty, rounds)
+            row = Row(
+                f"{name} over gRPC", median_ms(ours), "ms", "empty RPC", median_ms(theirs), f"≤ {most:g} times", None
+            )
+            rows.append(_judged(row, most))
+        samples = []
+        await session.DiscardSession(
+            session_service_pb2.DiscardSessionRequest(workspace="bench", session_id=session_id)
+        )
+        opened = await session.OpenSession(session_service_pb2.OpenSessionRequest(workspace="bench", agent="bench"))
+        session_id = opened.session.id
+        for _ in range(max(5, rounds // 10)):
+            for _ in range(10):
+                await update()
+            samples += await timed(
+                lambda: session.CommitChanges(
+                    session_service_pb2.CommitChangesRequest(
+                        workspace="bench", session_id=session_id, message="Ten changes"
+                    )
+                ),
+                1,
+                warm=0,
+            )
+        row = Row(
+            "CommitChanges of 10 nodes over gRPC",
+            median_ms(samples),
+            "ms",
+            "store-level commit",
+            store_commit_ms,
+            "≤ 4 times",
+        )
+        rows.append(_judged(row, 4.0))
+        return rows
+
+
+def _judged(row: Row, most: float) -> Row:
+    return replace(row, met=None if row.ratio is None else row.ratio <= most)

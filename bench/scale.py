@@ -1,0 +1,154 @@
+"""Import, search, reads and rebuild of a large tree."""
+
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+from grpc import aio
+from memotree_storage.bulk import import_entries
+from memotree_storage.node import Node
+from memotree_storage.ports import IndexQuery
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.tree import State
+from memotree_storage.search import SearchQuery, lineage_of
+
+from bench.table import Row, median_ms, p95_ms, timed
+from bench.worlds import Text, World, forest, served
+from memotree.v1 import history_service_pb2, node_service_pb2, node_service_pb2_grpc
+
+
+async def run(place: World, *, nodes: int, rounds: int) -> list[Row]:
+    """Everything that depends on the size of the tree."""
+    text = Text()
+    entries = list(forest(nodes, text))
+    store = place.store
+    begun = time.perf_counter()
+    commit = await import_entries(store, place.workspace_id, "main", entries, "Import")
+    await store.indexer.current(place.workspace_id)
+    await store.indexer.flush()
+    seconds = time.perf_counter() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    full = nodes >= 100_000
+    rows = [
+        Row(
+            f"import of {nodes:,} nodes, all stores",
+            seconds,
+            "s",
+            budget="≤ 45 s at 1e5",
+            met=seconds <= 45 if full else None,
+        ),
+        Row("memory of the importing process", peak, "MB", budget="≤ 1 GiB at 1e5", met=peak <= 1024 if full else None),
+    ]
+    ids = [entry.id for entry in entries if isinstance(entry, Node)]
+    state = State(place.workspace_id, commit)
+    rows += await _store_level(place, state, ids, text, rounds, small=nodes <= 10_000)
+    rows += await _search(place, text, rounds, full=full)
+    branch = iter(range(10_000))
+    samples = await timed(
+        lambda: place.history.create_branch(
+            history_service_pb2.CreateBranchRequest(workspace="bench", name=f"b{next(branch)}")
+        ),
+        rounds,
+    )
+    rows.append(
+        Row(
+            f"create a branch of {nodes:,} nodes",
+            median_ms(samples),
+            "ms",
+            budget="≤ 5 ms",
+            met=median_ms(samples) <= 5,
+        )
+    )
+    rows.append(_disk(place))
+    begun = time.perf_counter()
+    await store.rebuild(place.workspace_id)
+    seconds = time.perf_counter() - begun
+    rows.append(
+        Row(
+            f"rebuild of both mirrors, {nodes:,} nodes",
+            seconds,
+            "s",
+            budget="≤ 90 s at 1e5",
+            met=seconds <= 90 if full else None,
+        )
+    )
+    return rows
+
+
+async def _store_level(
+    place: World, state: State, ids: list[str], text: Text, rounds: int, *, small: bool
+) -> list[Row]:
+    """Reads and single searches below the service, in milliseconds."""
+    store = place.store
+    rows = []
+    queries = iter(text.queries(10_000))
+    async with store.database.connection() as conn:
+        turn = iter(ids * 50)
+        cases = {
+            "children": (lambda: tree.children(conn, state, next(turn)), 1.0),
+            "point read": (lambda: tree.versions(conn, state, [next(turn)]), None),
+            "subtree of about 100": (lambda: tree.subtree(conn, state, [ids[11]]), None),
+            "full text, Zipf": (lambda: store.search.find(state, SearchQuery(next(queries), 10)), 5.0),
+        }
+        for name, (call, most) in cases.items():
+            value = median_ms(await timed(call, rounds))
+            budget = f"≤ {most:g} ms at 1e4" if most else ""
+            rows.append(
+                Row(f"store level: {name}", value, "ms", budget=budget, met=value <= most if most and small else None)
+            )
+        rows += await _vectors(place, conn, state, text, rounds, small=small)
+    return rows
+
+
+async def _vectors(place: World, conn: object, state: State, text: Text, rounds: int, *, small: bool) -> list[Row]:
+    """Nearest vectors, with the recall of the true top ten beside the time."""
+    store = place.store
+    lineage = await lineage_of(conn, state)  # type: ignore[arg-type]
+    query = IndexQuery(place.workspace_id, lineage, 10)
+    vectors = await store.embedder.embed(text.queries(50))
+    samples, recalls = [], []
+    exact = IndexQuery(place.workspace_id, lineage, 1_000_000)
+    for vector in vectors[:10]:
+        truth = {hit.node_id for hit in (await store.index.nearest(exact, vector))[:10]}
+        found = {hit.node_id for hit in await store.index.nearest(query, vector)}
+        recalls.append(len(truth & found) / max(len(truth), 1))
+    for vector in np.resize(vectors, (rounds, vectors.shape[1])):
+        begun = time.perf_counter()
+        await store.index.nearest(query, vector)
+        samples.append(time.perf_counter() - begun)
+    value, recall = median_ms(samples), float(np.mean(recalls))
+    return [
+        Row(
+            f"store level: vectors, recall@10 {recall:.2f}",
+            value,
+            "ms",
+            budget="≤ 5 ms at recall ≥ 0.95, 1e4",
+            met=value <= 5 and recall >= 0.95 if small else None,
+        )
+    ]
+
+
+async def _search(place: World, text: Text, rounds: int, *, full: bool) -> list[Row]:
+    async with served(place) as address, aio.insecure_channel(address) as channel:
+        node = node_service_pb2_grpc.NodeServiceStub(channel)
+        queries = iter(text.queries(10_000))
+        samples = await timed(
+            lambda: node.SearchNodes(
+                node_service_pb2.SearchNodesRequest(
+                    workspace="bench", query=next(queries), search_type=node_service_pb2.SEARCH_TYPE_HYBRID
+                )
+            ),
+            rounds,
+        )
+    value = p95_ms(samples)
+    return [
+        Row("hybrid search over gRPC, median", median_ms(samples), "ms"),
+        Row("hybrid search over gRPC, p95", value, "ms", budget="≤ 50 ms at 1e5", met=value <= 50 if full else None),
+    ]
+
+
+def _disk(place: World) -> Row:
+    folder = place.store.repositories.path(place.workspace_id)
+    size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 2**20
+    return Row("disk, Git part", size, "MB", budget="≤ 20 MB at 1e4 of 2 KB")

@@ -1,0 +1,115 @@
+"""Rows of a bench: what was measured, beside what, against which budget; printed as a table and kept as JSON."""
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement.
+
+    Attributes:
+        work: What was done.
+        value: The figure, in ``unit``.
+        unit: ``ms``, ``s``, ``MB``, ``/s`` or ``x``.
+        peer: What stands beside it, or ``""``.
+        peer_value: The peer's figure in the same unit.
+        budget: What DESIGN.md asks for, in words.
+        met: Whether it is met; ``None`` without a budget.
+    """
+
+    work: str
+    value: float
+    unit: str
+    peer: str = ""
+    peer_value: float | None = None
+    budget: str = ""
+    met: bool | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The figure as a multiple of the peer's."""
+        return self.value / self.peer_value if self.peer_value else None
+
+
+def median_ms(samples: Sequence[float]) -> float:
+    """The median of seconds, in milliseconds."""
+    return statistics.median(samples) * 1000
+
+
+def p95_ms(samples: Sequence[float]) -> float:
+    """The 95th percentile of seconds, in milliseconds."""
+    return sorted(samples)[min(len(samples) - 1, int(len(samples) * 0.95))] * 1000
+
+
+async def timed(call: Callable[[], Awaitable[object]], rounds: int, warm: int = 3) -> list[float]:
+    """Seconds of each of several calls, after a warm-up."""
+    for _ in range(warm):
+        await call()
+    samples = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        await call()
+        samples.append(time.perf_counter() - begun)
+    return samples
+
+
+async def paired(
+    first: Callable[[], Awaitable[object]], second: Callable[[], Awaitable[object]], rounds: int
+) -> tuple[list[float], list[float]]:
+    """Seconds of two calls in turn, so that both meet the same noise."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(3):
+        await first()
+        await second()
+    for _ in range(rounds):
+        ours += await timed(first, 1, warm=0)
+        theirs += await timed(second, 1, warm=0)
+    return ours, theirs
+
+
+def machine() -> dict[str, object]:
+    """The size of the machine, for the record."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print the rows as a table."""
+    table = Table(title="MemoTree beside its peers")
+    for heading in ("work", "figure", "peer", "peer's figure", "ratio", "budget", ""):
+        table.add_column(heading, justify="left" if heading in {"work", "peer", "budget"} else "right")
+    for row in rows:
+        mark = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[row.met]
+        table.add_row(
+            row.work,
+            f"{row.value:,.2f} {row.unit}",
+            row.peer,
+            "" if row.peer_value is None else f"{row.peer_value:,.2f} {row.unit}",
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            row.budget,
+            mark,
+        )
+    Console(width=160).print(table)
+
+
+def keep(rows: Sequence[Row], path: Path) -> None:
+    """Write the rows and the machine as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {"machine": machine(), "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,130 @@
+"""What the benches work on: open stores in a temporary folder, and trees of Zipf-distributed text."""
+
+import random
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from memotree_storage.node import Archive, Entry, Node, new_id
+from memotree_storage.position import many_between
+from memotree_storage.store import Store
+
+from memotree.canvas import NodeOperations, ViewOperations
+from memotree.history import HistoryOperations
+from memotree.maintenance import MaintenanceOperations
+from memotree.models.extractive import brief_of, summary_of
+from memotree.pages import PageTokens
+from memotree.server.app import Server
+from memotree.server.compose import open_store, service_limits
+from memotree.sessions import SessionOperations
+from memotree.settings import Settings, load_settings
+from memotree.v1 import workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
+
+_VOCABULARY = 50_000
+_EXPONENT = 1.07
+_SYLLABLES = [a + b for a in "bdklmnr" for b in "aeiou"]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """An open store with a workspace, and the operations over it."""
+
+    folder: Path
+    settings: Settings
+    store: Store
+    workspace_id: str
+    nodes: NodeOperations
+    sessions: SessionOperations
+    history: HistoryOperations
+    views: ViewOperations
+    workspaces: WorkspaceOperations
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """A fresh world on embedded stores; everything is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="memotree-bench-") as folder:
+        settings = load_settings(data_folder=Path(folder) / "data", port=0)
+        async with AsyncExitStack() as stack:
+            settings.data_folder.mkdir(parents=True)
+            store = await open_store(settings, stack)
+            pages, limits = PageTokens(b"k" * 32), service_limits(settings)
+            workspaces = WorkspaceOperations(store, pages, limits)
+            made = await workspaces.create_workspace(workspace_service_pb2.CreateWorkspaceRequest(name="bench"))
+            sessions = SessionOperations(store, pages, limits)
+            stack.push_async_callback(sessions.finish)
+            yield World(
+                folder=settings.data_folder,
+                settings=settings,
+                store=store,
+                workspace_id=made.workspace.id,
+                nodes=NodeOperations(store, pages, limits),
+                sessions=sessions,
+                history=HistoryOperations(store, pages, limits),
+                views=ViewOperations(store, pages),
+                workspaces=workspaces,
+            )
+
+
+@asynccontextmanager
+async def served(place: World) -> AsyncIterator[str]:
+    """The address of a gRPC server over a world."""
+    maintenance = MaintenanceOperations(
+        place.store,
+        service_limits(place.settings),
+        max_message_bytes=place.settings.max_message_bytes,
+        embedded={"postgres", "qdrant"},
+    )
+    operations = {
+        "WorkspaceService": place.workspaces,
+        "SessionService": place.sessions,
+        "NodeService": place.nodes,
+        "ViewService": place.views,
+        "HistoryService": place.history,
+        "MaintenanceService": maintenance,
+    }
+    async with Server(place.settings, operations) as server:
+        yield server.address
+
+
+class Text:
+    """Zipf-distributed words that look like words; the same seed gives the same text."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self._rng = np.random.default_rng(seed)
+        ranks = np.arange(1, _VOCABULARY + 1, dtype=np.float64) ** -_EXPONENT
+        self._weights = ranks / ranks.sum()
+        names = random.Random(seed)
+        self.words = ["".join(names.choices(_SYLLABLES, k=names.randint(1, 4))) + str(i) for i in range(_VOCABULARY)]
+
+    def page(self, words: int) -> str:
+        """Some words in sentences."""
+        drawn = [self.words[i] for i in self._rng.choice(_VOCABULARY, size=words, p=self._weights)]
+        sentences = [" ".join(drawn[i : i + 12]).capitalize() for i in range(0, words, 12)]
+        return ". ".join(sentences) + "."
+
+    def queries(self, count: int) -> list[str]:
+        """Queries of one to five words, common ones among them."""
+        chosen = random.Random(5)
+        return [
+            " ".join(self.words[int(chosen.paretovariate(0.6)) % _VOCABULARY] for _ in range(chosen.randint(1, 5)))
+            for _ in range(count)
+        ]
+
+
+def forest(count: int, text: Text, *, words: int = 250, fan: int = 10) -> Iterator[Entry]:
+    """An archive with a tree of ``count`` nodes of about 2 KB each."""
+    archive = Archive(new_id(), "bench")
+    yield archive
+    ids = [new_id() for _ in range(count)]
+    places = many_between(None, None, count)
+    for number, (node_id, place) in enumerate(zip(ids, places, strict=True)):
+        content = text.page(words)
+        title = content.split(".", 1)[0][:60]
+        parent = ids[(number - 1) // fan] if number else None
+        brief, summary = brief_of(title, content), summary_of(title, content)
+        yield Node(node_id, archive.id, parent, place, "note", title, brief, summary, content)

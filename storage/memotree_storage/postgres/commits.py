@@ -1,0 +1,342 @@
+"""Reading history: commits along a lineage, the versions of one entry, and what differs between two states.
+
+Nothing here walks Git. The lineage of a commit is a handful of lines, and on each line the commits and the versions of
+an entry are ranges of an index; so a page costs the same after ten commits and after ten thousand.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from psycopg.rows import args_row, class_row
+
+from memotree_storage.errors import NotFoundError
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import FIELDS, Version
+from memotree_storage.postgres.tree import State
+
+NOTHING: Final = ""
+"""The commit id of the state before the first commit: it has no lineage, so nothing is alive there."""
+
+
+class CommitNotFoundError(NotFoundError):
+    """The mirror has no such commit."""
+
+    reason = "COMMIT_NOT_FOUND"
+
+    def __init__(self, commit_id: str) -> None:
+        super().__init__(
+            f"There is no commit {commit_id!r} in this workspace. List them with ListCommits.", "commit", commit_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRow:
+    """A commit as the mirror has it, with the short names of the tags that name it."""
+
+    commit_id: str
+    parents: list[str]
+    author_name: str
+    author_email: str
+    authored_at: datetime
+    committed_at: datetime
+    message: str
+    session_id: str | None
+    tags: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFilter:
+    """Which commits are wanted; what is empty or ``None`` admits all.
+
+    Attributes:
+        node_id: Only commits that touch this entry.
+        entry_ids: Only commits that touch one of these.
+        author: A part of the author's name or address, in any case.
+        since: Committed at this time or later.
+        until: Committed before this time.
+    """
+
+    node_id: str = ""
+    entry_ids: Sequence[str] | None = None
+    author: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One version of an entry (a dead one says that it was deleted), and the commit that made it."""
+
+    version: Version
+    commit: CommitRow
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many entries differ between two states, counted up to a bound."""
+
+    created: int
+    updated: int
+    deleted: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.created + self.updated + self.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class RefRow:
+    """A branch or tag: its short name, the object it holds and the commit that this peels to."""
+
+    name: str
+    object_id: str
+    commit_id: str
+
+
+_COMMIT: Final = """c.commit_id, c.parents, c.author_name, c.author_email, c.authored_at, c.committed_at, c.message,
+    c.session_id, array(select substr(r.name, 11) from mirror.ref r where r.workspace_id = %(workspace)s
+      and r.commit_id = c.commit_id and r.name like 'refs/tags/%%' order by r.name) as tags"""
+_VERSION: Final = ", ".join(f"v.{name}" for name in FIELDS) + ", c.commit_id, c.committed_at, v.line_id, v.from_seq"
+_VERSION_WIDTH: Final = len(FIELDS) + 4
+
+# What is left of a lineage behind the commit that a page ended with. Named by the commit and not by its place: a
+# rebuild between two pages may give other lines.
+_PART: Final = """
+  line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
+  part as materialized (
+    select line.depth, line.line_id, case when line.depth = last.depth then last.seq - 1 else line.seq end as seq
+      from line left join (
+        select at.depth, c.seq from mirror.commit c join line at on at.line_id = c.line_id
+         where c.workspace_id = %(workspace)s and c.commit_id = %(after)s) last on true
+     where %(after)s::text is null or line.depth >= last.depth)"""
+
+_ADMITTED: Final = """
+  (%(author)s::text is null or c.author_name ilike %(author)s or c.author_email ilike %(author)s)
+  and (%(since)s::timestamptz is null or c.committed_at >= %(since)s)
+  and (%(until)s::timestamptz is null or c.committed_at < %(until)s)
+  and (%(entries)s::text[] is null or exists (
+    select from mirror.version e where e.line_id = c.line_id and e.from_seq = c.seq
+       and e.entry_id in (select id from wanted)))"""
+
+_LIST: Final = f"""
+  with {_PART}, wanted as materialized (select unnest(%(entries)s::text[]) as id)
+  select {_COMMIT} from part cross join lateral (
+    select c.* from mirror.commit c where c.line_id = part.line_id and c.seq <= part.seq and {_ADMITTED}
+     order by c.seq desc limit %(limit)s) c
+   order by part.depth, c.seq desc limit %(limit)s"""  # noqa: S608 - fragments of this module
+
+_LIST_OF_NODE: Final = f"""
+  with {_PART}, wanted as materialized (select unnest(%(entries)s::text[]) as id)
+  select {_COMMIT} from part cross join lateral (
+    select c.* from mirror.version v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+     where v.line_id = part.line_id and v.entry_id = %(node)s and v.from_seq <= part.seq and {_ADMITTED}
+     order by v.from_seq desc limit %(limit)s) c
+   order by part.depth, c.seq desc limit %(limit)s"""  # noqa: S608
+
+_REVISIONS: Final = f"""
+  with {_PART}
+  select {_VERSION}, {_COMMIT} from part cross join lateral (
+    select v.* from mirror.version v
+     where v.line_id = part.line_id and v.entry_id = %(node)s and v.from_seq <= part.seq
+     order by v.from_seq desc limit %(limit)s) v
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   order by part.depth, v.from_seq desc limit %(limit)s"""  # noqa: S608
+
+_TOUCHED: Final = f"""
+  select {_VERSION} from mirror.commit c join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq
+   where c.workspace_id = %(workspace)s and c.commit_id = %(commit)s order by v.entry_id limit %(limit)s"""  # noqa: S608
+
+
+def _blob_at(line: str, session: str) -> str:
+    """SQL: the blob of the candidate's visible version at a state, '' when it is not alive there."""
+    return f"""coalesce((
+      select blob from (
+        select -1 as depth, s.blob from work.staged s
+         where s.session_id = {session} and s.entry_id = candidate.entry_id
+        union all
+        select line.depth, one.blob from {line} line cross join lateral (
+          select v.blob from mirror.version v
+           where v.line_id = line.line_id and v.entry_id = candidate.entry_id and v.from_seq <= line.seq
+           order by v.from_seq desc limit 1) one
+      ) any_version order by depth limit 1), '')"""  # noqa: S608 - fragments of this module
+
+
+# Only an entry with a row where the two lineages part can differ: on the lines that one of them alone has, and on the
+# first line of both between the two places. Everything beyond is common.
+_DIFFERING: Final = f"""
+  with old_line as materialized (select * from mirror.lineage(%(workspace)s, %(old)s)),
+  new_line as materialized (select * from mirror.lineage(%(workspace)s, %(new)s)),
+  common as materialized (
+    select o.line_id, least(o.seq, n.seq) as low, greatest(o.seq, n.seq) as high, o.depth as old_depth,
+           n.depth as new_depth
+      from old_line o join new_line n on n.line_id = o.line_id order by o.depth limit 1),
+  part as (
+    select line_id, low, high from common
+    union all
+    select line_id, 0, seq from old_line where depth < coalesce((select old_depth from common), 2147483647)
+    union all
+    select line_id, 0, seq from new_line where depth < coalesce((select new_depth from common), 2147483647)),
+  candidate as (
+    select v.entry_id from part join mirror.version v on v.line_id = part.line_id
+     where v.from_seq > part.low and v.from_seq <= part.high
+    union
+    select s.entry_id from work.staged s where s.session_id in (%(old_session)s, %(new_session)s)),
+  differing as (
+    select candidate.entry_id, state.old_blob, state.new_blob
+      from (select entry_id from candidate where entry_id > %(after)s
+               and (%(node)s::text is null or entry_id = %(node)s) order by entry_id) candidate
+     cross join lateral (
+       select {_blob_at("old_line", "%(old_session)s")} as old_blob,
+              {_blob_at("new_line", "%(new_session)s")} as new_blob) state
+     where state.old_blob <> state.new_blob limit %(limit)s)"""  # noqa: S608
+
+_DIFFERING_IDS: Final = f"{_DIFFERING} select entry_id from differing order by entry_id"  # noqa: S608
+_DIFFERING_COUNT: Final = f"""{_DIFFERING}
+  select count(*) filter (where old_blob = ''), count(*) filter (where old_blob <> '' and new_blob <> ''),
+         count(*) filter (where new_blob = '') from differing"""  # noqa: S608
+
+_REFS: Final = """
+  select substr(name, length(%(prefix)s) + 1) as name, object_id, commit_id from mirror.ref
+   where workspace_id = %(workspace)s and name > %(prefix)s || %(after)s and name < %(end)s
+   order by name limit %(limit)s"""
+
+
+async def list_commits(
+    conn: Connection, state: State, wanted: CommitFilter, *, after: str | None = None, limit: int
+) -> list[CommitRow]:
+    """Commits along the lineage of first parents, newest first, behind the commit ``after``."""
+    arguments = {
+        "workspace": state.workspace_id,
+        "commit": state.commit_id,
+        "after": after,
+        "node": wanted.node_id,
+        "entries": None if wanted.entry_ids is None else list(wanted.entry_ids),
+        "author": _contains(wanted.author),
+        "since": wanted.since,
+        "until": wanted.until,
+        "limit": limit,
+    }
+    async with conn.cursor(row_factory=class_row(CommitRow)) as cursor:
+        await cursor.execute(_LIST_OF_NODE if wanted.node_id else _LIST, arguments)
+        return await cursor.fetchall()
+
+
+async def read_commit(conn: Connection, workspace_id: str, commit_id: str) -> CommitRow:
+    """One commit.
+
+    Raises:
+        CommitNotFoundError: The mirror does not have it.
+    """
+    async with conn.cursor(row_factory=class_row(CommitRow)) as cursor:
+        await cursor.execute(
+            f"select {_COMMIT} from mirror.commit c where workspace_id = %(workspace)s and commit_id = %(commit)s",  # noqa: S608
+            {"workspace": workspace_id, "commit": commit_id},
+        )
+        found = await cursor.fetchone()
+    if found is None:
+        raise CommitNotFoundError(commit_id)
+    return found
+
+
+async def touched(conn: Connection, workspace_id: str, commit_id: str, *, limit: int) -> list[Version]:
+    """The versions that a commit made, by id: its difference to its first parent; deletions are dead ones."""
+    async with conn.cursor(row_factory=args_row(Version)) as cursor:
+        await cursor.execute(_TOUCHED, {"workspace": workspace_id, "commit": commit_id, "limit": limit})
+        return await cursor.fetchall()
+
+
+async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> int:
+    """How many entries a commit touches."""
+    cursor = await conn.execute(
+        "select count(*) from mirror.commit c join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+        " where c.workspace_id = %s and c.commit_id = %s",
+        (workspace_id, commit_id),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def list_revisions(
+    conn: Connection, state: State, entry_id: str, *, after: str | None = None, limit: int
+) -> list[Revision]:
+    """The versions of an entry along the lineage, newest first, behind the one of the commit ``after``."""
+    arguments = {
+        "workspace": state.workspace_id,
+        "commit": state.commit_id,
+        "after": after,
+        "node": entry_id,
+        "limit": limit,
+    }
+    async with conn.cursor(row_factory=args_row(_read_revision)) as cursor:
+        await cursor.execute(_REVISIONS, arguments)
+        return await cursor.fetchall()
+
+
+def _read_revision(*row: Any) -> Revision:
+    return Revision(Version(*row[:_VERSION_WIDTH]), CommitRow(*row[_VERSION_WIDTH:]))
+
+
+async def differing(
+    conn: Connection, old: State, new: State, *, node_id: str = "", after: str = "", limit: int
+) -> list[str]:
+    """The entries whose version differs between two states of a workspace, by id behind ``after``; or one node only."""
+    cursor = await conn.execute(_DIFFERING_IDS, _both(old, new, node_id, after, limit))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def count_differing(conn: Connection, old: State, new: State, *, node_id: str = "", limit: int) -> Counted:
+    """How many entries differ between two states, looked at until ``limit`` are found."""
+    cursor = await conn.execute(_DIFFERING_COUNT, _both(old, new, node_id, "", limit))
+    row = await cursor.fetchone()
+    return Counted(*row) if row else Counted(0, 0, 0)
+
+
+async def list_refs(
+    conn: Connection, workspace_id: str, prefix: str, *, after: str = "", limit: int | None = None
+) -> list[RefRow]:
+    """The refs below a prefix (``refs/heads/``) by name, behind a short name."""
+    arguments = {
+        "workspace": workspace_id,
+        "prefix": prefix,
+        "end": prefix[:-1] + chr(ord(prefix[-1]) + 1),
+        "after": after,
+        "limit": limit,
+    }
+    async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
+        await cursor.execute(_REFS, arguments)
+        return await cursor.fetchall()
+
+
+async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str) -> RefRow | None:
+    """The ref of that short name below a prefix, or ``None``."""
+    async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
+        await cursor.execute(
+            "select %(name)s as name, object_id, commit_id from mirror.ref"
+            " where workspace_id = %(workspace)s and name = %(prefix)s || %(name)s",
+            {"workspace": workspace_id, "prefix": prefix, "name": name},
+        )
+        return await cursor.fetchone()
+
+
+def _both(old: State, new: State, node_id: str, after: str, limit: int) -> dict[str, object]:
+    return {
+        "workspace": new.workspace_id,
+        "old": old.commit_id,
+        "new": new.commit_id,
+        "old_session": old.session_id,
+        "new_session": new.session_id,
+        "node": node_id or None,
+        "after": after,
+        "limit": limit,
+    }
+
+
+def _contains(text: str) -> str | None:
+    """A pattern of LIKE for texts that contain this one, whatever characters it has."""
+    if not text:
+        return None
+    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return f"%{escaped}%"

@@ -1,0 +1,344 @@
+"""Every commit against its rows: what Git says it changed, decoded, beside what the mirror has at its place."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from memotree_storage import trailers
+from memotree_storage.catchup import mirrored_refs
+from memotree_storage.codec import InvalidFileError, decode_entry, parse_path
+from memotree_storage.errors import CorruptError
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Entry
+from memotree_storage.ports import CommitInfo, PathChange
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
+from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
+
+_ROWS: Final = 500
+"""Rows that are compared in one statement."""
+
+_COMMITS: Final = 100
+"""Commits of which rows are compared in one statement."""
+
+_COLUMNS: Final = (*FIELDS, "targets")
+_PLACE: Final = ("dead", "archive_id", "parent_id", "position")
+_KEEP: Final = "refs/memotree/keep/"
+
+_Key = tuple[int, int, str]
+"""Line, seq and entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """The rows that an entry should have at a commit: its version, and its placement if it was moved there."""
+
+    entry_id: str
+    version: tuple[Any, ...]
+    placement: tuple[Any, ...] | None
+
+
+@dataclass(slots=True)
+class _Part:
+    """A piece of what Git says about one commit; a big commit has several."""
+
+    commit: CommitInfo
+    rows: list[_Expected] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
+    damage: str = ""
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Mirrored:
+    """Where the mirror has a commit, and what it says about it."""
+
+    line_id: int
+    seq: int
+    facts: tuple[Any, ...]
+
+
+class CommitCheck:
+    """Compares all commits that refs reach, and those that the mirror has besides."""
+
+    def __init__(self, conn: Connection, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]) -> None:
+        self._conn = conn
+        self._workspace_id = workspace_id
+        self._repository = repository
+        self._refs = refs
+        self._seen: dict[str, set[str]] = {}
+        self._faults: dict[str, dict[str, str]] = {}
+
+    async def run(self) -> AsyncIterator[Difference | Step]:
+        """Yield every difference, with progress by commits."""
+        known = await self._known()
+        commits, damage = await asyncio.to_thread(self._history, known)
+        for found in damage:
+            yield found
+        for commit_id in sorted(known - {commit.commit_id for commit in commits}):
+            yield in_postgres("commit", f"Commit {commit_id} is mirrored and not in Git.", commit_id=commit_id)
+        done = 0
+        yield Step("commits", done, len(commits))
+        parts = self._parts(commits)
+        while batch := await asyncio.to_thread(_take, parts):
+            for found in await self._compare(batch):
+                yield found
+            done += sum(part.last for part in batch)
+            yield Step("commits", done, len(commits))
+        for found in await asyncio.to_thread(self._standing_faults):
+            yield found
+
+    async def _known(self) -> set[str]:
+        cursor = await self._conn.execute(
+            "select commit_id from mirror.commit where workspace_id = %s", (self._workspace_id,)
+        )
+        return {row[0] for row in await cursor.fetchall()}
+
+    def _history(self, known: set[str]) -> tuple[list[CommitInfo], list[Difference]]:
+        """The commits that refs and open sessions reach, then those that only the mirror still has."""
+        tips = [
+            *mirrored_refs(self._refs).values(),
+            *(target for name, target in self._refs.items() if name.startswith(_KEEP)),
+        ]
+        try:
+            tips = [tip for tip in dict.fromkeys(tips) if self._repository.exists(tip)]
+            reached = self._repository.history(tips, lambda _: False)
+            ids = {commit.commit_id for commit in reached}
+            rest = sorted(commit_id for commit_id in known - ids if self._repository.exists(commit_id))
+            return reached + self._repository.history(rest, ids.__contains__), []
+        except (ObjectMissingError, CorruptError) as error:
+            return [], [in_git("object", f"The history cannot be walked. {error.message}")]
+
+    # --- what Git says -----------------------------------------------------------------------------------------------
+
+    def _parts(self, commits: Sequence[CommitInfo]) -> Iterator[_Part]:
+        for commit in commits:
+            part = _Part(commit)
+            try:
+                for change in self._repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
+                    if len(part.rows) == _ROWS:
+                        yield part
+                        part = _Part(commit)
+                    self._expect(change, part)
+            except (ObjectMissingError, CorruptError) as error:
+                part.damage = error.message
+            part.last = True
+            yield part
+
+    def _expect(self, change: PathChange, part: _Part) -> None:
+        parsed = parse_path(change.path)
+        if parsed is None:
+            return
+        before = after = None
+        if change.old_blob is not None:
+            before, _ = self._decode(change.path, change.old_blob)
+        if change.new_blob is not None:
+            after, fault = self._decode(change.path, change.new_blob)
+            if fault:
+                part.faults[change.path] = fault
+        last = None if before is None else Version(*_plain(row_of(before, change.old_blob or "")))
+        if after is not None:
+            version = (*_plain(row_of(after, change.new_blob or "")), targets_of(after))
+        elif last is not None:
+            version = (*_plain(tombstone_of(last)), [])
+        else:
+            return  # it was not alive before and is not now
+        part.rows.append(_Expected(parsed[1], version, _placement(version, last)))
+
+    def _decode(self, path: str, blob: str) -> tuple[Entry | None, str]:
+        try:
+            return decode_entry(path, self._repository.read_blob(blob)), ""
+        except InvalidFileError as error:
+            return None, error.message
+
+    def _standing_faults(self) -> list[Difference]:
+        """Files that cannot be read as entries and still stand at the head of a branch."""
+        found = []
+        heads = {name: target for name, target in self._refs.items() if name.startswith("refs/heads/")}
+        for commit_id, faults in self._faults.items():
+            for path in faults:
+                for name, head in heads.items():
+                    if (data := self._repository.read_path(head, path)) is None:
+                        continue
+                    try:
+                        decode_entry(path, data)
+                    except InvalidFileError as error:
+                        sentence = f"{path} on {name} is no entry: {error.message} Correct it with git in a new commit."
+                        found.append(in_git("file", sentence, commit_id=commit_id))
+        return list(dict.fromkeys(found))
+
+    # --- what the mirror says ----------------------------------------------------------------------------------------
+
+    async def _compare(self, batch: Sequence[_Part]) -> list[Difference]:
+        found: list[Difference] = []
+        mirrored = await self._mirrored({part.commit.commit_id for part in batch})
+        present = []
+        for part in batch:
+            commit_id = part.commit.commit_id
+            if part.damage:
+                found.append(
+                    in_git("object", f"Commit {commit_id} cannot be read whole. {part.damage}", commit_id=commit_id)
+                )
+            if commit_id in mirrored:
+                present.append((part, mirrored[commit_id]))
+                self._seen.setdefault(commit_id, set()).update(row.entry_id for row in part.rows)
+                self._faults.setdefault(commit_id, {}).update(part.faults)
+                if part.last:
+                    found += _facts_differ(part.commit, mirrored[commit_id])
+            elif part.last:
+                found.append(
+                    in_postgres("commit", f"Commit {commit_id} is in Git and not mirrored.", commit_id=commit_id)
+                )
+        keys = [(at.line_id, at.seq, row.entry_id) for part, at in present for row in part.rows]
+        versions = await self._at(keys, "version", _COLUMNS)
+        placements = await self._at(keys, "placement", _PLACE)
+        for part, at in present:
+            for row in part.rows:
+                key = (at.line_id, at.seq, row.entry_id)
+                found += _row_differs(part.commit.commit_id, row, versions.get(key), placements.get(key))
+        whole = [(part.commit.commit_id, at) for part, at in present if part.last]
+        found += await self._surplus(whole, {part.commit.commit_id for part in batch if part.damage})
+        found += await self._faults_differ([commit_id for commit_id, _ in whole])
+        return found
+
+    async def _mirrored(self, ids: set[str]) -> dict[str, _Mirrored]:
+        cursor = await self._conn.execute(
+            "select commit_id, line_id, seq, parents, author_name, author_email, authored_at, committed_at, message,"
+            " session_id, request_id from mirror.commit where workspace_id = %s and commit_id = any(%s)",
+            (self._workspace_id, list(ids)),
+        )
+        return {row[0]: _Mirrored(row[1], row[2], tuple(row[3:])) for row in await cursor.fetchall()}
+
+    async def _at(self, keys: Sequence[_Key], table: str, columns: Sequence[str]) -> dict[_Key, tuple[Any, ...]]:
+        cursor = await self._conn.execute(
+            f"select k.line, k.seq, k.entry, {', '.join(f't.{name}' for name in columns)}"  # noqa: S608 - our own names
+            f" from unnest(%s::bigint[], %s::bigint[], %s::text[]) as k (line, seq, entry) join mirror.{table} t"
+            " on t.line_id = k.line and t.entry_id = k.entry and t.from_seq = k.seq",
+            ([key[0] for key in keys], [key[1] for key in keys], [key[2] for key in keys]),
+        )
+        return {(row[0], row[1], row[2]): tuple(row[3:]) for row in await cursor.fetchall()}
+
+    async def _surplus(self, whole: Sequence[tuple[str, _Mirrored]], damaged: set[str]) -> list[Difference]:
+        """Rows at a commit's place that Git does not account for."""
+        cursor = await self._conn.execute(
+            "select k.line, k.seq, count(v.entry_id) from unnest(%s::bigint[], %s::bigint[]) as k (line, seq)"
+            " left join mirror.version v on v.line_id = k.line and v.from_seq = k.seq group by k.line, k.seq",
+            ([at.line_id for _, at in whole], [at.seq for _, at in whole]),
+        )
+        counted = {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
+        found = []
+        for commit_id, at in whole:
+            expected = self._seen.pop(commit_id, set())
+            if commit_id in damaged or counted[at.line_id, at.seq] == len(expected):
+                continue
+            cursor = await self._conn.execute(
+                "select entry_id from mirror.version where line_id = %s and from_seq = %s and entry_id <> all(%s)",
+                (at.line_id, at.seq, list(expected)),
+            )
+            found += [
+                in_postgres(
+                    "row",
+                    f"Commit {commit_id} has a row for {entry}, which it does not change in Git.",
+                    commit_id=commit_id,
+                    node_id=entry,
+                )
+                for (entry,) in await cursor.fetchall()
+            ]
+        return found
+
+    async def _faults_differ(self, ids: Sequence[str]) -> list[Difference]:
+        cursor = await self._conn.execute(
+            "select commit_id, path from mirror.fault where workspace_id = %s and commit_id = any(%s)",
+            (self._workspace_id, list(ids)),
+        )
+        there = {(row[0], row[1]) for row in await cursor.fetchall()}
+        should = {(commit_id, path) for commit_id in ids for path in self._faults.get(commit_id, {})}
+        for commit_id in ids:
+            if not self._faults.get(commit_id):
+                self._faults.pop(commit_id, None)
+        return [
+            in_postgres(
+                "fault",
+                f"That {path} of commit {commit_id} {'is' if (commit_id, path) in there else 'is no'} entry that cannot"
+                " be read is what the mirror notes, and Git says otherwise.",
+                commit_id=commit_id,
+            )
+            for commit_id, path in sorted(there ^ should)
+        ]
+
+
+def _take(parts: Iterator[_Part]) -> list[_Part]:
+    """The next parts: few commits with many rows, or many with few."""
+    taken: list[_Part] = []
+    rows = 0
+    for part in islice(parts, _COMMITS):
+        taken.append(part)
+        rows += len(part.rows)
+        if rows >= _ROWS:
+            break
+    return taken
+
+
+def _plain(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Values as they come back from PostgreSQL."""
+    return tuple(getattr(value, "obj", value) for value in values)
+
+
+def _placement(version: tuple[Any, ...], last: Version | None) -> tuple[Any, ...] | None:
+    """The placement row that goes with a version: where a node has come to stand, or that it stands nowhere any more."""
+    now = Version(*version[: len(FIELDS)])
+    if now.is_archive:
+        return None
+    place = (now.dead, now.archive_id, now.parent_id, now.position)
+    stays = last is not None and (False, last.archive_id, last.parent_id, last.position) == place
+    return None if stays else place
+
+
+def _facts_differ(commit: CommitInfo, mirrored: _Mirrored) -> list[Difference]:
+    names = ("parents", "author_name", "author_email", "authored_at", "committed_at", "message", "session", "request")
+    found = trailers.trailers_of(commit.message)
+    should = (
+        *(list(commit.parents), commit.author.name, commit.author.email, commit.author.when, commit.committer.when),
+        *(commit.message, found.get(trailers.SESSION), found.get(trailers.REQUEST)),
+    )
+    wrong = [name for name, one, other in zip(names, mirrored.facts, should, strict=True) if one != other]
+    if not wrong:
+        return []
+    sentence = f"The row of commit {commit.commit_id} has another {' and '.join(wrong)} than Git."
+    return [in_postgres("commit", sentence, commit_id=commit.commit_id)]
+
+
+def _row_differs(
+    commit_id: str, row: _Expected, version: tuple[Any, ...] | None, placement: tuple[Any, ...] | None
+) -> list[Difference]:
+    found = []
+    if version is None:
+        sentence = f"Commit {commit_id} changes {row.entry_id} in Git and has no row for it."
+        found.append(in_postgres("row", sentence, commit_id=commit_id, node_id=row.entry_id))
+    elif version != row.version:
+        pairs = zip(_COLUMNS, version, row.version, strict=True)
+        told = "; ".join(
+            f"{name} is {_short(one)} and Git says {_short(other)}" for name, one, other in pairs if one != other
+        )
+        sentence = f"The row of {row.entry_id} at commit {commit_id} is wrong: {told}."
+        found.append(in_postgres("row", sentence, commit_id=commit_id, node_id=row.entry_id))
+    if placement != row.placement:
+        is_at, belongs = (_where(place) for place in (placement, row.placement))
+        sentence = f"At commit {commit_id} the placement of {row.entry_id} is {is_at}, and should be {belongs}."
+        found.append(in_postgres("placement", sentence, commit_id=commit_id, node_id=row.entry_id))
+    return found
+
+
+def _where(place: tuple[Any, ...] | None) -> str:
+    if place is None:
+        return "unchanged"
+    dead, archive_id, parent_id, position = place
+    return "gone" if dead else f"below {parent_id or archive_id} at {position}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004 - what reads well in a line

@@ -1,0 +1,167 @@
+"""The index against the mirror: each version of a node has its point with the right line and seqs, and nothing else is.
+
+The first look holds nobody up: commits go on meanwhile, so what it finds wrong may only be new. It is looked at again
+while the workspace is held, and only what is wrong then is told.
+"""
+
+from array import array
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from memotree_storage.indexer import point_id
+from memotree_storage.ports import IndexEntry
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.database import Connection
+from memotree_storage.store import Store
+from memotree_storage.verify.report import Difference, Step, in_qdrant
+
+_BATCH: Final = 1000
+_MOST_NAMED: Final = 10_000
+"""Points that are named one by one; the rest is counted."""
+
+_VERSIONS: Final = """
+  select k.number, v.version_id, v.to_seq, v.blob, c.commit_id
+    from unnest(%(lines)s::bigint[], %(seqs)s::bigint[], %(entries)s::text[]) with ordinality
+      as k (line, seq, entry, number)
+    join mirror.version v on v.line_id = k.line and v.entry_id = k.entry and v.from_seq = k.seq
+    join mirror.line l on l.line_id = v.line_id
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where l.workspace_id = %(workspace)s and not v.dead and not v.is_archive"""
+
+_INDEXED: Final = """
+  select v.version_id from mirror.version v join mirror.line l using (line_id)
+   where l.workspace_id = %(workspace)s and not v.dead and not v.is_archive and v.version_id > %(after)s
+   order by v.version_id limit %(limit)s"""
+
+_NAMED: Final = """
+  select v.entry_id, v.blob, c.commit_id, v.line_id, v.from_seq, v.to_seq
+    from mirror.version v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where v.version_id = any(%(ids)s)"""
+
+
+@dataclass(slots=True)
+class _Look:
+    """What a pass over all points has found."""
+
+    seen: array[int] = field(default_factory=lambda: array("q"))
+    wrong_ends: list[Difference] = field(default_factory=list)
+    odd: dict[str, IndexEntry] = field(default_factory=dict)
+    missing: list[int] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return not (self.wrong_ends or self.odd or self.missing)
+
+
+async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Difference | Step]:
+    """Compare the index of a workspace with its mirror.
+
+    Raises:
+        IndexUnavailableError: The index does not answer.
+    """
+    total = await store.index.count(workspace_id)
+    yield Step("index", 0, total)
+    await store.indexer.drain(workspace_id)
+    look = _Look()
+    async with store.database.connection() as conn:
+        async for done in _scan(conn, store, workspace_id, look):
+            yield Step("index", done, max(total, done))
+        await _find_missing(conn, workspace_id, look)
+    if look.clean:
+        return
+    async with store.database.transaction() as conn:
+        await registry.lock_workspace(conn, workspace_id)
+        await store.indexer.drain(workspace_id)
+        look = _Look()
+        async for done in _scan(conn, store, workspace_id, look):
+            yield Step("index again", done, max(total, done))
+        await _find_missing(conn, workspace_id, look)
+        found = [difference async for difference in _told(conn, workspace_id, look)]
+    for difference in found:
+        yield difference
+
+
+async def _scan(conn: Connection, store: Store, workspace_id: str, look: _Look) -> AsyncIterator[int]:
+    """Pass over all points; yields how many there were so far."""
+    done = 0
+    batch: list[IndexEntry] = []
+    async for entry in store.index.scan(workspace_id):
+        batch.append(entry)
+        if len(batch) == _BATCH:
+            await _compare(conn, workspace_id, batch, look)
+            done += len(batch)
+            batch = []
+            yield done
+    await _compare(conn, workspace_id, batch, look)
+    yield done + len(batch)
+
+
+async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEntry], look: _Look) -> None:
+    cursor = await conn.execute(
+        _VERSIONS,
+        {
+            "workspace": workspace_id,
+            "lines": [entry.line_id for entry in batch],
+            "seqs": [entry.from_seq for entry in batch],
+            "entries": [entry.node_id for entry in batch],
+        },
+    )
+    found: dict[int, tuple[Any, ...]] = {row[0] - 1: row[1:] for row in await cursor.fetchall()}
+    for number, entry in enumerate(batch):
+        version_id, to_seq, blob, commit_id = found.get(number, (None, None, "", ""))
+        if version_id is None or entry.point_id != point_id(workspace_id, entry.node_id, blob, commit_id):
+            look.odd[entry.point_id] = entry
+            continue
+        look.seen.append(version_id)
+        if entry.to_seq != to_seq:
+            sentence = f"The point of {entry.node_id} at commit {commit_id} {_ends(entry.to_seq)}, and its row {_ends(to_seq)}."
+            look.wrong_ends.append(in_qdrant(sentence, commit_id=commit_id, node_id=entry.node_id))
+
+
+async def _find_missing(conn: Connection, workspace_id: str, look: _Look) -> None:
+    """The versions whose point was not among those seen."""
+    seen = np.sort(np.array(look.seen, dtype=np.int64))
+    after = 0
+    while True:
+        cursor = await conn.execute(_INDEXED, {"workspace": workspace_id, "after": after, "limit": 50 * _BATCH})
+        ids = np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)
+        if not len(ids):
+            return
+        look.missing += ids[np.isin(ids, seen, assume_unique=True, invert=True)].tolist()
+        after = int(ids[-1])
+
+
+async def _told(conn: Connection, workspace_id: str, look: _Look) -> AsyncIterator[Difference]:
+    """What is wrong, in sentences; a point under the right id at a wrong place is one difference and not two."""
+    for difference in look.wrong_ends[:_MOST_NAMED]:
+        yield difference
+    for ids in _pages(look.missing[:_MOST_NAMED]):
+        cursor = await conn.execute(_NAMED, {"ids": ids})
+        for entry_id, blob, commit_id, line_id, from_seq, to_seq in await cursor.fetchall():
+            odd = look.odd.pop(point_id(workspace_id, entry_id, blob, commit_id), None)
+            if odd is None:
+                sentence = f"{entry_id} at commit {commit_id} has no point."
+            else:
+                sentence = (
+                    f"The point of {entry_id} at commit {commit_id} is of node {odd.node_id}, line {odd.line_id}, from "
+                    f"{odd.from_seq}, {_ends(odd.to_seq)}; it should be of line {line_id}, from {from_seq}, "
+                    f"{_ends(to_seq)}."
+                )
+            yield in_qdrant(sentence, commit_id=commit_id, node_id=entry_id)
+    for odd in list(look.odd.values())[:_MOST_NAMED]:
+        sentence = f"Point {odd.point_id} of {odd.node_id} belongs to no version that is there."
+        yield in_qdrant(sentence, node_id=odd.node_id)
+    rest = sum(max(0, len(one) - _MOST_NAMED) for one in (look.wrong_ends, look.missing, look.odd))
+    if rest:
+        yield in_qdrant(f"{rest} more points are wrong.")
+
+
+def _ends(seq: int | None) -> str:
+    return "has not ended" if seq is None else f"ends at {seq}"
+
+
+def _pages(ids: list[int]) -> Iterator[list[int]]:
+    return (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))

@@ -1,0 +1,49 @@
+"""The whole verification: one snapshot of the mirror beside the refs of the same moment, then the index."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.database import Connection
+from memotree_storage.store import Store
+from memotree_storage.verify.commits import CommitCheck
+from memotree_storage.verify.points import check_index
+from memotree_storage.verify.report import Difference, Step
+from memotree_storage.verify.structure import check_structure
+
+
+async def verify(store: Store, workspace_id: str) -> AsyncIterator[Difference | Step]:
+    """Compare Git, the mirror and the index of a workspace; progress comes between the differences.
+
+    Commits made meanwhile are left out of the comparison and not held up, except for a second look at points that
+    seemed wrong. Memory grows with the number of commits (about 1 KB each) and of entries in one commit (about 0.2 KB).
+
+    Raises:
+        WorkspaceNotFoundError: There is no such workspace.
+        DatabaseUnavailableError: PostgreSQL does not answer.
+        IndexUnavailableError: The index does not answer.
+    """
+    repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+    async with _snapshot(store, workspace_id, repository) as (conn, refs):
+        async for found in check_structure(conn, store, workspace_id, repository, refs):
+            yield found
+        async for found in CommitCheck(conn, workspace_id, repository, refs).run():
+            yield found
+    async for found in check_index(store, workspace_id):
+        yield found
+
+
+@asynccontextmanager
+async def _snapshot(
+    store: Store, workspace_id: str, repository: GitRepository
+) -> AsyncIterator[tuple[Connection, Mapping[str, str]]]:
+    """A connection that sees one state of the mirror, and the refs that the repository had at that state."""
+    async with store.database.transaction() as conn:
+        await conn.execute("set transaction isolation level repeatable read, read only")
+        async with store.database.transaction() as holding:
+            await registry.lock_workspace(holding, workspace_id)
+            refs = await asyncio.to_thread(repository.refs)
+            await conn.execute("select 1")  # the snapshot is taken by the first statement
+        yield conn, refs

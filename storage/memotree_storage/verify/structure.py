@@ -1,0 +1,238 @@
+"""What the mirror says of itself: the workspace, refs, counts, lines and intervals."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from memotree_storage.catchup import mirrored_refs
+from memotree_storage.errors import CorruptError
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.database import Connection
+from memotree_storage.store import Store
+from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
+
+_MOST_LISTED: Final = 10_000
+"""Rows that one check lists; a mirror with more is told apart by any of them."""
+
+_COUNTS: Final = """
+  select 'commit', w.commit_count, (select count(*) from mirror.commit c where c.workspace_id = w.workspace_id)
+    from mirror.workspace w where w.workspace_id = %(workspace)s
+  union all
+  select 'version', w.version_count, (select count(*) from mirror.version v join mirror.line l using (line_id)
+                                       where l.workspace_id = w.workspace_id)
+    from mirror.workspace w where w.workspace_id = %(workspace)s
+  union all
+  select 'placement', w.placement_count, (select count(*) from mirror.placement p join mirror.line l using (line_id)
+                                           where l.workspace_id = w.workspace_id)
+    from mirror.workspace w where w.workspace_id = %(workspace)s"""
+
+_LINES: Final = """
+  select l.line_id, l.tip_seq, count(c.seq), min(c.seq), max(c.seq)
+    from mirror.line l left join mirror.commit c using (line_id)
+   where l.workspace_id = %(workspace)s group by l.line_id, l.tip_seq
+  having count(c.seq) <> l.tip_seq or min(c.seq) <> 1 or max(c.seq) <> l.tip_seq"""
+
+_CHAINS: Final = """
+  select c.commit_id, c.line_id, c.seq from mirror.commit c join mirror.line l using (line_id)
+    left join mirror.commit p on p.workspace_id = c.workspace_id and p.commit_id = c.parents[1]
+   where c.workspace_id = %(workspace)s and (l.workspace_id <> c.workspace_id or not coalesce(
+     case when cardinality(c.parents) = 0 then c.seq = 1 and l.parent_line is null
+          else (c.line_id = p.line_id and c.seq = p.seq + 1)
+            or (c.seq = 1 and l.parent_line = p.line_id and l.fork_seq = p.seq) end, false))"""
+
+
+def _intervals(table: str) -> str:
+    return f"""
+  select entry_id, commit_id, to_seq, next_seq from (
+    select i.entry_id, i.line_id, i.from_seq, i.to_seq,
+           lead(i.from_seq) over (partition by i.line_id, i.entry_id order by i.from_seq) as next_seq
+      from mirror.{table} i join mirror.line l using (line_id) where l.workspace_id = %(workspace)s) i
+    left join mirror.commit c on c.line_id = i.line_id and c.seq = i.from_seq
+   where i.to_seq is distinct from i.next_seq limit %(limit)s"""  # noqa: S608 - names of this module
+
+
+_HOMELESS: Final = """
+  select v.entry_id, v.line_id, v.from_seq from mirror.version v join mirror.line l using (line_id)
+   where l.workspace_id = %(workspace)s
+     and not exists (select from mirror.commit c where c.line_id = v.line_id and c.seq = v.from_seq)
+   limit %(limit)s"""
+
+_PLACED_ALONE: Final = """
+  select p.entry_id, c.commit_id from mirror.placement p join mirror.line l using (line_id)
+    left join mirror.commit c on c.line_id = p.line_id and c.seq = p.from_seq
+   where l.workspace_id = %(workspace)s and not exists (
+     select from mirror.version v
+      where v.line_id = p.line_id and v.entry_id = p.entry_id and v.from_seq = p.from_seq and not v.is_archive)
+   limit %(limit)s"""
+
+_OUTBOX: Final = """
+  select v.entry_id from mirror.outbox o join mirror.version v using (version_id) join mirror.line l using (line_id)
+   where (o.workspace_id = %(workspace)s or l.workspace_id = %(workspace)s)
+     and (o.workspace_id <> l.workspace_id or v.is_archive or v.dead) limit %(limit)s"""
+
+
+async def check_structure(
+    conn: Connection, store: Store, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+) -> AsyncIterator[Difference | Step]:
+    """Compare what names the rows: the workspace's description, refs, counts, lines, intervals."""
+    check = _Structure(conn, workspace_id)
+    yield Step("structure", 0, 6)
+    for found in await _workspace(conn, store, workspace_id):
+        yield found
+    for found in await _refs(conn, workspace_id, repository, refs):
+        yield found
+    yield Step("structure", 1, 6)
+    for number, part in enumerate((check.counts, check.lines, check.versions, check.placements, check.outbox), start=2):
+        for found in await part():
+            yield found
+        yield Step("structure", number, 6)
+
+
+class _Structure:
+    """The checks that need only SQL."""
+
+    def __init__(self, conn: Connection, workspace_id: str) -> None:
+        self._conn = conn
+        self._arguments = {"workspace": workspace_id, "limit": _MOST_LISTED}
+
+    async def counts(self) -> list[Difference]:
+        return [
+            in_postgres("count", f"The watermark notes {noted} {kind} rows and there are {there}.")
+            for kind, noted, there in await self._rows(_COUNTS)
+            if noted != there
+        ]
+
+    async def lines(self) -> list[Difference]:
+        found = [
+            in_postgres(
+                "line",
+                f"Line {line} has its tip at {tip} and {count} commits, numbered {low} to {high}; they should be 1 to "
+                "the tip without a gap.",
+            )
+            for line, tip, count, low, high in await self._rows(_LINES)
+        ]
+        found += [
+            in_postgres(
+                "line",
+                f"Commit {commit} stands at {seq} of line {line}, which neither continues its first parent nor forks "
+                "off from it.",
+                commit_id=commit,
+            )
+            for commit, line, seq in await self._rows(_CHAINS)
+        ]
+        return found
+
+    async def versions(self) -> list[Difference]:
+        found = [
+            in_postgres(
+                "row",
+                f"A version of {entry} ends {_at(ends)}, and the next one on its line begins {_at(following)}.",
+                commit_id=commit or "",
+                node_id=entry,
+            )
+            for entry, commit, ends, following in await self._rows(_intervals("version"))
+        ]
+        found += [
+            in_postgres(
+                "row", f"A version of {entry} stands at {seq} of line {line}, where no commit is.", node_id=entry
+            )
+            for entry, line, seq in await self._rows(_HOMELESS)
+        ]
+        return found
+
+    async def placements(self) -> list[Difference]:
+        found = [
+            in_postgres(
+                "placement",
+                f"A placement of {entry} ends {_at(ends)}, and the next one on its line begins {_at(following)}.",
+                commit_id=commit or "",
+                node_id=entry,
+            )
+            for entry, commit, ends, following in await self._rows(_intervals("placement"))
+        ]
+        found += [
+            in_postgres(
+                "placement",
+                f"{entry} has a placement where no version of it begins.",
+                commit_id=commit or "",
+                node_id=entry,
+            )
+            for entry, commit in await self._rows(_PLACED_ALONE)
+        ]
+        return found
+
+    async def outbox(self) -> list[Difference]:
+        return [
+            in_postgres(
+                "outbox", f"The outbox names a version of {entry} that has no place in the index.", node_id=entry
+            )
+            for (entry,) in await self._rows(_OUTBOX)
+        ]
+
+    async def _rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return await (await self._conn.execute(statement, self._arguments)).fetchall()
+
+
+def _at(seq: object) -> str:
+    return "never" if seq is None else f"at {seq}"
+
+
+async def _workspace(conn: Connection, store: Store, workspace_id: str) -> list[Difference]:
+    """The name and purpose of the workspace."""
+    try:
+        told = await asyncio.to_thread(store.repositories.describe, workspace_id)
+    except CorruptError as error:
+        return [in_git("workspace", error.message)]
+    row = await registry.find_workspace(conn, workspace_id)
+    pairs = (
+        ("name", row.name, told.name),
+        ("description", row.description, told.description),
+        ("created_at", row.created_at, told.created_at),
+    )
+    return [
+        in_postgres("workspace", f"The workspace's {name} is {there!r} and Git says {should!r}.")
+        for name, there, should in pairs
+        if there != should
+    ]
+
+
+async def _refs(
+    conn: Connection, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+) -> list[Difference]:
+    """The watermark: branches and tags as Git has them."""
+    should, found = await asyncio.to_thread(_peeled, repository, mirrored_refs(refs))
+    cursor = await conn.execute(
+        "select name, object_id, commit_id from mirror.ref where workspace_id = %s", (workspace_id,)
+    )
+    there = {name: (object_id, commit_id) for name, object_id, commit_id in await cursor.fetchall()}
+    for name in sorted(should.keys() | there.keys()):
+        if there.get(name) == should.get(name):
+            continue
+        is_at, belongs = (f"at {pair[0]}" if pair else "absent" for pair in (there.get(name), should.get(name)))
+        if is_at == belongs:
+            is_at, belongs = (f"of commit {pair[name][1]}" for pair in (there, should))
+        found.append(
+            in_postgres(
+                "ref",
+                f"{name} is {is_at} in the mirror and {belongs} in Git.",
+                commit_id=(should.get(name) or there[name])[1],
+            )
+        )
+    return found
+
+
+def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], list[Difference]]:
+    """Each ref with the object and the commit it names; refs that name no commit are not mirrored."""
+    peeled = {}
+    damaged = []
+    for name, target in refs.items():
+        try:
+            peeled[name] = (target, repository.commit_info(target).commit_id)
+        except ObjectMissingError as error:
+            if not repository.exists(target):
+                damaged.append(in_git("ref", f"{name} names an object that is missing. {error.message}"))
+        except CorruptError as error:
+            damaged.append(in_git("ref", f"{name} names an object that is damaged. {error.message}"))
+    return peeled, damaged
