@@ -25,4 +25,4 @@ class ServiceLimits:
     session_ttl: timedelta = field(default=timedelta(days=7))
     committer_name: str = "MemoTree"
     committer_email: str = "memotree@localhost"
-    author_email: str = ""
+    author_email: str = "agent@localhost"

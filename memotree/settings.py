@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     committer_name: Identity = Field(default="MemoTree", min_length=1, description="The committer of every commit.")
     committer_email: Identity = Field(default="memotree@localhost", description="The committer's address.")
     author_email: Identity = Field(
-        default="", description="The address of an author that is named by the session's agent alone."
+        default="agent@localhost", description="The address of an author that is named by the session's agent alone."
     )
     page_token_key: SecretStr | None = Field(
         default=None,

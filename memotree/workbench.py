@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.codec import encode_entry
+from memotree_storage import faults
 from memotree_storage.errors import AbortedError, TooLargeError
 from memotree_storage.node import Archive, Entry, Node
 from memotree_storage.position import between
@@ -217,11 +218,15 @@ async def change(
             session = await staging.hold_session(conn, workspace, session_id)
             return await make(Workbench(conn, store, session, limits, tool))
 
-        if not request.request_id:
-            return await run()
-        assert isinstance(request, Message)  # noqa: S101 - every request is a message too
-        found = await registry.find_workspace(conn, workspace)
-        return await once(conn, found.workspace_id, request, response_type, run)
+        if request.request_id:
+            assert isinstance(request, Message)  # noqa: S101 - every request is a message too
+            found = await registry.find_workspace(conn, workspace)
+            response = await once(conn, found.workspace_id, request, response_type, run)
+        else:
+            response = await run()
+        faults.point("stage.written")
+    faults.point("stage.recorded")
+    return response
 
 
 def moved_to(node: Node, parent_id: str | None, archive_id: str, position: str) -> Node:

@@ -25,6 +25,7 @@ from memotree_storage.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from memotree_storage.git.refs import RefNameTakenError
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import Archive, Entry
 from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenCommit
@@ -181,12 +182,20 @@ class Commit:
     async def _check_tag(self) -> None:
         if not self._order.tag:
             return
+        ref = f"refs/tags/{self._order.tag}"
         cursor = await self._conn.execute(
-            "select 1 from mirror.ref where workspace_id = %s and name = %s",
-            (self._workspace_id, f"refs/tags/{self._order.tag}"),
+            "select name from mirror.ref where workspace_id = %(workspace)s and (name = %(ref)s"
+            " or starts_with(name, %(ref)s || '/') or starts_with(%(ref)s, name || '/')) limit 1",
+            {"workspace": self._workspace_id, "ref": ref},
         )
-        if await cursor.fetchone():
+        found = await cursor.fetchone()
+        if found and found[0] == ref:
             raise TagExistsError(self._order.tag)
+        if found:
+            raise RefNameTakenError(
+                f"Tag {self._order.tag!r} can't be made while {found[0]} exists, since one would be a folder of the "
+                "other; nothing was committed. Choose another name."
+            )
 
     async def _choose(self) -> tuple[list[Staged], set[str]]:
         rows = await staging.staged(self._conn, self._session.session_id)
@@ -284,7 +293,11 @@ class Commit:
 
     async def _tag(self, repository: GitRepository, written: WrittenCommit) -> list[str]:
         ref = f"refs/tags/{self._order.tag}"
-        if not await asyncio.to_thread(repository.move_ref, ref, None, written.tag_id):
+        try:
+            made = await asyncio.to_thread(repository.move_ref, ref, None, written.tag_id)
+        except RefNameTakenError as error:  # by a push of this moment; the commit stands
+            return [f"Tag {self._order.tag} was not made: {error.message}"]
+        if not made:
             return [f"Tag {self._order.tag} was made by someone else at the same moment; the commit has no tag."]
         await projector.put_ref(self._conn, self._workspace_id, ref, written.tag_id or "", written.commit_id)
         return []

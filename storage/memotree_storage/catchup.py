@@ -7,7 +7,7 @@ from typing import Final
 
 from memotree_storage import faults, trailers
 from memotree_storage.codec import InvalidFileError, decode_entry, parse_path
-from memotree_storage.errors import MemoTreeError
+from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import Entry
@@ -176,6 +176,8 @@ def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
     draft = TagDraft(name, subject + "\n", service_signature(commit.committer.when))
     try:
         repository.move_ref(ref, None, repository.write_tag(draft, commit.commit_id))
+    except UnavailableError:
+        raise  # a full disk, say: the commit is mirrored, and its tag made, at the next try
     except MemoTreeError:
         return  # a trailer that a person made up names no tag
 

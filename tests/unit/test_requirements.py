@@ -43,7 +43,8 @@ def is_requirement(node: ast.AST) -> bool:
 
 def is_test(node: ast.AST) -> bool:
     if isinstance(node, ast.ClassDef):
-        return any(is_test(child) for child in node.body)
+        inherits = any(isinstance(base, ast.Name) and base.id.endswith("Suite") for base in node.bases)
+        return inherits or any(is_test(child) for child in node.body)
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test")
 
 

@@ -21,7 +21,7 @@ from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
 _ROWS: Final = 500
 """Rows that are compared in one statement."""
 
-_COMMITS: Final = 100
+_COMMITS: Final = 200
 """Commits of which rows are compared in one statement."""
 
 _COLUMNS: Final = (*FIELDS, "targets")
@@ -288,7 +288,7 @@ def _plain(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placement(version: tuple[Any, ...], last: Version | None) -> tuple[Any, ...] | None:
-    """The placement row that goes with a version: where a node has come to stand, or that it stands nowhere any more."""
+    """The placement row that goes with a version: where a node has come to stand, or that it stands nowhere now."""
     now = Version(*version[: len(FIELDS)])
     if now.is_archive:
         return None

@@ -4,12 +4,12 @@ The first look holds nobody up: commits go on meanwhile, so what it finds wrong 
 while the workspace is held, and only what is wrong then is told.
 """
 
-from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memotree_storage.indexer import point_id
 from memotree_storage.ports import IndexEntry
@@ -46,7 +46,7 @@ _NAMED: Final = """
 class _Look:
     """What a pass over all points has found."""
 
-    seen: array[int] = field(default_factory=lambda: array("q"))
+    seen: list[NDArray[np.int64]] = field(default_factory=list)
     wrong_ends: list[Difference] = field(default_factory=list)
     odd: dict[str, IndexEntry] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
@@ -110,20 +110,23 @@ async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEnt
         },
     )
     found: dict[int, tuple[Any, ...]] = {row[0] - 1: row[1:] for row in await cursor.fetchall()}
+    seen = []
     for number, entry in enumerate(batch):
         version_id, to_seq, blob, commit_id = found.get(number, (None, None, "", ""))
         if version_id is None or entry.point_id != point_id(workspace_id, entry.node_id, blob, commit_id):
             look.odd[entry.point_id] = entry
             continue
-        look.seen.append(version_id)
+        seen.append(version_id)
         if entry.to_seq != to_seq:
-            sentence = f"The point of {entry.node_id} at commit {commit_id} {_ends(entry.to_seq)}, and its row {_ends(to_seq)}."
+            sentence = f"The point of {entry.node_id} at commit {commit_id} {_ends(entry.to_seq)}"
+            sentence = f"{sentence}, and its row {_ends(to_seq)}."
             look.wrong_ends.append(in_qdrant(sentence, commit_id=commit_id, node_id=entry.node_id))
+    look.seen.append(np.array(seen, dtype=np.int64))
 
 
 async def _find_missing(conn: Connection, workspace_id: str, look: _Look) -> None:
     """The versions whose point was not among those seen."""
-    seen = np.sort(np.array(look.seen, dtype=np.int64))
+    seen = np.concatenate([np.empty(0, dtype=np.int64), *look.seen])
     after = 0
     while True:
         cursor = await conn.execute(_INDEXED, {"workspace": workspace_id, "after": after, "limit": 50 * _BATCH})

@@ -1,7 +1,7 @@
 """The whole verification: one snapshot of the mirror beside the refs of the same moment, then the index."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from memotree_storage.git.repository import GitRepository
@@ -14,7 +14,7 @@ from memotree_storage.verify.report import Difference, Step
 from memotree_storage.verify.structure import check_structure
 
 
-async def verify(store: Store, workspace_id: str) -> AsyncIterator[Difference | Step]:
+async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference | Step, None]:
     """Compare Git, the mirror and the index of a workspace; progress comes between the differences.
 
     Commits made meanwhile are left out of the comparison and not held up, except for a second look at points that

@@ -62,6 +62,8 @@ def test_staged_changes_are_listed_and_can_be_forgotten_one_by_one(ready: Comman
 def test_a_node_is_shown_with_its_facts_and_text_as_they_are(ready: CommandLine) -> None:
     assert ready.json("node", "get", "rrrr")["content"] == "All [bold]of[/bold] it"
     assert ready.json("node", "get", "rrrr", "-l", "title")["content"] == ""
+    ready.json("node", "update", "cccc", "-c", "- long " * 99 + " \n  [x] ")
+    assert ready("node", "get", "cccc", "--raw").out == "- long " * 99 + " \n  [x] "
     shown = ready("node", "get", "rrrr").out
     assert "All [bold]of[/bold] it" in shown
     assert ROOT in shown
@@ -132,6 +134,7 @@ def test_relations_come_and_go(ready: CommandLine) -> None:
 def test_children_and_tree_show_the_structure_with_ids(ready: CommandLine) -> None:
     assert [each["id"] for each in ready.json("node", "children", "rrrr")["nodes"]] == [CHILD]
     assert [each["id"] for each in ready.json("node", "children", "-a", "notes")["nodes"]] == [ROOT]
+    assert [each["id"] for each in ready.json("node", "children")["nodes"]] == [ROOT]
     tree = ready.json("node", "tree")
     assert [(each["depth"], each["node"]["title"]) for each in tree["nodes"]] == [(0, "Root"), (1, "Child")]
     assert ready.json("node", "tree", "-a", "notes", "--max-nodes", "1")["truncated"] == 1

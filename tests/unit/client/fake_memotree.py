@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.any_pb2 import Any as Packed
-from google.protobuf.message import Message  # noqa: TC002 - one import style
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from unit.client.fake_history import FakeHistory

@@ -1,0 +1,84 @@
+"""Whether the stores behind the server answer, asked with little patience."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Final
+
+import structlog
+from memotree_storage.errors import MemoTreeError
+from memotree_storage.store import Store
+
+from memotree.v1 import maintenance_service_pb2 as pb
+
+PATIENCE: Final = 2.0
+"""Seconds that a store has to answer."""
+
+_NOBODY: Final = ""
+_log = structlog.get_logger(__name__)
+
+
+async def git_status(store: Store) -> pb.StoreStatus:
+    """Whether repositories can be written, and with what."""
+    return await _asked("git", lambda: asyncio.to_thread(_git_detail, store), embedded=True)
+
+
+async def postgres_status(store: Store, *, embedded: bool) -> pb.StoreStatus:
+    """Whether PostgreSQL answers, and its version."""
+
+    async def ask() -> str:
+        async with store.database.connection() as conn:
+            row = await (await conn.execute("show server_version")).fetchone()
+        return f"PostgreSQL {row[0] if row else ''}"
+
+    return await _asked("postgres", ask, embedded=embedded)
+
+
+async def qdrant_status(store: Store, *, embedded: bool) -> pb.StoreStatus:
+    """Whether the index answers."""
+
+    async def ask() -> str:
+        await store.index.count(_NOBODY)
+        return f"qdrant-edge-py {version('qdrant-edge-py')}" if embedded else "A Qdrant server; it answers."
+
+    return await _asked("qdrant", ask, embedded=embedded)
+
+
+async def _asked(name: str, ask: Callable[[], Awaitable[str]], *, embedded: bool) -> pb.StoreStatus:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            detail = await ask()
+    except TimeoutError:
+        return _unhealthy(name, f"It has not answered within {PATIENCE:g} seconds.", embedded=embedded)
+    except MemoTreeError as error:
+        return _unhealthy(name, error.message, embedded=embedded)
+    except Exception:  # noqa: BLE001 - a status never fails: it says what is wrong
+        _log.exception("a store could not be asked for its health", store=name)
+        return _unhealthy(name, "It failed when it was asked; the server's log says how.", embedded=embedded)
+    return pb.StoreStatus(name=name, healthy=True, embedded=embedded, detail=detail)
+
+
+def _unhealthy(name: str, why: str, *, embedded: bool) -> pb.StoreStatus:
+    return pb.StoreStatus(name=name, healthy=False, embedded=embedded, detail=why)
+
+
+class FolderRefusedError(MemoTreeError):
+    """The folder of the repositories cannot be written."""
+
+    reason = "WORKSPACES_NOT_WRITABLE"
+
+
+def _git_detail(store: Store) -> str:
+    folder = store.data_folder / "workspaces"
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise FolderRefusedError(
+            "The folder of the repositories cannot be read and written; check its owner and rights."
+        )
+    program = shutil.which("git")
+    if program is None:
+        return f"dulwich {version('dulwich')}; no git program, so packs are not consolidated"
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)  # noqa: S603 - git, found on the PATH
+    return f"dulwich {version('dulwich')}, {told.stdout.strip()}"

@@ -1,0 +1,136 @@
+"""The operations that look after the stores."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import aclosing
+from importlib.metadata import version
+
+import structlog
+from memotree_storage.errors import AbortedError, UnavailableError
+from memotree_storage.postgres import registry
+from memotree_storage.store import Store
+from memotree_storage.tokens import COUNTER_NAME
+from memotree_storage.verify import Difference, Step, verify
+
+from memotree import lookup
+from memotree.limits import ServiceLimits
+from memotree.maintenance.health import git_status, postgres_status, qdrant_status
+from memotree.v1 import maintenance_service_pb2 as pb
+
+_log = structlog.get_logger(__name__)
+
+
+class RebuildRunningError(AbortedError):
+    """The workspace is being rebuilt already."""
+
+    reason = "REBUILD_RUNNING"
+
+
+class MaintenanceOperations:
+    """Tells how the stores are, compares them, and makes the mirrors anew.
+
+    Args:
+        store: The store.
+        limits: What the service allows.
+        max_message_bytes: The most bytes a message may have.
+        embedded: The stores that the server runs itself: of ``postgres`` and ``qdrant``.
+    """
+
+    def __init__(
+        self, store: Store, limits: ServiceLimits, *, max_message_bytes: int = 0, embedded: Collection[str] = ()
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._max_message_bytes = max_message_bytes
+        self._embedded = frozenset(embedded)
+        self._rebuilding: dict[str, asyncio.Task[None]] = {}
+
+    async def get_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        """Versions, stores, counts and limits; a store that does not answer is told and is no error."""
+        del request
+        stores = await asyncio.gather(
+            git_status(self._store),
+            postgres_status(self._store, embedded="postgres" in self._embedded),
+            qdrant_status(self._store, embedded="qdrant" in self._embedded),
+        )
+        workspaces, backlog = await self._counts() if stores[1].healthy else (0, 0)
+        return pb.GetStatusResponse(
+            version=version("memotree"),
+            stores=stores,
+            workspace_count=workspaces,
+            embedding_model=self._store.embedder.model,
+            token_counter=COUNTER_NAME,
+            max_content_bytes=self._limits.node.content_bytes,
+            max_message_bytes=self._max_message_bytes,
+            index_backlog=backlog,
+        )
+
+    async def verify_workspace(self, request: pb.VerifyWorkspaceRequest) -> AsyncIterator[pb.VerifyWorkspaceResponse]:
+        """Every difference between the stores, with progress between."""
+        workspace_id = await self._workspace(request.workspace)
+        async with aclosing(verify(self._store, workspace_id)) as events:
+            async for event in events:
+                yield _event(event)
+
+    async def rebuild_workspace(
+        self, request: pb.RebuildWorkspaceRequest
+    ) -> AsyncIterator[pb.RebuildWorkspaceResponse]:
+        """Make the rows and points of a workspace anew, with progress.
+
+        A caller that goes away does not stop it: a workspace is not left without its mirror.
+        """
+        workspace_id = await self._workspace(request.workspace)
+        if workspace_id in self._rebuilding:
+            raise RebuildRunningError("This workspace is being rebuilt already. Wait for that to end.")
+        told: asyncio.Queue[pb.Progress] = asyncio.Queue()
+
+        def report(step: str, done: int, total: int) -> None:
+            told.put_nowait(pb.Progress(step=step, done=done, total=total))
+
+        task = asyncio.create_task(self._store.rebuild(workspace_id, report), name=f"rebuild {workspace_id}")
+        self._rebuilding[workspace_id] = task
+        task.add_done_callback(lambda done: self._rebuilt(workspace_id, done))
+        while True:
+            waiting = asyncio.create_task(told.get())
+            await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                waiting.cancel()
+                break
+            yield pb.RebuildWorkspaceResponse(progress=waiting.result())
+        await task
+
+    async def finish(self) -> None:
+        """Wait for rebuilds that go on though their caller has left; for a graceful stop."""
+        if self._rebuilding:
+            await asyncio.wait(list(self._rebuilding.values()))
+
+    def _rebuilt(self, workspace_id: str, task: asyncio.Task[None]) -> None:
+        del self._rebuilding[workspace_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a rebuild ended early; the next start completes it", workspace=workspace_id, error=str(error))
+
+    async def _workspace(self, name: str) -> str:
+        async with self._store.database.connection() as conn:
+            return (await registry.find_workspace(conn, lookup.needed("workspace", name))).workspace_id
+
+    async def _counts(self) -> tuple[int, int]:
+        try:
+            async with self._store.database.connection() as conn:
+                row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
+            return int(row[0]) if row else 0, await self._store.indexer.backlog()
+        except UnavailableError:
+            return 0, 0  # gone between the two questions; the status says so at the next call
+
+
+def _event(event: Difference | Step) -> pb.VerifyWorkspaceResponse:
+    if isinstance(event, Step):
+        return pb.VerifyWorkspaceResponse(progress=pb.Progress(step=event.name, done=event.done, total=event.total))
+    return pb.VerifyWorkspaceResponse(
+        difference=pb.Difference(
+            store=event.store,
+            what=event.what,
+            commit_id=event.commit_id,
+            node_id=event.node_id,
+            description=event.description,
+        )
+    )

@@ -1,0 +1,181 @@
+"""Kills, one after the other on one data folder: judge, load, kill, start again."""
+
+import asyncio
+import random
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from crash.judge import Judge
+from crash.service import DEADLINE, POLL, Service, alive
+from crash.workload import Services, Writer, prepare
+
+POINTS: Final = (
+    "stage.written",
+    "stage.recorded",
+    "commit.claimed",
+    "commit.frozen",
+    "commit.merged",
+    "git.before-pack",
+    "git.pack-written",
+    "git.pack-synced",
+    "commit.before-swap",
+    "git.before-ref",
+    "git.ref-locked",
+    "git.ref-moved",
+    "git.ref-synced",
+    "commit.swapped",
+    "commit.projected",
+    "commit.mirrored",
+    "commit.tagged",
+    "commit.recorded",
+    "index.put",
+    "index.applied",
+    "index.flushed",
+)
+"""Every named point that an edit and its commit pass, in their order."""
+
+RECOVERY_POINTS: Final = ("recovery.projected", "recovery.tagged", "recovery.mirrored")
+"""Named points of a start that finds the mirror behind."""
+
+BEHIND: Final = "commit.swapped"
+"""A point whose death leaves the mirror behind."""
+
+_WRITERS: Final = 2
+_LIVE: Final = 0.4
+"""Seconds of load before a kill at a random moment, at most."""
+
+_PATIENCE: Final = 20.0
+"""Seconds of load in which a named point must be passed."""
+
+_DEATH_THROES: Final = 5.0
+"""Seconds that a killed process and the calls to it may take to end."""
+
+
+def all_points() -> list[str]:
+    """Each named point once; the recovery's after a death that gives it something to do."""
+    return [*POINTS, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a campaign saw: numbers, and seconds from a start to its first answer."""
+
+    kills: int = 0
+    by_point: dict[str, int] = field(default_factory=dict)
+    commits: int = 0
+    nodes: int = 0
+    restarts: list[float] = field(default_factory=list)
+
+
+class Campaign:
+    """A data folder that lives through kills.
+
+    Args:
+        folder: Holds the data folder and the log.
+        seed: Of everything random here.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.data = folder / "data"
+        self.log = folder / "server.log"
+        self.tally = Tally()
+        self._rng = random.Random(seed)
+        self._judge = Judge(self.data)
+        self._writers: list[Writer] = []
+        self._living: list[Service] = []
+        self._children: set[int] = set()
+
+    async def run(self, faults: list[str]) -> Tally:
+        """Kill once for each fault (``""``: at a random moment), and judge after each."""
+        try:
+            await self._prepare()
+            heir = self._load_modules(faults[0])
+            for fault, following in zip(faults, [*faults[1:], ""], strict=True):
+                # The next server loads its modules while this one works, and starts when it is dead.
+                service, heir = heir, self._load_modules(following)
+                await self._life_and_death(service, fault)
+            self._judge.forget()
+            await self._start(heir)
+            await self._look(heir)
+            assert await heir.stop() == 0, heir.tail()
+        finally:
+            for living in self._living:
+                living.kill()
+        self.tally.nodes = sum(len(writer.nodes) for writer in self._writers)
+        return self.tally
+
+    def _load_modules(self, fault: str) -> Service:
+        self._living.append(Service(self.data, self.log, fault=fault))
+        return self._living[-1]
+
+    async def _prepare(self) -> None:
+        service = self._load_modules("")
+        await self._start(service)
+        async with service.channel() as channel:
+            self._writers = await prepare(Services(channel), _WRITERS, self._rng)
+        await service.stop()
+
+    async def _start(self, service: Service) -> None:
+        begin = time.monotonic()
+        service.begin()
+        await service.ready()
+        self.tally.restarts.append(time.monotonic() - begin)
+
+    async def _life_and_death(self, service: Service, fault: str) -> None:
+        """Start, judge, load until death; a named point may be passed in any of these."""
+        orphans, self._children = self._children, set()
+        try:
+            await self._start(service)
+            self._children = set(service.children())
+            await _gone(orphans)
+            await self._look(service)
+            await self._load(service, fault)
+        except Exception:
+            # Whatever the dying server made of the calls to it; the next life is judged for it.
+            if not fault or not await service.ends(_DEATH_THROES):
+                raise
+        assert service.process.poll() == -signal.SIGKILL, f"{fault} was never passed; {service.tail()}"
+        self._living.remove(service)
+        self.tally.kills += 1
+        self.tally.by_point[fault or "random"] = self.tally.by_point.get(fault or "random", 0) + 1
+
+    async def _load(self, service: Service, fault: str) -> None:
+        async with service.channel() as channel:
+            services = Services(channel)
+            tasks = [
+                asyncio.create_task(work)
+                for writer in self._writers
+                for work in (writer.edit(services), writer.commit(services))
+            ]
+            if fault:
+                await asyncio.wait({*tasks}, timeout=_PATIENCE)
+            else:
+                await asyncio.wait({*tasks}, timeout=self._rng.random() * _LIVE)
+                service.kill()
+            _, late = await asyncio.wait({*tasks}, timeout=_DEATH_THROES)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+            for task in tasks:
+                if not task.cancelled():
+                    task.result()
+        if fault:
+            await service.ends(_DEATH_THROES)
+        self.tally.commits += sum(len(writer.made) for writer in self._writers)
+        complaints = [complaint for writer in self._writers for complaint in writer.complaints]
+        assert not complaints, f"{complaints}; {service.tail()}"
+
+    async def _look(self, service: Service) -> None:
+        async with service.channel() as channel:
+            await self._judge.check(Services(channel), self._writers, self._rng)
+
+
+async def _gone(children: set[int]) -> None:
+    """The embedded stores die with their server."""
+    deadline = time.monotonic() + DEADLINE
+    while left := [pid for pid in children if alive(pid)]:
+        assert time.monotonic() < deadline, f"processes {left} outlive their server"
+        await asyncio.sleep(POLL)

@@ -1,0 +1,172 @@
+"""What must hold after a kill: looked up in Git, in PostgreSQL and over the API of the server that came back."""
+
+import random
+from pathlib import Path
+
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import psycopg
+from crash.workload import WORKSPACE, Services, Writer
+from memotree_storage import trailers
+from memotree_storage.catchup import mirrored_refs
+from memotree_storage.codec import decode_entry, node_path, parse_path
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Node
+from memotree_storage.ports import CommitInfo
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.tree import State
+from unit.git.judge import Judge as Git
+
+from memotree.v1 import node_service_pb2, workspace_service_pb2
+
+
+class Judge:
+    """Holds one data folder to what its writers were told; each check raises ``AssertionError`` with the facts."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._compared: set[str] = set()
+
+    async def check(self, services: Services, writers: list[Writer], rng: random.Random) -> None:
+        """Everything, in an order that tells most about what went wrong."""
+        found = await services.workspaces.GetWorkspace(
+            workspace_service_pb2.GetWorkspaceRequest(workspace=WORKSPACE)
+        )
+        workspace_id = found.workspace.id
+        with GitRepository.open(self._data / found.workspace.repository) as repository:
+            Git(repository.path).check()
+            self._check_commits(repository, writers)
+            for writer in writers:
+                await self._check_session(services, writer)
+            await self._repeat(services, writers)
+            self._check_commits(repository, writers)
+            await self._check_mirror(repository, workspace_id)
+            await self._check_search(services, repository, rng)
+        for writer in writers:
+            writer.made.clear()
+
+    def _check_commits(self, repository: GitRepository, writers: list[Writer]) -> None:
+        """Acknowledged commits are on the branch, have their tags and what was acknowledged before them."""
+        refs = repository.refs()
+        chain = {info.commit_id: info for info in repository.history([refs["refs/heads/main"]], lambda _: False)}
+        by_request: dict[str, CommitInfo] = {}
+        for info in chain.values():
+            request_id = trailers.trailers_of(info.message).get(trailers.REQUEST, "")
+            assert not request_id or request_id not in by_request, f"two commits of request {request_id}"
+            by_request[request_id] = info
+        for writer in writers:
+            for made in writer.made:
+                commit_id = made.response.commit_id
+                assert commit_id in chain, f"the acknowledged commit {commit_id} is not on the branch"
+                assert by_request[made.request.request_id].commit_id == commit_id
+                if made.request.create_tag:
+                    tag = refs.get(f"refs/tags/{made.request.tag_name}")
+                    assert tag is not None, f"the tag {made.request.tag_name} is missing"
+                    assert repository.peel(tag) == commit_id
+                for node_id, text in made.before.items():
+                    there = _content(repository, commit_id, node_id)
+                    assert there in writer.nodes[node_id].not_older(text), (
+                        f"{node_id} was acknowledged as {text!r} before commit {commit_id}, which has {there!r}"
+                    )
+        for request_id, info in by_request.items():
+            tag_name = trailers.trailers_of(info.message).get(trailers.TAG)
+            if tag_name:
+                tag = refs.get(f"refs/tags/{tag_name}")
+                assert tag is not None, f"commit {info.commit_id} of {request_id} asked for the tag {tag_name}"
+                assert repository.peel(tag) == info.commit_id
+
+    @staticmethod
+    async def _check_session(services: Services, writer: Writer) -> None:
+        """Every acknowledged edit is committed or still staged: the session shows it."""
+        for node_id, truth in writer.nodes.items():
+            request = node_service_pb2.GetNodeRequest(
+                workspace=WORKSPACE, node_id=node_id, revision=writer.session_id
+            )
+            text: str | None
+            try:
+                text = (await services.nodes.GetNode(request)).node.content
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.NOT_FOUND, error
+                text = None
+            assert truth.may_be(text), (
+                f"{node_id} of {writer.session_id} is {text!r}, acknowledged was {truth.acknowledged!r}, "
+                f"possible {truth.unknown!r}"
+            )
+            truth.seen(text)
+
+    @staticmethod
+    async def _repeat(services: Services, writers: list[Writer]) -> None:
+        """The same request again: the same commit, or the one that was not made the first time."""
+        for writer in writers:
+            for made in writer.made[-3:]:
+                assert await services.sessions.CommitChanges(made.request) == made.response
+            for request in writer.unknown:
+                try:
+                    first = await services.sessions.CommitChanges(request)
+                except grpc.aio.AioRpcError as error:
+                    # Never made, and its changes are committed meanwhile by another request.
+                    assert error.code() in {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}, error
+                else:
+                    again = await services.sessions.CommitChanges(request)
+                    assert again.commit_id == first.commit_id
+            writer.unknown.clear()
+
+    async def _check_mirror(self, repository: GitRepository, workspace_id: str) -> None:
+        """The mirror has exactly Git's commits and refs, and at each commit exactly Git's blobs."""
+        refs = mirrored_refs(repository.refs())
+        history = repository.history(sorted(set(refs.values())), lambda _: False)
+        async with await psycopg.AsyncConnection.connect(conninfo(self._data), autocommit=True) as conn:
+            rows = await (
+                await conn.execute("select name, object_id from mirror.ref where workspace_id = %s", (workspace_id,))
+            ).fetchall()
+            assert dict(rows) == refs
+            rows = await (
+                await conn.execute("select commit_id from mirror.commit where workspace_id = %s", (workspace_id,))
+            ).fetchall()
+            assert sorted(row[0] for row in rows) == sorted(info.commit_id for info in history)
+            for info in history:
+                if info.commit_id not in self._compared:
+                    mirrored = await tree.everything(conn, State(workspace_id, info.commit_id))
+                    assert {version.entry_id: version.blob for version in mirrored} == blobs(repository, info.commit_id)
+                    self._compared.add(info.commit_id)
+
+    def forget(self) -> None:
+        """Compare every commit anew at the next check."""
+        self._compared.clear()
+
+    @staticmethod
+    async def _check_search(services: Services, repository: GitRepository, rng: random.Random) -> None:
+        """Full text search at the head finds the committed texts by their own words."""
+        head = repository.refs()["refs/heads/main"]
+        ids = sorted(blobs(repository, head))
+        for node_id in rng.sample(ids, min(3, len(ids))):
+            text = _content(repository, head, node_id)
+            if text is None or "zq" not in text:
+                continue
+            answer = await services.nodes.SearchNodes(
+                node_service_pb2.SearchNodesRequest(workspace=WORKSPACE, query=text.split()[-1])
+            )
+            assert [hit.node.id for hit in answer.hits] == [node_id], f"the search for {text.split()[-1]} in {node_id}"
+
+
+def blobs(repository: GitRepository, commit_id: str) -> dict[str, str]:
+    """The blob of every entry in a commit, by the entry's id."""
+    found = {}
+    for change in repository.diff(None, commit_id):
+        parsed = parse_path(change.path)
+        if parsed is not None:
+            found[parsed[1]] = change.new_blob or ""
+    return found
+
+
+def _content(repository: GitRepository, commit_id: str, node_id: str) -> str | None:
+    data = repository.read_path(commit_id, node_path(node_id))
+    entry = None if data is None else decode_entry(node_path(node_id), data)
+    return entry.content if isinstance(entry, Node) else None
+
+
+def conninfo(data: Path) -> str:
+    """How to reach the embedded PostgreSQL of a running server from beside."""
+    folder = data / "postgres"
+    note = folder / "socket-folder"
+    sockets = note.read_text(encoding="utf-8") if note.exists() else str(folder / "run")
+    return f"host={sockets} dbname=memotree user=memotree"

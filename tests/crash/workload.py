@@ -1,0 +1,239 @@
+"""Clients that write at random and remember exactly what they were told, so that a judge can hold the server to it.
+
+A writer owns one session and its nodes. One of its tasks stages edits, the other commits, so edits race commits. Calls
+are cancelled now and then. What a call did whose answer never came is unknown: both outcomes are right, until somebody
+has looked (`Truth.seen`).
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+from memotree_storage.node import new_id
+
+from memotree.v1 import (
+    node_service_pb2,
+    node_service_pb2_grpc,
+    session_service_pb2,
+    session_service_pb2_grpc,
+    types_pb2,
+    workspace_service_pb2,
+    workspace_service_pb2_grpc,
+)
+
+WORKSPACE: Final = "crashes"
+_CANCELLED: Final = 0.12
+"""The share of calls that their client gives up."""
+
+_PATIENCE: Final = 0.02
+"""Seconds after which such a client does so, at most."""
+
+_UNKNOWN: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Truth:
+    """What a node must be in its session: the last acknowledged text, or one whose outcome nobody knows.
+
+    ``None`` stands for a node that is not there. ``history`` has every text that was ever tried, in order.
+    """
+
+    acknowledged: str | None = None
+    unknown: list[str | None] = field(default_factory=list)
+    history: list[str | None] = field(default_factory=lambda: [None])
+
+    def may_be(self, text: str | None) -> bool:
+        """Whether the node may be so."""
+        return text == self.acknowledged or text in self.unknown
+
+    def seen(self, text: str | None) -> None:
+        """Somebody has looked: this is what it is."""
+        self.acknowledged = text
+        self.unknown.clear()
+
+    def not_older(self, than: str | None) -> set[str | None]:
+        """Every text from ``than`` on."""
+        return set(self.history[self.history.index(than) :])
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A commit that was acknowledged, and what was acknowledged in its session before it was asked for."""
+
+    request: session_service_pb2.CommitChangesRequest
+    response: session_service_pb2.CommitChangesResponse
+    before: dict[str, str | None]
+
+
+class Services:
+    """The stubs over one connection."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        # The generated stubs annotate the blocking form; over an aio channel each call can be awaited.
+        self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
+class Writer:
+    """One session, its edits and its commits."""
+
+    def __init__(self, number: int, session_id: str, root_id: str, rng: random.Random) -> None:
+        self.number = number
+        self.session_id = session_id
+        self.nodes: dict[str, Truth] = {}
+        self.made: list[Made] = []
+        self.unknown: list[session_service_pb2.CommitChangesRequest] = []
+        self.complaints: list[str] = []
+        self._root_id = root_id
+        self._rng = rng
+        self._count = 0
+
+    async def edit(self, services: Services) -> None:
+        """Stage edits until the server is gone."""
+        while True:
+            # A node in doubt is left alone until somebody has looked: an abandoned call may still be on its way.
+            steady = [node_id for node_id, truth in self.nodes.items() if not truth.unknown and truth.acknowledged]
+            chance = self._rng.random()
+            if not steady or chance < 0.35:
+                node_id, text = new_id(), self._text()
+                call = services.nodes.CreateNode(self._creation(node_id, text))
+            elif chance < 0.93:
+                node_id, text = self._rng.choice(steady), self._text()
+                call = services.nodes.UpdateNode(self._update(node_id, text))
+            else:
+                node_id, text = self._rng.choice(steady), None
+                call = services.nodes.DeleteNode(self._deletion(node_id))
+            if not await self._stage(call, node_id, text):
+                return
+
+    async def commit(self, services: Services) -> None:
+        """Commit what is staged, again and again, until the server is gone."""
+        while True:
+            request = self._commit_request()
+            before = {node_id: truth.acknowledged for node_id, truth in self.nodes.items() if not truth.unknown}
+            try:
+                response = await self._impatient(services.sessions.CommitChanges(request))
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _UNKNOWN:
+                    self.unknown.append(request)
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    return
+                # Nothing staged, or a chosen node that an earlier commit took: the writer races itself.
+                if error.code() not in {*_UNKNOWN, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}:
+                    self.complaints.append(f"CommitChanges: {error.code().name} {error.details()}")
+                    return
+            except asyncio.CancelledError:
+                self.unknown.append(request)
+                if _cancelled_ourselves():
+                    raise
+            else:
+                self.made.append(Made(request, response, {} if request.specific_nodes else before))
+            await asyncio.sleep(self._rng.random() * 0.01)  # so that edits gather; nothing is waited for
+
+    def fresh_word(self) -> str:
+        """The last word of some acknowledged text; every text has a word of its own."""
+        texts = [truth.acknowledged for truth in self.nodes.values() if truth.acknowledged]
+        return self._rng.choice(texts).split()[-1] if texts else ""
+
+    async def _stage(self, call: Any, node_id: str, text: str | None) -> bool:
+        truth = self.nodes.setdefault(node_id, Truth())
+        truth.history.append(text)
+        truth.unknown.append(text)
+        try:
+            await self._impatient(call)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _UNKNOWN:
+                self.complaints.append(f"staging: {error.code().name} {error.details()}")
+            return error.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
+        except asyncio.CancelledError:
+            if _cancelled_ourselves():
+                raise
+            return True
+        truth.seen(text)
+        return True
+
+    async def _impatient(self, call: Awaitable[_T]) -> _T:
+        """Await a call, or give it up after a moment."""
+        if self._rng.random() >= _CANCELLED:
+            return await call
+        asyncio.get_running_loop().call_later(self._rng.random() * _PATIENCE, call.cancel)  # type: ignore[attr-defined]
+        return await call
+
+    def _text(self) -> str:
+        self._count += 1
+        return f"What writer {self.number} has to say for the time {self._count} is zq{self.number}{self._rng.randbytes(5).hex()}"
+
+    def _creation(self, node_id: str, text: str) -> node_service_pb2.CreateNodeRequest:
+        return node_service_pb2.CreateNodeRequest(
+            workspace=WORKSPACE,
+            session_id=self.session_id,
+            parent_id=self._root_id,
+            node_id=node_id,
+            title=f"Node {node_id}",
+            content=text,
+            request_id=f"create-{node_id}",
+        )
+
+    def _update(self, node_id: str, text: str) -> node_service_pb2.UpdateNodeRequest:
+        return node_service_pb2.UpdateNodeRequest(
+            workspace=WORKSPACE, session_id=self.session_id, node_id=node_id, content=text, commit_message="Say it anew"
+        )
+
+    def _deletion(self, node_id: str) -> node_service_pb2.DeleteNodeRequest:
+        return node_service_pb2.DeleteNodeRequest(workspace=WORKSPACE, session_id=self.session_id, node_id=node_id)
+
+    def _commit_request(self) -> session_service_pb2.CommitChangesRequest:
+        request_id = f"commit-{new_id()}"
+        request = session_service_pb2.CommitChangesRequest(
+            workspace=WORKSPACE,
+            session_id=self.session_id,
+            message=f"Writer {self.number} commits",
+            author=types_pb2.CommitAuthor(name=f"Writer {self.number}"),
+            request_id=request_id,
+        )
+        if self._rng.random() < 0.4:
+            request.create_tag = True
+            request.tag_name = f"v/{request_id}"
+        steady = [node_id for node_id, truth in self.nodes.items() if not truth.unknown]
+        if steady and self._rng.random() < 0.2:
+            request.specific_nodes.extend(self._rng.sample(steady, min(2, len(steady))))
+        return request
+
+
+def _cancelled_ourselves() -> bool:
+    """Whether it is this task that was cancelled, and not the call that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def prepare(services: Services, writers: int, rng: random.Random) -> list[Writer]:
+    """Make the workspace with an archive and a root, committed, and a session for each writer."""
+    await services.workspaces.CreateWorkspace(workspace_service_pb2.CreateWorkspaceRequest(name=WORKSPACE))
+    first = await _open(services, "gardener")
+    await services.workspaces.CreateArchive(
+        workspace_service_pb2.CreateArchiveRequest(workspace=WORKSPACE, session_id=first, name="notes")
+    )
+    root = await services.nodes.CreateNode(
+        node_service_pb2.CreateNodeRequest(
+            workspace=WORKSPACE, session_id=first, archive_id="notes", title="Root", content="All stands below."
+        )
+    )
+    await services.sessions.CommitChanges(
+        session_service_pb2.CommitChangesRequest(workspace=WORKSPACE, session_id=first, message="Begin")
+    )
+    return [
+        Writer(number, await _open(services, f"writer-{number}"), root.node.id, random.Random(rng.random()))
+        for number in range(writers)
+    ]
+
+
+async def _open(services: Services, agent: str) -> str:
+    answer = await services.sessions.OpenSession(
+        session_service_pb2.OpenSessionRequest(workspace=WORKSPACE, agent=agent)
+    )
+    return str(answer.session.id)

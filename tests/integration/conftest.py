@@ -1,0 +1,152 @@
+"""Real stores for integration tests: one PostgreSQL and one Qdrant engine a run, one database and folder a test.
+
+``MEMOTREE_TEST_POSTGRES=system`` runs the same tests on a PostgreSQL of the machine in place of the bundled one.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from integration.worlds import World
+from memotree_storage.embedded.postgres import EmbeddedPostgres
+from memotree_storage.postgres.database import Database
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.store import Store
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from memotree.limits import ServiceLimits
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.pages import PageTokens
+
+_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""Nothing here outlives the run; what is durable is tested where processes are killed."""
+
+
+def system_binaries() -> Path | None:
+    """The folder of a PostgreSQL server that the machine has, the newest one, or ``None``."""
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    config = shutil.which("pg_config")
+    if config:
+        answer = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)  # noqa: S603 - found by us
+        found.append(Path(answer.stdout.strip()))
+    found += [Path(path).parent for name in ("initdb",) if (path := shutil.which(name))]
+    usable = [path for path in found if (path / "initdb").is_file() and (path / "postgres").is_file()]
+    return max(usable, key=_version, default=None)
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    numbers = re.findall(r"\d+", str(folder))
+    return tuple(int(number) for number in numbers)
+
+
+def _chosen_binaries() -> Path | None:
+    """The binaries that the run asks for; ``None`` are the bundled ones."""
+    choice = os.environ.get("MEMOTREE_TEST_POSTGRES", "embedded")
+    if choice == "embedded":
+        return None
+    assert choice == "system", f"MEMOTREE_TEST_POSTGRES is {choice!r}; set it to embedded or system"
+    found = system_binaries()
+    if found is None:
+        pytest.skip("this machine has no PostgreSQL server")
+    return found
+
+
+@pytest.fixture(scope="session")
+async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """The conninfo of a running PostgreSQL."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), binaries=_chosen_binaries(), settings=_QUICK)
+    try:
+        yield await server.start()
+    finally:
+        await server.stop()
+
+
+@pytest.fixture(scope="session")
+def spare_databases() -> list[str]:
+    """Empty databases that a test has given back."""
+    return []
+
+
+@pytest.fixture
+async def database_url(postgres: str, spare_databases: list[str]) -> AsyncIterator[str]:
+    """The conninfo of an empty database of the test's own.
+
+    Emptying one takes a tenth of the time that making one does, so they go from test to test.
+    """
+    async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
+        if not spare_databases:
+            spare_databases.append(f"test_{secrets.token_hex(6)}")
+            await conn.execute(sql.SQL("create database {}").format(sql.Identifier(spare_databases[0])))
+    name = spare_databases.pop()
+    url = make_conninfo(postgres, dbname=name)
+    yield url
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+        await conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()",
+            (name,),
+        )
+        await conn.execute("drop schema if exists mirror, work cascade")
+    spare_databases.append(name)
+
+
+@pytest.fixture(scope="session")
+def embedder() -> WordllamaEmbedder:
+    """The built-in embedding."""
+    return WordllamaEmbedder()
+
+
+@pytest.fixture(scope="session")
+async def shared_index(
+    tmp_path_factory: pytest.TempPathFactory, embedder: WordllamaEmbedder
+) -> AsyncIterator[QdrantIndex]:
+    """The embedded engine; tests share its collection, and each has workspaces of its own."""
+    engine = EmbeddedQdrant(tmp_path_factory.mktemp("engine"))
+    async with AsyncExitStack() as cleanup:
+        endpoint = await engine.start()
+        cleanup.push_async_callback(engine.stop)
+        client = connect(endpoint.url, endpoint.api_key)
+        cleanup.push_async_callback(client.close)
+        index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions, flush=engine.flush)
+        await index.prepare()
+        yield index
+
+
+@pytest.fixture
+async def store(
+    tmp_path: Path, database_url: str, shared_index: QdrantIndex, embedder: WordllamaEmbedder
+) -> AsyncIterator[Store]:
+    """An empty store on real servers."""
+    opened = Store(tmp_path / "data", Database(database_url), shared_index, embedder)
+    await opened.open()
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@pytest.fixture
+def pages() -> PageTokens:
+    """Makes and reads page tokens."""
+    return PageTokens(secrets.token_bytes(32))
+
+
+@pytest.fixture
+def limits() -> ServiceLimits:
+    """The default limits."""
+    return ServiceLimits()
+
+
+@pytest.fixture
+async def world(store: Store, pages: PageTokens, limits: ServiceLimits) -> World:
+    """A store with one workspace."""
+    return await World.create(store, pages, limits)

@@ -1,0 +1,45 @@
+"""Processes of our own, watched from a test."""
+
+import asyncio
+from pathlib import Path
+
+DEADLINE = 30.0
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Program:
+    """A Python program in a process of its own, which prints one line when it is ready."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self) -> str:
+        assert self.process.stdout is not None
+        return (await asyncio.wait_for(self.process.stdout.readline(), DEADLINE)).decode().strip()
+
+    async def kill(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+def read(path: Path | str) -> str:
+    """A small file's text; a function of its own, since a test's coroutine may wait for it."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def mode(path: Path) -> int:
+    """Permission bits."""
+    return path.stat().st_mode & 0o7777
+
+
+def exists(path: Path) -> bool:
+    """Whether a path is there."""
+    return path.exists()

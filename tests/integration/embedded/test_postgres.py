@@ -1,0 +1,256 @@
+"""The embedded PostgreSQL, with the binaries that come along and with the system's."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from integration.embedded.programs import Program, alive, exists, mode, read
+from memotree_storage.embedded import cluster as files
+from memotree_storage.embedded.child import ChildStartError
+from memotree_storage.embedded.lock import DataFolderInUseError
+from memotree_storage.embedded.postgres import EmbeddedPostgres
+
+pytestmark = pytest.mark.requirement("STORE-6")
+
+Until = Callable[[Callable[[], object], str], Awaitable[None]]
+Run = Callable[..., Awaitable[Program]]
+
+SYSTEM = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+needs_system = pytest.mark.skipif(not SYSTEM, reason="the system has no PostgreSQL of its own")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as another user")
+
+SERVE = """
+import asyncio, sys
+from pathlib import Path
+from memotree_storage.embedded.postgres import EmbeddedPostgres
+async def main():
+    server = EmbeddedPostgres(Path(sys.argv[1]))
+    url = await server.start()
+    print(server.supervisor.pid, url, flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+async def ask(url: str, statement: str) -> object:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        cursor = await connection.execute(statement.encode())
+        row = await cursor.fetchone() if cursor.description else None
+        return row[0] if row else None
+
+
+@pytest.fixture(params=["bundled", pytest.param("system", marks=needs_system)])
+def binaries(request: pytest.FixtureRequest) -> Path | None:
+    return None if request.param == "bundled" else SYSTEM[-1].parent
+
+
+async def test_it_starts_serves_and_starts_again_with_its_data(tmp_path: Path, binaries: Path | None) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
+    url = await server.start()
+    assert await server.start() == url
+    await ask(url, "CREATE TABLE kept AS SELECT 'größer 知识' AS text")
+    pid = server.supervisor.pid
+    await server.stop()
+    assert pid is not None
+    assert not alive(pid)
+    await server.stop()
+    again = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
+    try:
+        assert await ask(await again.start(), "SELECT text FROM kept") == "größer 知识"
+    finally:
+        await again.stop()
+
+
+async def test_it_is_durable_private_and_sorts_by_code_point(tmp_path: Path, binaries: Path | None) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
+    url = await server.start()
+    try:
+        for setting, value in (
+            ("fsync", "on"),
+            ("synchronous_commit", "on"),
+            ("full_page_writes", "on"),
+            ("data_checksums", "on"),
+            ("listen_addresses", ""),
+            ("server_encoding", "UTF8"),
+            ("TimeZone", "UTC"),
+        ):
+            assert await ask(url, f"SHOW {setting}") == value, setting
+        assert await ask(url, "SELECT string_agg(t, '' ORDER BY t) FROM unnest('{a,B,b,A,é,z}'::text[]) t") == "ABabzé"
+        assert await ask(url, "SELECT upper('é')") == "É"
+        sockets = Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"]))
+        assert mode(sockets) == 0o700
+        assert mode(server.cluster) == 0o700
+    finally:
+        await server.stop()
+    assert not exists(sockets)
+
+
+async def test_a_killed_server_comes_back_under_the_same_address(tmp_path: Path, binaries: Path | None) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
+    url = await server.start()
+    try:
+        await ask(url, "CREATE TABLE kept AS SELECT 1 AS number")
+        back = asyncio.Event()
+        server.supervisor.on_restart(back.set)
+        assert server.supervisor.pid is not None
+        os.kill(server.supervisor.pid, signal.SIGKILL)
+        await asyncio.wait_for(back.wait(), 60)
+        assert await ask(url, "SELECT number FROM kept") == 1
+    finally:
+        await server.stop()
+
+
+async def test_it_dies_with_its_server_and_the_next_one_finds_everything(
+    tmp_path: Path, run_program: Run, until: Until
+) -> None:
+    folder = tmp_path / "postgres"
+    first = await run_program(SERVE, str(folder))
+    pid, url = (await first.line()).split(" ", 1)
+    await ask(url, "CREATE TABLE kept AS SELECT 7 AS number")
+    with pytest.raises(DataFolderInUseError, match=f"in use by process {first.process.pid}; stop that server"):
+        await EmbeddedPostgres(folder).start()
+    await first.kill()
+    # At once: the next start meets the orphan's last moments, and has to clear them by itself.
+    server = EmbeddedPostgres(folder)
+    try:
+        assert await ask(await server.start(), "SELECT number FROM kept") == 7
+    finally:
+        await server.stop()
+    await until(lambda: not alive(int(pid)), "the orphan is gone")
+
+
+async def test_a_kill_while_the_cluster_is_made_is_harmless(tmp_path: Path, run_program: Run, until: Until) -> None:
+    folder = tmp_path / "postgres"
+    first = await run_program(SERVE, str(folder))
+    await until(lambda: list(folder.glob("cluster.unfinished-*/base")), "the cluster is being made")
+    await first.kill()
+    server = EmbeddedPostgres(folder)
+    try:
+        assert await ask(await server.start(), "SELECT 1") == 1
+        assert not list(folder.glob("cluster.unfinished-*"))
+    finally:
+        await server.stop()
+
+
+async def test_a_cancelled_start_leaves_the_folder_free(tmp_path: Path, until: Until) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    start = asyncio.create_task(server.start())
+    await until(lambda: list((tmp_path / "postgres").glob("cluster.unfinished-*")), "the cluster is being made")
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    try:
+        assert await ask(await server.start(), "SELECT 1") == 1
+    finally:
+        await server.stop()
+
+
+async def test_a_stale_process_id_of_a_living_stranger_does_not_block(tmp_path: Path, run_program: Run) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    await server.start()
+    pid_file = server.cluster / "postmaster.pid"
+    text = pid_file.read_text()
+    await server.stop()
+    stranger = await run_program("import signal; print('here', flush=True); signal.pause()")
+    await stranger.line()
+    pid_file.write_text(text.replace(text.split("\n", 1)[0], str(stranger.process.pid), 1))
+    try:
+        assert await ask(await server.start(), "SELECT 1") == 1
+        assert stranger.process.returncode is None
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("name", ["x" * 150, "with space, comma 'quote' and ünïcode"])
+async def test_any_folder_name_works(tmp_path: Path, name: str) -> None:
+    server = EmbeddedPostgres(tmp_path / name)
+    url = await server.start()
+    try:
+        assert await ask(url, "SELECT 1") == 1
+        sockets = Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"]))
+    finally:
+        await server.stop()
+    assert not exists(sockets)
+
+
+@needs_root
+async def test_root_may_keep_its_data_where_nobody_may_enter(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    server = EmbeddedPostgres(closed / "postgres")
+    try:
+        assert await ask(await server.start(), "SELECT 1") == 1
+        assert server.cluster.stat().st_uid != 0
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may pass: pytest's own are closed."""
+    folder = Path("/tmp") / f"memotree-test-{os.getpid()}"  # noqa: S108 - the point is a folder open to all
+    folder.mkdir(mode=0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@needs_root
+async def test_root_needs_no_capability_where_all_may_pass(open_folder: Path) -> None:
+    server = EmbeddedPostgres(open_folder / "postgres")
+    url = await server.start()
+    try:
+        assert await ask(url, "SELECT 1") == 1
+        account = files.service_account(server.cluster, files.bundled_binaries())
+        assert account is not None
+        status = read(f"/proc/{server.supervisor.pid}/status")
+        effective = int(status.split("CapEff:")[1].split()[0], 16)
+        assert bool(effective) is account.pass_folders
+    finally:
+        await server.stop()
+
+
+@needs_root
+async def test_a_cluster_that_root_copied_is_given_to_its_user(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    await server.start()
+    await server.stop()
+    copy = EmbeddedPostgres(tmp_path / "copy")
+    shutil.copytree(server.cluster, copy.cluster)
+    assert copy.cluster.stat().st_uid == 0
+    try:
+        assert await ask(await copy.start(), "SELECT 1") == 1
+    finally:
+        await copy.stop()
+
+
+@needs_system
+async def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "postgres"
+    server = EmbeddedPostgres(folder, binaries=SYSTEM[-1].parent)
+    await server.start()
+    await server.stop()
+    with pytest.raises(files.ClusterVersionError, match="was made by PostgreSQL"):
+        await EmbeddedPostgres(folder).start()
+    assert await ask(await server.start(), "SELECT 1") == 1
+    await server.stop()
+
+
+async def test_a_folder_without_programs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(files.BinariesMissingError, match="name another folder"):
+        await EmbeddedPostgres(tmp_path / "postgres", binaries=tmp_path).start()
+
+
+async def test_a_wrong_setting_is_reported_with_the_servers_words(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", settings={"shared_buffers": "much"})
+    with pytest.raises(ChildStartError, match="shared_buffers"):
+        await server.start()
+    repaired = EmbeddedPostgres(tmp_path / "postgres")
+    try:
+        assert await ask(await repaired.start(), "SELECT 1") == 1
+    finally:
+        await repaired.stop()

@@ -1,0 +1,163 @@
+"""The watch over a child process."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from memotree_storage.embedded.child import ChildCommand, ChildStartError, run_to_end
+from memotree_storage.embedded.lock import DataFolderInUseError, DataFolderLock
+from memotree_storage.embedded.supervisor import ChildState, Supervisor
+
+pytestmark = pytest.mark.requirement("STORE-6")
+
+Until = Callable[[Callable[[], object], str], Awaitable[None]]
+Watch = Callable[..., Supervisor]
+
+TOUCH_AND_WAIT = "import pathlib, signal, sys; pathlib.Path(sys.argv[1]).touch(); signal.pause()"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + TOUCH_AND_WAIT
+
+
+@pytest.fixture
+async def watch(tmp_path: Path) -> AsyncIterator[Watch]:
+    """Supervisors of small programs that touch a file when they are ready."""
+    watches: list[Supervisor] = []
+
+    def build(source: str = TOUCH_AND_WAIT, *, grace: float = 5.0, timeout: float = 30.0) -> Supervisor:
+        sign = tmp_path / "ready"
+
+        async def ready() -> None:
+            while not sign.exists():  # noqa: ASYNC110 - a file of another process cannot set an event
+                await asyncio.sleep(0.005)
+
+        watches.append(
+            Supervisor(
+                ChildCommand(
+                    name="a small program",
+                    command=[sys.executable, "-c", source, str(sign)],
+                    log=tmp_path / "log",
+                    stop_signals=((signal.SIGTERM, grace),),
+                ),
+                ready=ready,
+                prepare=lambda: sign.unlink(missing_ok=True),
+                start_timeout=timeout,
+            )
+        )
+        return watches[-1]
+
+    yield build
+    for one in watches:
+        await one.stop()
+
+
+def runs(pid: int | None) -> bool:
+    return pid is not None and Path(f"/proc/{pid}").exists()
+
+
+async def test_a_child_runs_between_start_and_stop(watch: Watch) -> None:
+    one = watch()
+    await one.start()
+    pid = one.pid
+    assert one.state is ChildState.RUNNING
+    assert runs(pid)
+    await one.stop()
+    assert one.state is ChildState.STOPPED
+    assert not runs(pid)
+    await one.stop()
+
+
+async def test_a_killed_child_comes_back_and_listeners_hear_of_it(watch: Watch) -> None:
+    one = watch()
+    await one.start()
+    for number in (1, 2, 3):
+        back = asyncio.Event()
+        one.on_restart(back.set)
+        before = one.pid
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        await asyncio.wait_for(back.wait(), 30)
+        assert one.restarts == number
+        assert one.state is ChildState.RUNNING
+        assert one.pid != before
+
+
+async def test_a_listener_that_fails_does_not_end_the_watch(watch: Watch) -> None:
+    one = watch()
+    await one.start()
+    back = asyncio.Event()
+
+    async def broken() -> None:
+        raise RuntimeError("a listener's own fault")
+
+    one.on_restart(broken)
+    one.on_restart(back.set)
+    for _ in range(2):
+        back.clear()
+        assert one.pid is not None
+        os.kill(one.pid, signal.SIGKILL)
+        await asyncio.wait_for(back.wait(), 30)
+
+
+async def test_a_child_that_ends_at_once_is_reported_with_its_last_words(watch: Watch) -> None:
+    one = watch("import sys; sys.exit('no room left')")
+    with pytest.raises(ChildStartError, match="no room left"):
+        await one.start()
+    assert one.state is ChildState.STOPPED
+
+
+async def test_a_child_that_never_answers_is_given_up_and_ended(watch: Watch) -> None:
+    one = watch("import signal; signal.pause()", timeout=0.05)
+    with pytest.raises(ChildStartError, match="did not answer within"):
+        await one.start()
+    assert one.pid is None
+
+
+async def test_a_program_that_is_not_there_is_reported(watch: Watch, tmp_path: Path) -> None:
+    child = ChildCommand(name="nothing", command=[str(tmp_path / "missing")], log=tmp_path / "log")
+    with pytest.raises(ChildStartError, match="No such file"):
+        await asyncio.to_thread(run_to_end, child)
+    assert watch is not None
+
+
+async def test_a_child_deaf_to_the_gentle_signal_is_killed(watch: Watch) -> None:
+    one = watch(DEAF, grace=0.05)
+    await one.start()
+    pid = one.pid
+    await one.stop()
+    assert not runs(pid)
+
+
+async def test_stopping_while_a_child_comes_back_leaves_nothing(watch: Watch, until: Until) -> None:
+    one = watch()
+    await one.start()
+    assert one.pid is not None
+    os.kill(one.pid, signal.SIGKILL)
+    await until(lambda: one.state is ChildState.RESTARTING, "the death is seen")
+    await one.stop()
+    assert one.pid is None
+    assert one.state is ChildState.STOPPED
+
+
+async def test_cancelling_a_start_leaves_nothing(watch: Watch, until: Until) -> None:
+    one = watch("import signal; signal.pause()")
+    start = asyncio.create_task(one.start())
+    await until(lambda: one.pid is not None, "the child is made")
+    pid = one.pid
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert not runs(pid)
+
+
+def test_a_data_folder_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    first, second = DataFolderLock(tmp_path), DataFolderLock(tmp_path)
+    with first:
+        first.acquire()
+        with pytest.raises(DataFolderInUseError, match=f"{tmp_path} is in use by process {os.getpid()}"):
+            second.acquire()
+    with second:
+        assert second.held
+    assert not second.held

@@ -1,0 +1,417 @@
+"""Every command and Python example of ``docs/`` does what its page says, on a real server of the test's own.
+
+A page is played from top to bottom, as a reader would. In a ``console`` block each line ``$ command`` is run and what
+follows is its output; nothing after it means that only the exit status counts. A ``python`` block is run, and a
+``text`` block right behind it is what it prints. A block with ``title="name"`` is a file. ``…`` in an output stands for
+anything. Ids, commits and times are never the same twice: an output binds the one on the page to the one that came, and
+later blocks and pages mean that one. ``^C`` stops the server.
+"""
+
+import contextlib
+import io
+import os
+import re
+import runpy
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from psycopg import conninfo
+from typer.testing import CliRunner
+
+from memotree.cli.app import app
+from memotree.cli.demo.private_server import START_SECONDS, STOP_SECONDS
+from memotree.server.announcement import read_announcement
+
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+PROJECT: Final = DOCS.parent
+TUTORIAL: Final = "tutorial/first-session.md"
+RUN: Final = frozenset({"console", "python"})
+SHOWN: Final = frozenset({"text", "mermaid", "toml", "sql", "proto", "markdown", "javascript", "ini", "diff"})
+
+# What stands on the pages for what every machine has its own of.
+HOME: Final = "/home/ada"
+ADDRESS: Final = "127.0.0.1:7319"
+POSTGRES_URL: Final = "postgresql://memotree:secret@db.example/memotree"
+QDRANT_URL: Final = "http://vectors.example:6334"
+QDRANT_KEY: Final = "the-key-of-qdrant"
+CHECKOUT: Final = "~/memotree"
+
+_FENCE: Final = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_TITLE: Final = re.compile(r'title="([^"]+)"')
+_LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_ID: Final = r"\b(?=[a-z]*[0-9])[0-9a-hjkmnp-tv-z]{16}\b"
+_HASH: Final = r"\b(?=[a-f]*[0-9])[0-9a-f]{7,40}\b"
+_TIME: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d \d{4} [+-]\d{4}"
+_VARIABLE: Final = re.compile(f"(?P<any>…)|(?P<time>{_TIME})|(?P<hash>{_HASH})|(?P<id>{_ID})")
+_WORD: Final = re.compile(r"\b[0-9a-z]{4,40}\b")
+_SHELL: Final = re.compile(r"[|<>&;`$*?]|\$\(")
+
+pytestmark = pytest.mark.requirement("SERVE-4")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a reader does, and what the page says comes of it (``None``: nothing is said)."""
+
+    kind: str
+    text: str
+    shown: str | None
+    line: int
+    title: str = ""
+
+
+def pages() -> list[str]:
+    return sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def blocks(text: str) -> Iterator[tuple[str, str, str, int, int]]:
+    """Language, title, body, first line and end offset of each fenced block."""
+    for found in _FENCE.finditer(text):
+        language, _, rest = found["info"].partition(" ")
+        title = _TITLE.search(rest)
+        yield language, title[1] if title else "", found["body"], text.count("\n", 0, found.start()) + 2, found.end()
+
+
+def steps(text: str) -> list[Step]:
+    """What a page tells its reader to do, in order."""
+    found: list[Step] = []
+    end = 0
+    for language, title, body, line, behind in blocks(text):
+        between = text[end : behind - len(body) - len("```\n```") - len(language)]
+        if title:
+            found.append(Step("file", body, None, line, title))
+        elif language == "console":
+            found += _commands(body, line)
+        elif language == "python":
+            found.append(Step("python", body, None, line))
+        elif language == "text" and found and found[-1].kind == "python" and not between.strip():
+            last = found[-1]
+            found[-1] = Step("python", last.text, body, last.line)
+        end = behind
+    return found
+
+
+def _commands(body: str, line: int) -> Iterator[Step]:
+    """The commands of a console block; a line that ends with a backslash goes on in the next."""
+    for piece in re.split(r"^(?=\$ )|^(?=\^C$)", body, flags=re.MULTILINE):
+        command, _, output = piece.partition("\n")
+        while command.endswith("\\"):
+            more, _, output = output.partition("\n")
+            command = f"{command[:-1]}{more.strip()}"
+        if command == "^C":
+            yield Step("stop", "", None, line)
+        elif command:
+            assert command.startswith("$ "), f"line {line}: a console block begins with a command, not {command!r}"
+            yield Step("command", command[2:], output if output.strip() else None, line)
+        line += piece.count("\n")
+
+
+@dataclass
+class Bindings:
+    """Which real id, commit or time each one on the pages stands for."""
+
+    known: dict[str, str] = field(default_factory=dict)
+
+    def real(self, text: str) -> str:
+        """The text with everything that is known, or the beginning of something known, as it really is."""
+        return _WORD.sub(lambda word: self._meant(word[0]), text)
+
+    def _meant(self, word: str) -> str:
+        for shown, real in self.known.items():
+            if shown.startswith(word):
+                return real[: len(word)]
+        return word
+
+    def check(self, shown: str, actual: str) -> str:
+        """Bind what is new; the pattern is returned when the output is not the one on the page, else ''."""
+        names: dict[str, str] = {}
+        pattern = "".join(self._part(piece, names) for piece in _pieces(_plain(shown)))
+        found = re.fullmatch(pattern, _plain(actual), re.DOTALL)
+        if found is None:
+            return pattern
+        self.known |= {names[group]: value for group, value in found.groupdict().items()}
+        return ""
+
+    def _part(self, piece: tuple[str, str], names: dict[str, str]) -> str:
+        kind, text = piece
+        if kind == "any":
+            return ".*?"
+        if kind == "time":
+            return f"(?:{_TIME})"
+        if kind == "plain":
+            return re.escape(text)
+        meant = self._meant(text)
+        if meant != text or text in self.known:
+            return re.escape(meant)
+        if text in names.values():
+            return f"(?P={next(group for group, name in names.items() if name == text)})"
+        names[f"v{len(names)}"] = text
+        return f"(?P<v{len(names) - 1}>[0-9a-z]{{{len(text)}}})"
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    end = 0
+    for found in _VARIABLE.finditer(text):
+        yield "plain", text[end : found.start()]
+        yield str(found.lastgroup), found[0]
+        end = found.end()
+    yield "plain", text[end:]
+
+
+def _plain(text: str) -> str:
+    """Without colours, blanks at the ends of lines, and empty lines around."""
+    return "\n".join(line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")).strip("\n")
+
+
+class Reader:
+    """A person with a home, a shell and a server, who does what the pages say."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.bindings = Bindings()
+        self.stand_ins: dict[str, str] = {}
+        self._base = {name: value for name, value in os.environ.items() if not name.startswith(("MEMOTREE_", "XDG_"))}
+        self._base |= {
+            "HOME": str(home),
+            "COLUMNS": "100",
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+            "TERM": "dumb",
+            "TZ": "UTC",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_PAGER": "cat",
+            "MEMOTREE_PORT": str(_free_port()),
+        }
+        self._server: subprocess.Popen[bytes] | None = None
+        self._log = home / "server.log"
+        self.begin()
+
+    def begin(self) -> None:
+        """Back home, with nothing exported and nothing named: the beginning of a page."""
+        self.environment = dict(self._base)
+        self.folder = self.home
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._base['MEMOTREE_PORT']}"
+
+    def close(self) -> None:
+        if self._server is not None:
+            self.stop()
+
+    def play(self, page: str) -> None:
+        """Do everything that a page says."""
+        self.begin()
+        for step in steps((DOCS / page).read_text(encoding="utf-8")):
+            told = self.do(step)
+            if step.shown is not None:
+                shown = step.shown.replace(CHECKOUT, str(PROJECT))
+                pattern = self.bindings.check(shown, self._as_shown(told))
+                assert not pattern, f"{page}:{step.line}: {step.text}\n--- it says\n{shown}\n--- it was\n{told}"
+
+    def do(self, step: Step) -> str:
+        """Do one thing; what a terminal would have shown is returned."""
+        text = self._as_real(step.text)
+        match step.kind:
+            case "file":
+                (self.folder / step.title).write_text(text, encoding="utf-8")
+                return ""
+            case "stop":
+                self.stop()
+                return ""
+            case "python":
+                return self._python(text)
+        word, *rest = text.split(maxsplit=1)
+        builtin: Callable[[str], str] | None = {"cd": self._cd, "export": self._export, "npm": self._npm}.get(word)
+        if builtin is not None:
+            return builtin(rest[0])
+        if text.startswith("memotree serve"):
+            return self.serve(shlex.split(text)[1:])
+        failing = bool(re.match("(.*\n)?error:", step.shown or ""))
+        code, told = self._run(text)
+        assert failing == bool(code), f"line {step.line}: {text}\nended with {code}:\n{told}"
+        return told
+
+    def serve(self, arguments: list[str]) -> str:
+        """Start the server as a process of its own; what it says until it listens is returned."""
+        assert self._server is None, "a server runs already; the page has to stop it first"
+        folder = Path(self.environment["HOME"], ".local/share/memotree")
+        with self._log.open("wb") as log:
+            command = [sys.executable, "-m", "memotree.cli", *arguments]
+            self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=self.environment)  # noqa: S603 - ourselves
+        for _ in range(int(START_SECONDS / 0.05)):
+            announced = read_announcement(folder)
+            said = self._log.read_text(encoding="utf-8")
+            if announced is not None and announced.pid == self._server.pid and "Ctrl-C" in said:
+                return said
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._server.wait(0.05)
+                break
+        raise AssertionError(f"the server did not start:\n{self._log.read_text(encoding='utf-8')}")
+
+    def stop(self) -> None:
+        """Ctrl-C at the server's terminal."""
+        assert self._server is not None, "there is no server to stop"
+        server, self._server = self._server, None
+        server.send_signal(signal.SIGINT)
+        try:
+            assert server.wait(STOP_SECONDS) == 0
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+            raise
+
+    def _run(self, text: str) -> tuple[int, str]:
+        if text.startswith("memotree ") and not _SHELL.search(text):
+            with contextlib.chdir(self.folder), _environment(self.environment):
+                result = CliRunner().invoke(app, shlex.split(text)[1:])
+            if result.exception is not None and not isinstance(result.exception, SystemExit):
+                raise result.exception
+            return result.exit_code, result.output
+        done = subprocess.run(
+            ["bash", "-c", text],  # noqa: S607 - a shell is what the page is for
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout
+
+    def _python(self, text: str) -> str:
+        printed = io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(printed):
+            exec(compile(text, "<docs>", "exec"), self.names)  # noqa: S102 - an example of our own pages
+        return printed.getvalue()
+
+    def _cd(self, target: str) -> str:
+        self.folder = (self.folder / target.replace("~", str(self.home))).resolve(strict=True)
+        return ""
+
+    def _export(self, pair: str) -> str:
+        name, _, value = shlex.split(pair)[0].partition("=")
+        self.environment[name] = value
+        return ""
+
+    def _npm(self, arguments: str) -> str:
+        """The packages come from where the test of the Node.js client put them: tests fetch nothing."""
+        packages = Path(__file__).parent / "node_client" / "node_modules"
+        if shutil.which("node") is None or not packages.exists():
+            pytest.skip("Node.js or the packages of tests/integration/node_client are missing")
+        wanted = [word for word in arguments.split() if word.startswith("@")]
+        assert all((packages / name).is_dir() for name in wanted)
+        (self.folder / "node_modules").symlink_to(packages)
+        return ""
+
+    def _as_real(self, text: str) -> str:
+        text = self.bindings.real(text).replace(ADDRESS, self.address).replace(HOME, str(self.home))
+        for shown, real in {**self.stand_ins, CHECKOUT: str(PROJECT)}.items():
+            text = text.replace(shown, real)
+        return text
+
+    def _as_shown(self, told: str) -> str:
+        return told.replace(self.address, ADDRESS).replace(str(self.home), HOME)
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Somebody who has done the tutorial, which every other page goes on from."""
+    person = Reader(tmp_path_factory.mktemp("ada"))
+    try:
+        person.play(TUTORIAL)
+        yield person
+    finally:
+        person.close()
+
+
+@pytest.fixture
+async def servers(postgres: str, reader: Reader, tmp_path: Path) -> AsyncIterator[None]:
+    """A PostgreSQL and a Qdrant that MemoTree does not run, under the addresses that the pages name."""
+    facts = conninfo.conninfo_to_dict(postgres)
+    async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
+        await conn.execute("create database docs")
+    engine = EmbeddedQdrant(tmp_path / "engine")
+    endpoint = await engine.start()
+    reader.stand_ins = {
+        POSTGRES_URL: f"postgresql://{facts['user']}@/docs?host={facts['host']}&port={facts['port']}",
+        QDRANT_URL: endpoint.url,
+        QDRANT_KEY: endpoint.api_key or "",
+    }
+    yield
+    reader.stand_ins = {}
+    await engine.stop()
+
+
+def _with_steps() -> list[str]:
+    return [page for page in pages() if page != TUTORIAL and steps((DOCS / page).read_text(encoding="utf-8"))]
+
+
+def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
+    assert reader.bindings.known
+
+
+@pytest.mark.usefixtures("servers")
+@pytest.mark.parametrize("page", _with_steps())
+def test_every_example_of_a_page_does_what_the_page_says(reader: Reader, page: str) -> None:
+    reader.play(page)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_is_run_or_of_a_kind_that_is_only_looked_at(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    languages = {language for language, *_ in blocks(text)}
+    assert languages <= RUN | SHOWN, f"name the language of each block; {languages - RUN - SHOWN} is none of ours"
+    assert not re.search(r"^[ \t]+```", text, re.MULTILINE), "a block inside a list is not run; put it at the margin"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_link_leads_somewhere(page: str) -> None:
+    path = DOCS / page
+    targets = [target.partition("#")[0] for target in _LINK.findall(path.read_text(encoding="utf-8"))]
+    local = [target for target in targets if target and "://" not in target]
+    missing = [target for target in local if not (path.parent / target).exists()]
+    assert not missing or missing == ["performance.md"], f"{page} links to {missing}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = set(_LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
+    assert set(pages()) - {"README.md"} <= listed
+
+
+def test_the_page_of_commands_is_what_the_commands_say() -> None:
+    made = runpy.run_path(str(DOCS / "reference" / "cli_page.py"))
+    assert (DOCS / "reference" / "cli.md").read_text(encoding="utf-8") == made["page"](), (
+        "run `python docs/reference/cli_page.py`"
+    )

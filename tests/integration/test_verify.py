@@ -1,0 +1,422 @@
+"""The stores agree, or every difference is named; a rebuild makes them agree again."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.worlds import World
+from memotree_storage.errors import NotFoundError
+from memotree_storage.indexer import point_id
+from memotree_storage.node import new_id
+from memotree_storage.ports import CommitDraft, IndexPoint, TermVector
+from memotree_storage.postgres import registry
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.verify import Difference, Step, verify
+from memotree_storage.workspaces import service_signature
+
+from memotree.history import HistoryOperations
+from memotree.maintenance import MaintenanceOperations
+from memotree.v1 import history_service_pb2, session_service_pb2
+from memotree.v1 import maintenance_service_pb2 as pb
+
+
+async def differences(world: World) -> list[Difference]:
+    """All that a verification names."""
+    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+
+
+def told(found: list[Difference]) -> set[tuple[str, str]]:
+    return {(one.store, one.what) for one in found}
+
+
+async def change(world: World, statement: str, *arguments: Any) -> None:
+    """Plant something in the mirror; it must meet at least one row."""
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute(statement.encode(), arguments)
+        assert cursor.rowcount > 0
+
+
+@pytest.fixture
+async def lived_in(world: World) -> World:
+    """A workspace with branches, tags, moves, deletions, a file that is no entry, and a merge made with git."""
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    top, other, third = world.nodes(3)
+    below = world.node("Below", parent=top)
+    first = await world.put(top, other, below, tag="v1")
+    await history.create_branch(
+        history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side", revision=first)
+    )
+    await world.put(replace(top, title="Top"), replace(below, parent_id=other.id))
+    await world.put(third, delete=[below])
+    await world.put(replace(top, summary="On the side."), branch="side")
+    await world.put(below, delete=[third])
+    return world
+
+
+async def node_of(world: World, title: str) -> str:
+    async with world.store.database.connection() as conn:
+        row = await (await conn.execute("select entry_id from mirror.version where title = %s", (title,))).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_stores_that_agree_have_no_differences(lived_in: World) -> None:
+    assert await differences(lived_in) == []
+
+
+async def test_an_empty_workspace_has_no_differences(world: World) -> None:
+    assert await differences(world) == []
+
+
+async def test_staged_changes_are_no_differences(lived_in: World) -> None:
+    session = await lived_in.open()
+    await lived_in.stage(session, lived_in.node())
+    assert await differences(lived_in) == []
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_progress_ends_with_everything_done(lived_in: World) -> None:
+    steps = [step async for step in verify(lived_in.store, lived_in.workspace) if isinstance(step, Step)]
+    last = {step.name: step for step in steps}
+    assert list(last) == ["structure", "commits", "index"]
+    assert all(step.done == step.total > 0 for step in last.values())
+
+
+PLANTS = {
+    "a changed title": (
+        "update mirror.version set title = 'Forged' where title = 'Below' and from_seq = 3",
+        {("postgres", "row")},
+    ),
+    "another summary": (
+        "update mirror.version set summary = 'Forged' where summary = 'On the side.'",
+        {("postgres", "row")},
+    ),
+    "another blob": ("update mirror.version set blob = repeat('0', 40) where title = 'Top'", {("postgres", "row")}),
+    "a relation's target": ("update mirror.version set targets = '{x}' where title = 'Top'", {("postgres", "row")}),
+    "a version that is dead": (
+        "update mirror.version set dead = true where title = 'Top'",
+        {("postgres", "row"), ("qdrant", "point")},
+    ),
+    "a missing version": (
+        "delete from mirror.version where title = 'Top'",
+        {("postgres", "row"), ("postgres", "count"), ("qdrant", "point")},
+    ),
+    "a version that ends too late": (
+        (
+            "update mirror.version set to_seq = to_seq + 1 where title = 'Node 1' and to_seq is not null or"
+            " (title = 'Node 0' and to_seq is not null)"
+        ),
+        {("postgres", "row"), ("qdrant", "point")},
+    ),
+    "a version that never ends": (
+        "update mirror.version set to_seq = null where title = 'Below' and to_seq is not null and dead",
+        {("postgres", "row")},
+    ),
+    "a version of nothing": (
+        "insert into mirror.version (line_id, entry_id, from_seq, is_archive, dead, blob, archive_id, parent_id, position,"
+        " type, title, brief, summary, tags, attributes, relations, targets, tokens) select line_id, 'zzzzzzzzzzzzzzzz', seq,"
+        " true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}', 0 from mirror.commit where seq = 3",
+        {("postgres", "row"), ("postgres", "count")},
+    ),
+    "a ref at another commit": (
+        "update mirror.ref set commit_id = (select commit_id from mirror.commit where seq = 2 limit 1)"
+        " where name = 'refs/heads/main'",
+        {("postgres", "ref")},
+    ),
+    "a ref that is missing": ("delete from mirror.ref where name = 'refs/tags/v1'", {("postgres", "ref")}),
+    "a ref too many": (
+        "insert into mirror.ref select workspace_id, 'refs/heads/ghost', object_id, commit_id from mirror.ref"
+        " where name = 'refs/heads/main'",
+        {("postgres", "ref")},
+    ),
+    "a wrong count": ("update mirror.workspace set version_count = version_count + 1", {("postgres", "count")}),
+    "another name": ("update mirror.workspace set name = 'forged'", {("postgres", "workspace")}),
+    "a missing placement": (
+        "delete from mirror.placement where from_seq = 4 and dead",
+        {("postgres", "placement"), ("postgres", "count")},
+    ),
+    "a wrong parent": (
+        "update mirror.placement set parent_id = '' where parent_id <> '' and from_seq = 3",
+        {("postgres", "placement")},
+    ),
+    "a placement that ends too early": (
+        "update mirror.placement set to_seq = to_seq - 1 where to_seq = 4",
+        {("postgres", "placement")},
+    ),
+    "a commit with another author": (
+        "update mirror.commit set author_name = 'Forged' where seq = 3",
+        {("postgres", "commit")},
+    ),
+    "a commit at another place": (
+        "update mirror.commit set seq = 99 where seq = 6",
+        {("postgres", "line"), ("postgres", "row")},
+    ),
+    "a fault that is none": (
+        "insert into mirror.fault select workspace_id, commit_id, 'nodes/x.md', 'bad' from mirror.commit where seq = 3",
+        {("postgres", "fault")},
+    ),
+    "a tip too far": ("update mirror.line set tip_seq = tip_seq + 1 where parent_line is null", {("postgres", "line")}),
+    "a line that forks elsewhere": (
+        "update mirror.line set fork_seq = fork_seq - 1 where fork_seq is not null",
+        {("postgres", "line")},
+    ),
+}
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("plant", PLANTS)
+async def test_what_is_wrong_in_the_mirror_is_named_and_repaired(lived_in: World, plant: str) -> None:
+    statement, expected = PLANTS[plant]
+    await lived_in.store.indexer.current(lived_in.workspace)
+    await change(lived_in, statement)
+    assert expected <= told(await differences(lived_in))
+    await lived_in.store.rebuild(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
+async def test_a_wrong_row_is_told_by_commit_node_and_field(lived_in: World) -> None:
+    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
+    node_id = await node_of(lived_in, "Forged")
+    (found,) = await differences(lived_in)
+    assert found.node_id == node_id
+    assert found.commit_id in found.description
+    assert "title is 'Forged' and Git says 'Top'" in found.description
+
+
+async def test_a_commit_that_the_mirror_lost_is_named(lived_in: World) -> None:
+    head = await lived_in.head("side")
+    await change(
+        lived_in,
+        "delete from mirror.line where line_id = (select line_id from mirror.commit where commit_id = %s)",
+        head,
+    )
+    found = await differences(lived_in)
+    assert ("postgres", "commit") in told(found)
+    assert head in {one.commit_id for one in found}
+
+
+async def test_a_commit_that_git_never_had_is_named(lived_in: World) -> None:
+    head = await lived_in.head("side")
+    ghost = "f" * 40
+    await change(lived_in, "update mirror.commit set commit_id = %s where commit_id = %s", ghost, head)
+    found = {one.commit_id: one for one in await differences(lived_in) if one.what == "commit"}
+    assert "not in Git" in found[ghost].description
+    assert "not mirrored" in found[head].description
+
+
+async def test_commits_of_a_deleted_branch_are_no_difference(lived_in: World) -> None:
+    history = HistoryOperations(lived_in.store, lived_in.pages, lived_in.limits)
+    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=lived_in.workspace, name="side"))
+    assert await differences(lived_in) == []
+
+
+# --- the index -------------------------------------------------------------------------------------------------------
+
+
+async def _point(world: World, **fields: Any) -> IndexPoint:
+    """A copy of the point of the newest version of a node, with some fields changed."""
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute(
+            "select v.entry_id, v.blob, c.commit_id, v.line_id, v.from_seq, v.to_seq from mirror.version v"
+            " join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"
+            " where not v.dead and not v.is_archive and v.title = 'Top'"
+        )
+        row = await cursor.fetchone()
+    assert row is not None
+    point = IndexPoint(
+        point_id=point_id(world.workspace, row[0], row[1], row[2]),
+        workspace_id=world.workspace,
+        node_id=row[0],
+        line_id=row[3],
+        from_seq=row[4],
+        to_seq=row[5],
+        archive_id=world.archive.id,
+        model_id="",
+        type="note",
+        tags=(),
+        vector=(await world.store.embedder.embed(["Top"]))[0],
+        terms=TermVector((1,), (1.0,)),
+    )
+    return replace(point, **fields)
+
+
+async def _plant_wrong_line(world: World) -> str:
+    point = await _point(world, line_id=4711)
+    await world.store.index.upsert([point])
+    return point.node_id
+
+
+async def _plant_wrong_start(world: World) -> str:
+    point = await _point(world, from_seq=1)
+    await world.store.index.upsert([point])
+    return point.node_id
+
+
+async def _plant_wrong_end(world: World) -> str:
+    point = await _point(world)
+    await world.store.index.close_versions([(point.point_id, 3)])
+    return point.node_id
+
+
+async def _plant_leftover(world: World) -> str:
+    node_id = new_id()
+    await world.store.index.upsert([await _point(world, node_id=node_id, point_id=point_id("", node_id, "", ""))])
+    return node_id
+
+
+INDEX_PLANTS: dict[str, Callable[[World], Awaitable[str]]] = {
+    "another line": _plant_wrong_line,
+    "another start": _plant_wrong_start,
+    "another end": _plant_wrong_end,
+    "a leftover": _plant_leftover,
+}
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("plant", INDEX_PLANTS)
+async def test_a_wrong_point_is_named_and_repaired(lived_in: World, plant: str) -> None:
+    await lived_in.store.indexer.current(lived_in.workspace)
+    node_id = await INDEX_PLANTS[plant](lived_in)
+    (found,) = await differences(lived_in)
+    assert (found.store, found.what, found.node_id) == ("qdrant", "point", node_id)
+    await lived_in.store.rebuild(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_missing_points_are_each_named_and_repaired(lived_in: World, shared_index: QdrantIndex) -> None:
+    await lived_in.store.indexer.current(lived_in.workspace)
+    count = await shared_index.count(lived_in.workspace)
+    await shared_index.delete(lived_in.workspace)
+    found = await differences(lived_in)
+    assert len(found) == count > 0
+    assert all("has no point" in one.description for one in found)
+    await lived_in.store.rebuild(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
+# --- Git -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_that_is_no_entry_is_named_until_it_is_corrected(lived_in: World) -> None:
+    repository = lived_in.repository
+    path = "nodes/zz/zz/zzzzzzzzzzzzzzzz.md"
+
+    def push(data: bytes | None) -> str:
+        head = repository.refs()["refs/heads/main"]
+        draft = CommitDraft(head, {path: data}, "By hand\n", service_signature(), service_signature())
+        commit_id = repository.write_commit(draft).commit_id
+        assert repository.move_ref("refs/heads/main", head, commit_id)
+        return commit_id
+
+    commit_id = push(b"no front matter")
+    await lived_in.store.catch_up(lived_in.workspace)
+    (found,) = await differences(lived_in)
+    assert (found.store, found.what, found.commit_id) == ("git", "file", commit_id)
+    push(None)
+    await lived_in.store.catch_up(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
+async def test_a_push_that_is_not_mirrored_yet_is_named(lived_in: World) -> None:
+    assert lived_in.repository.move_ref("refs/heads/pushed", None, await lived_in.head())
+    (found,) = await differences(lived_in)
+    assert (found.store, found.what) == ("postgres", "ref")
+    assert "refs/heads/pushed" in found.description
+    await lived_in.store.catch_up(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
+# --- the operations --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def maintenance(world: World) -> MaintenanceOperations:
+    return MaintenanceOperations(world.store, world.limits, max_message_bytes=4096, embedded={"postgres"})
+
+
+async def test_verification_streams_progress_and_differences(
+    lived_in: World, maintenance: MaintenanceOperations
+) -> None:
+    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
+    events = [event async for event in maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="garden"))]
+    assert {event.WhichOneof("event") for event in events} == {"progress", "difference"}
+    (found,) = [event.difference for event in events if event.HasField("difference")]
+    assert (found.store, found.what) == ("postgres", "row")
+
+
+@pytest.mark.requirement("STORE-4", "GIT-1")
+async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
+    lived_in: World, maintenance: MaintenanceOperations
+) -> None:
+    session = await lived_in.open()
+    staged = lived_in.node("Staged")
+    await lived_in.stage(session, staged)
+    head = await lived_in.head()
+    before = await lived_in.alive(head, session)
+    request = pb.RebuildWorkspaceRequest(workspace=lived_in.workspace)
+    steps = [event.progress async for event in maintenance.rebuild_workspace(request)]
+    assert {step.step for step in steps} == {"commits", "index"}
+    assert all(step.done == step.total for step in {step.step: step for step in steps}.values())
+    assert await lived_in.alive(head, session) == before
+    assert staged.id in before
+    assert await differences(lived_in) == []
+
+
+async def test_a_rebuild_goes_on_when_its_caller_leaves(lived_in: World, maintenance: MaintenanceOperations) -> None:
+    stream = maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace=lived_in.workspace))
+    await anext(stream)
+    await stream.aclose()
+    await maintenance.finish()
+    assert await differences(lived_in) == []
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_rebuild_keeps_the_edits_that_undo_what_their_session_committed(world: World) -> None:
+    """Replaying the commits of a session must not take its later edits for what those commits had."""
+    node = world.node("One")
+    await world.put(node)
+    session = await world.open()
+    for title in ("Two", "Three"):
+        await world.stage(session, replace(node, title=title))
+        await world.commit(session)
+    await world.put(world.node("By somebody else"))
+    await world.sessions.rebase_session(_rebase(world, session))
+    await world.stage(session, replace(node, title="Two"))
+    expected = await _seen(world, session)
+    await world.store.rebuild(world.workspace)
+    assert await _seen(world, session) == expected
+    await world.commit(session)
+    assert (await world.alive(await world.head())) == expected
+
+
+def _rebase(world: World, session: str) -> Any:
+    return session_service_pb2.RebaseSessionRequest(workspace=world.workspace, session_id=session)
+
+
+async def _seen(world: World, session: str) -> dict[str, str]:
+    async with world.store.database.connection() as conn:
+        _, resolved = await registry.resolve(conn, world.workspace, session)
+    return await world.alive(resolved.state.commit_id, session)
+
+
+async def test_status_tells_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
+    status = await maintenance.get_status(pb.GetStatusRequest())
+    assert [(one.name, one.healthy, one.embedded) for one in status.stores] == [
+        ("git", True, True),
+        ("postgres", True, True),
+        ("qdrant", True, False),
+    ]
+    assert "PostgreSQL" in status.stores[1].detail
+    assert (status.workspace_count, status.max_message_bytes) == (1, 4096)
+    assert status.embedding_model == lived_in.store.embedder.model
+    assert status.version
+
+
+async def test_a_workspace_that_is_not_there_is_not_found(maintenance: MaintenanceOperations) -> None:
+    with pytest.raises(NotFoundError):
+        await anext(maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="nowhere")))
+    with pytest.raises(NotFoundError):
+        await anext(maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace="nowhere")))

@@ -1,0 +1,184 @@
+"""Where state machines play: a store on a real PostgreSQL with an event loop of its own, and an index in memory.
+
+A machine of hypothesis is not asynchronous, so an arena runs each operation to its end. It lives as long as a test;
+each example works in a workspace of its own, which is removed behind it.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import psycopg
+from hypothesis import HealthCheck, settings
+from memotree_storage.node import ID_ALPHABET, ID_LENGTH, new_id
+from memotree_storage.ports import (
+    IndexEntry,
+    IndexHit,
+    IndexPoint,
+    IndexQuery,
+    TermVector,
+    Vector,
+    VectorIndex,
+    Vectors,
+)
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.database import Database
+from memotree_storage.store import Store
+from memotree_storage.workspaces import WorkspaceInfo
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+Answer = TypeVar("Answer")
+
+_EXAMPLES: Final = 30
+"""What the default profile asks for; a machine's own number is scaled by the profile that runs."""
+
+
+def effort(examples: int, steps: int) -> settings:
+    """Settings of a state machine: ``examples`` in the default profile, ten times as many in the profile ``ci``."""
+    return settings(
+        max_examples=max(1, examples * settings().max_examples // _EXAMPLES),
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def numbered_id(number: int) -> str:
+    """The same id for the same number in each run, so that a failing example can be played again."""
+    digest = hashlib.sha256(b"%d" % number).digest()
+    return "".join(ID_ALPHABET[byte & 31] for byte in digest[:ID_LENGTH])
+
+
+class PositiveEmbedder:
+    """Vectors that depend on the text alone and all lie in one corner, so that every text is near every other."""
+
+    model = "positive"
+    dimensions = 8
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        rows = [np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype=np.uint8) for text in texts]
+        raw = np.asarray(rows, dtype=np.float32).reshape(len(texts), 8) + 64
+        unit: Vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+        return unit
+
+
+class MemoryIndex:
+    """The port of the index over a dictionary: what a test needs that is not about the engine."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, IndexPoint] = {}
+
+    async def prepare(self) -> None:
+        return
+
+    async def upsert(self, points: Sequence[IndexPoint]) -> None:
+        self._points.update({point.point_id: point for point in points})
+
+    async def close_versions(self, ended: Sequence[tuple[str, int]]) -> None:
+        for point_id, end in ended:
+            if point_id in self._points:
+                self._points[point_id] = replace(self._points[point_id], to_seq=end)
+
+    async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
+        return self._best(query, lambda point: float(np.dot(point.vector, vector)))
+
+    async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
+        wanted = dict(zip(terms.ids, terms.weights, strict=True))
+
+        def score(point: IndexPoint) -> float:
+            return sum(
+                wanted.get(term, 0.0) * weight
+                for term, weight in zip(point.terms.ids, point.terms.weights, strict=True)
+            )
+
+        return [hit for hit in self._best(query, score) if hit.score > 0]
+
+    def _best(self, query: IndexQuery, score: Callable[[IndexPoint], float]) -> list[IndexHit]:
+        seqs = {span.line_id: span.seq for span in query.lineage}
+        hits = [
+            IndexHit(point.point_id, point.node_id, point.line_id, point.from_seq, score(point))
+            for point in self._points.values()
+            if point.workspace_id == query.workspace_id
+            and point.line_id in seqs
+            and point.from_seq <= seqs[point.line_id]
+            and (point.to_seq is None or point.to_seq > seqs[point.line_id])
+        ]
+        best = sorted(hits, key=lambda hit: (-hit.score, hit.node_id))
+        return best[query.offset : query.offset + query.limit]
+
+    async def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
+        for point in list(self._points.values()):
+            if point.workspace_id == workspace_id:
+                yield IndexEntry(point.point_id, point.node_id, point.line_id, point.from_seq, point.to_seq)
+
+    async def count(self, workspace_id: str) -> int:
+        return sum(point.workspace_id == workspace_id for point in self._points.values())
+
+    async def delete(self, workspace_id: str, *, keep_lines: Sequence[int] | None = None) -> None:
+        keep = set(keep_lines or ())
+        self._points = {
+            point_id: point
+            for point_id, point in self._points.items()
+            if point.workspace_id != workspace_id or point.line_id in keep
+        }
+
+    async def flush(self) -> None:
+        return
+
+
+@dataclass(slots=True)
+class Arena:
+    """An open store and the loop that it lives in."""
+
+    loop: asyncio.AbstractEventLoop
+    store: Store
+
+    @classmethod
+    def open(cls, postgres: str, folder: Path, index: VectorIndex | None = None) -> "Arena":
+        """A store over a new database of that server."""
+        loop = asyncio.new_event_loop()
+        url = fresh_database(postgres)
+        store = Store(folder, Database(url, max_size=4), index or MemoryIndex(), PositiveEmbedder())
+        loop.run_until_complete(store.open())
+        return cls(loop, store)
+
+    def close(self) -> None:
+        self.run(self.store.close())
+        self.run(self.loop.shutdown_asyncgens())
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return self.loop.run_until_complete(work)
+
+    async def make_workspace(self) -> str:
+        """The id of a new workspace: one commit on ``main``."""
+        info = WorkspaceInfo(new_id(), secrets.token_hex(8), "", datetime(2024, 1, 1, tzinfo=UTC))
+        self.store.repositories.create(info)
+        async with self.store.database.transaction() as conn:
+            await registry.put_workspace(conn, info)
+        await self.store.catch_up(info.workspace_id)
+        return info.workspace_id
+
+    async def drop_workspace(self, workspace_id: str) -> None:
+        """Remove all traces of a workspace, so that the next example starts light."""
+        async with self.store.database.transaction() as conn:
+            await registry.lock_workspace(conn, workspace_id)
+            await registry.remove_workspace(conn, workspace_id)
+        await self.store.index.delete(workspace_id)
+        self.store.repositories.discard(workspace_id)
+
+
+def fresh_database(postgres: str) -> str:
+    """The conninfo of a new database of a server."""
+    name = f"arena_{secrets.token_hex(6)}"
+    with psycopg.connect(postgres, autocommit=True) as conn:
+        conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    return make_conninfo(postgres, dbname=name)

@@ -1,0 +1,443 @@
+"""Any history that Git can hold reads the same from the mirror: at every commit, after every step, and rebuilt.
+
+The model is a commit as a dictionary of entries. Branches, tags and merges only name and join commits.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
+from memotree_storage.git.pack import PackWriter
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Archive, Entry, Node, Relation
+from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
+from memotree_storage.position import many_between
+from memotree_storage.postgres import projector, registry, tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.staging import blob_id
+from memotree_storage.postgres.tree import State
+from memotree_storage.tokens import count_tokens
+from property.arena import Arena, effort, numbered_id
+
+BRANCHES = ["main", "one", "two", "three"]
+TAGS = ["v1", "v2"]
+PLACES = many_between(None, None, 40, random.Random(7))
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+Files = dict[str, Entry | None]
+"""The entry files of a commit by id; ``None`` is a file that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A commit of the model: its files, and for each the commit that wrote it, by first parents."""
+
+    commit_id: str
+    parents: tuple[str, ...]
+    when: datetime
+    files: Files
+    written: Mapping[str, str]
+
+    @property
+    def alive(self) -> dict[str, Entry]:
+        return {entry_id: entry for entry_id, entry in self.files.items() if entry is not None}
+
+
+@dataclass
+class Model:
+    """All commits that were ever made, and what names them."""
+
+    points: dict[str, Point] = field(default_factory=dict)
+    refs: dict[str, str] = field(default_factory=dict)
+
+    def reachable(self) -> set[str]:
+        seen: set[str] = set()
+        front = list(self.refs.values())
+        while front:
+            commit_id = front.pop()
+            if commit_id not in seen:
+                seen.add(commit_id)
+                front += self.points[commit_id].parents
+        return seen
+
+
+# --- What the model says of one state --------------------------------------------------------------------------------
+
+
+def row(point: Point, times: Mapping[str, datetime], entry: Entry) -> dict[str, Any]:
+    """Every column of an entry's version."""
+    written = point.written[entry.id]
+    common = {
+        "entry_id": entry.id,
+        "dead": False,
+        "blob": blob_id(encode_entry(entry)),
+        "commit_id": written,
+        "committed_at": times[written],
+    }
+    if isinstance(entry, Archive):
+        return common | {
+            **{"is_archive": True, "archive_id": entry.id, "parent_id": "", "position": "", "type": entry.model_id},
+            **{"title": entry.name, "brief": "", "summary": entry.description, "tags": [], "attributes": {}},
+            **{"relations": [], "source": None, "tokens": 0},
+        }
+    return common | {
+        **{"is_archive": False, "archive_id": entry.archive_id, "parent_id": entry.parent_id or ""},
+        **{"position": entry.position, "type": entry.type, "title": entry.title, "brief": entry.brief},
+        **{"summary": entry.summary, "tags": list(entry.tags), "attributes": dict(entry.attributes)},
+        "relations": [[relation.type, relation.target_id, relation.description] for relation in entry.relations],
+        **{"source": None, "tokens": count_tokens(entry.content)},
+    }
+
+
+def columns(version: Version) -> dict[str, Any]:
+    names = [name for name in Version.__dataclass_fields__ if name not in {"line_id", "from_seq"}]
+    return {name: getattr(version, name) for name in names}
+
+
+def children(state: Mapping[str, Entry], parent_id: str | None, archive_id: str | None = None) -> list[str]:
+    """The ids below a parent (or the roots of an archive) in their order."""
+    below = [
+        node
+        for node in state.values()
+        if isinstance(node, Node)
+        and node.parent_id == parent_id
+        and (archive_id is None or node.archive_id == archive_id)
+    ]
+    return [node.id for node in sorted(below, key=lambda node: (node.position.encode(), node.id))]
+
+
+def subtree(state: Mapping[str, Entry], tops: Iterable[str], above: tuple[str, ...] = ()) -> list[tuple[str, int]]:
+    """Ids with their depths, parents before children; a cycle is walked once."""
+    found: list[tuple[str, int]] = []
+    for top in tops:
+        if top not in above:
+            found.append((top, len(above)))
+            found += subtree(state, children(state, top), (*above, top))
+    return found
+
+
+def ancestors(state: Mapping[str, Entry], entry_id: str) -> list[str]:
+    """The ids above an entry, root first; it ends where a parent is not alive or comes again."""
+    way: list[str] = []
+    node = state.get(entry_id)
+    while isinstance(node, Node) and node.parent_id and node.parent_id not in way:
+        way.append(node.parent_id)
+        node = state.get(node.parent_id)
+    return way[::-1]
+
+
+# --- The machine -----------------------------------------------------------------------------------------------------
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "create", "edit", "move", "move", "delete", "spoil", "again", "archive"]),
+        st.integers(0, 1000),
+        st.integers(0, 1000),
+    ),
+    min_size=1,
+    max_size=4,
+)
+choices = st.integers(0, 1000)
+
+
+class Histories(RuleBasedStateMachine):
+    """Random work on one repository, by git's own means; the mirror follows."""
+
+    def __init__(self, arena: Arena) -> None:
+        super().__init__()
+        self.arena = arena
+        self.model = Model()
+        self.count = 0
+        self.behind = False
+
+    @initialize()
+    def make(self) -> None:
+        self.workspace = self.arena.run(self.arena.make_workspace())
+        self.repository = self.arena.store.repositories.get(self.workspace)
+        first = self.repository.refs()["refs/heads/main"]
+        when = self.repository.commit_info(first).committer.when
+        self.model.points[first] = Point(first, (), when, {}, {})
+        self.model.refs["refs/heads/main"] = first
+
+    def teardown(self) -> None:
+        if hasattr(self, "workspace"):
+            self.arena.run(self.arena.drop_workspace(self.workspace))
+
+    # --- steps ---
+
+    @precondition(lambda self: self._branches())
+    @rule(branch=choices, wanted=changes, quiet=st.booleans())
+    def commit(self, branch: int, wanted: list[tuple[str, int, int]], quiet: bool) -> None:
+        ref = pick(self._branches(), branch)
+        point = self._write(self._at(ref), (), self._changed(self._at(ref).files, wanted))
+        self._move(ref, point.commit_id)
+        self.behind |= quiet
+        self._follow(quiet=quiet)
+
+    @rule(name=st.sampled_from(BRANCHES), at=choices)
+    def point_branch(self, name: str, at: int) -> None:
+        """Create a branch anywhere, or rewind it, or forward it, or bring a deleted one back somewhere else."""
+        self._move(f"refs/heads/{name}", pick(sorted(self.model.points), at))
+        self._follow()
+
+    @precondition(lambda self: self._branches())
+    @rule(branch=choices, quiet=st.booleans())
+    def delete_branch(self, branch: int, quiet: bool) -> None:
+        self._move(pick(self._branches(), branch), None)
+        self._follow(quiet=quiet)
+
+    @rule(name=st.sampled_from(TAGS), at=choices, annotated=st.booleans())
+    def tag(self, name: str, at: int, annotated: bool) -> None:
+        ref, commit_id = f"refs/tags/{name}", pick(sorted(self.model.points), at)
+        target = self.repository.write_tag(TagDraft(name, "A tag\n", self._by()), commit_id) if annotated else commit_id
+        assert self.repository.move_ref(ref, self.repository.refs().get(ref), target)
+        self.model.refs[ref] = commit_id
+        self._follow()
+
+    @rule(name=st.sampled_from(TAGS))
+    def delete_tag(self, name: str) -> None:
+        self._move(f"refs/tags/{name}", None)
+        self._follow()
+
+    @precondition(lambda self: self._branches())
+    @rule(branch=choices, other=choices, takes=st.integers(0, 2**12), wanted=st.none() | changes)
+    def merge(self, branch: int, other: int, takes: int, wanted: list[tuple[str, int, int]] | None) -> None:
+        """Two parents and any tree, as somebody may resolve a merge by hand."""
+        ref = pick(self._branches(), branch)
+        ours, theirs = self._at(ref), self.model.points[pick(sorted(self.model.points), other)]
+        files: Files = {}
+        for number, entry_id in enumerate(sorted({*ours.files, *theirs.files})):
+            side = theirs.files if takes >> (number % 12) & 1 else ours.files
+            if entry_id in side:
+                files[entry_id] = side[entry_id]
+        point = self._write(ours, (theirs.commit_id,), self._changed(files, wanted or []))
+        self._move(ref, point.commit_id)
+        self._follow()
+
+    @rule(seed=st.integers(0, 2**32))
+    def rebuild(self, seed: int) -> None:
+        """From Git alone, its commits in any order that has parents first, its refs in any order."""
+        with shuffled(self.repository, random.Random(seed)):
+            self.arena.run(self.arena.store.rebuild(self.workspace))
+        self.behind = False
+
+    @rule()
+    def collect(self) -> None:
+        """Lines that nothing reaches go, and nothing else."""
+        self._follow()
+        self.arena.run(self._collect())
+
+    # --- what holds ---
+
+    @invariant()
+    def every_commit_reads_as_git_has_it(self) -> None:
+        if not self.behind and hasattr(self, "workspace"):
+            self.arena.run(self._check())
+
+    async def _check(self) -> None:
+        store = self.arena.store
+        async with store.database.connection() as conn:
+            known = await projector.known_commits(conn, self.workspace)
+            assert self.model.reachable() <= known
+            for ref, commit_id in self.model.refs.items():
+                _, resolved = await registry.resolve(conn, self.workspace, ref)
+                assert resolved.state.commit_id == commit_id
+            times = {point.commit_id: point.when for point in self.model.points.values()}
+            for commit_id in known:
+                await self._check_point(conn, self.model.points[commit_id], times)
+        assert await store._counts_agree(self.workspace)
+
+    async def _check_point(self, conn: Any, point: Point, times: Mapping[str, datetime]) -> None:
+        state, alive = State(self.workspace, point.commit_id), point.alive
+        found = await tree.everything(conn, state)
+        assert [columns(version) for version in found] == [row(point, times, alive[key]) for key in sorted(alive)]
+        assert await tree.ancestors(conn, state, alive) == {key: ancestors(alive, key) for key in alive}
+        archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
+        for archive in archives:
+            below = await tree.archive_tree(conn, state, archive.id)
+            roots = children(alive, None, archive.id)
+            assert [(item.entry_id, item.depth) for item in below] == subtree(alive, roots)
+        nodes = sorted(entry.id for entry in alive.values() if isinstance(entry, Node))
+        if nodes:
+            top = nodes[self.count % len(nodes)]
+            listed = await tree.children(conn, state, top)
+            assert [entry_id for entry_id, _ in listed] == children(alive, top)
+            assert (await tree.child_counts(conn, state, [top]))[top] == len(listed)
+            below = await tree.subtree(conn, state, [top])
+            assert [(item.entry_id, item.depth) for item in below] == subtree(alive, [top])
+            one = await tree.one(conn, state, top)
+            assert one is not None
+            assert (columns(one[0]), *one[1:]) == (row(point, times, alive[top]), ancestors(alive, top), len(listed))
+
+    # --- by hand ---
+
+    def _branches(self) -> list[str]:
+        return sorted(ref for ref in self.model.refs if ref.startswith("refs/heads/"))
+
+    def _at(self, ref: str) -> Point:
+        return self.model.points[self.model.refs[ref]]
+
+    def _by(self) -> Signature:
+        self.count += 1
+        return Signature("A person", "person@example.org", START + timedelta(minutes=self.count))
+
+    def _move(self, ref: str, commit_id: str | None) -> None:
+        assert self.repository.move_ref(ref, self.repository.refs().get(ref), commit_id)
+        if commit_id is None:
+            self.model.refs.pop(ref, None)
+        else:
+            self.model.refs[ref] = commit_id
+
+    def _follow(self, *, quiet: bool = False) -> None:
+        """Let the mirror catch up; quietly done work waits for the next step that is not."""
+        if not quiet:
+            self.arena.run(self.arena.store.catch_up(self.workspace))
+        self.behind = quiet
+
+    async def _collect(self) -> None:
+        async with self.arena.store.database.transaction() as conn:
+            await registry.lock_workspace(conn, self.workspace)
+            await projector.collect_lines(conn, self.workspace)
+
+    def _changed(self, before: Files, wanted: list[tuple[str, int, int]]) -> Files:
+        files = dict(before)
+        for kind, first, second in wanted:
+            self._change(files, kind, first, second)
+        return files
+
+    def _change(self, files: Files, kind: str, first: int, second: int) -> None:
+        nodes = sorted(key for key, entry in files.items() if isinstance(entry, Node))
+        archives = sorted(key for key, entry in files.items() if isinstance(entry, Archive))
+        if kind == "archive" or not archives:
+            entry_id = pick(archives, first) if len(archives) > 1 else self._new_id()
+            files[entry_id] = Archive(entry_id, f"archive {first} {second}", "model", f"described {second}")
+        elif kind == "create" or not nodes:
+            self._create(files, self._new_id(), pick(archives, first), nodes, second)
+        elif kind == "again":
+            gone = sorted({*self._ever()} - {*files})
+            if gone:
+                self._create(files, pick(gone, first), pick(archives, first), nodes, second)
+        elif kind == "move":
+            node = files[pick(nodes, first)]
+            assert isinstance(node, Node)
+            parent = pick([None, *(key for key in nodes if key != node.id)], second)
+            files[node.id] = replace(node, parent_id=parent, position=pick(PLACES, first + second))
+        elif kind == "edit":
+            node = files[pick(nodes, first)]
+            assert isinstance(node, Node)
+            target = pick([key for key in nodes if key != node.id] or [numbered_id(0)], second)
+            files[node.id] = replace(
+                node,
+                title=f"title {second}",
+                brief=f"brief {second}",
+                summary=f"sum {first}\nmary",
+                content=f"content {second}\n" * (second % 3),
+                tags=tuple(sorted({f"t{first % 3}", f"t{second % 3}"})),
+                attributes={f"key{first % 2}": str(second)},
+                relations=(Relation("REFERENCES", target, f"because {second}"),),
+            )
+        elif kind == "spoil":
+            files[pick(nodes, first)] = None
+        elif kind == "delete":
+            del files[pick(nodes, first)]
+
+    def _create(self, files: Files, entry_id: str, archive: str, nodes: list[str], number: int) -> None:
+        parent = pick([None, *(key for key in nodes if key != entry_id)], number)
+        files[entry_id] = Node(entry_id, archive, parent, pick(PLACES, number), title=f"node {number}")
+
+    def _ever(self) -> set[str]:
+        return {
+            key for point in self.model.points.values() for key, entry in point.files.items() if isinstance(entry, Node)
+        }
+
+    def _new_id(self) -> str:
+        self.count += 1
+        return numbered_id(self.count)
+
+    def _write(self, parent: Point, others: tuple[str, ...], files: Files) -> Point:
+        """A commit with these files; with further parents it is a merge."""
+        by = self._by()
+        draft = CommitDraft(parent.commit_id, file_changes(parent.files, files), f"Commit {self.count}\n", by, by)
+        commit_id = self.repository.write_commit(draft).commit_id
+        if others:
+            info = self.repository.commit_info(commit_id)
+            commit_id = join(self.repository, info, (parent.commit_id, *others))
+        written = {
+            key: parent.written[key] if parent.files.get(key) == entry and key in parent.written else commit_id
+            for key, entry in files.items()
+            if entry is not None
+        }
+        point = Point(commit_id, (parent.commit_id, *others), by.when, files, written)
+        self.model.points[commit_id] = point
+        return point
+
+
+def pick(options: Any, number: int) -> Any:
+    return options[number % len(options)]
+
+
+def path_of(entry_id: str, entry: Entry | None) -> str:
+    return entry_path(entry or Node(entry_id, entry_id, None, "a0"))
+
+
+def file_changes(before: Files, after: Files) -> dict[str, bytes | None]:
+    """Paths with their new bytes; what cannot be read is some text that is no node."""
+    paths: dict[str, bytes | None] = {path_of(key, before[key]): None for key in before if key not in after}
+    for key, entry in after.items():
+        if key not in before or before[key] != entry:
+            paths[path_of(key, entry)] = b"what is this?\n" if entry is None else encode_entry(entry)
+    return paths
+
+
+def join(repository: GitRepository, info: CommitInfo, parents: tuple[str, ...]) -> str:
+    """The same commit with these parents."""
+    raw = tuple(parents)
+    with PackWriter(repository._objects.pack_folder) as pack:
+        data = encode_commit(raw_id(info.tree_id, "tree"), raw, info.author, info.committer, "Merge " + info.message)
+        commit = pack.add(COMMIT, data)
+        written = pack.finish()
+        repository._objects.register(written.name, written.offsets)
+    return commit.hex()
+
+
+class shuffled:  # noqa: N801 - reads as a clause of a with statement
+    """Inside, a repository tells its refs, and the commits that are missing, in another order."""
+
+    def __init__(self, repository: GitRepository, order: random.Random) -> None:
+        self._repository = repository
+        self._order = order
+
+    def __enter__(self) -> None:
+        refs, history = self._repository.refs, self._repository.history
+
+        def other_refs() -> dict[str, str]:
+            found = list(refs().items())
+            self._order.shuffle(found)
+            return dict(found)
+
+        def other_history(tips: list[str], known: Callable[[str], bool]) -> list[CommitInfo]:
+            waiting = {info.commit_id: info for info in history(tips, known)}
+            ordered: list[CommitInfo] = []
+            while waiting:
+                ready = sorted(key for key, info in waiting.items() if not set(info.parents) & waiting.keys())
+                ordered.append(waiting.pop(self._order.choice(ready)))
+            return ordered
+
+        self._repository.refs = other_refs  # type: ignore[method-assign]
+        self._repository.history = other_history  # type: ignore[method-assign, assignment]
+
+    def __exit__(self, *_: object) -> None:
+        del self._repository.refs, self._repository.history
+
+
+@pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "STORE-3")
+def test_every_commit_reads_as_git_has_it_whatever_happens_to_branches(arena: Arena) -> None:
+    run_state_machine_as_test(lambda: Histories(arena), settings=effort(25, 20))
