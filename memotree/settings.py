@@ -26,7 +26,10 @@ CONFIG_NAME: Final = "memotree.toml"
 ENVIRONMENT_NAMES: Final = {"data_folder": f"{PREFIX}DATA"}
 """The variables that are not the prefix and the setting's own name."""
 
-NOT_SETTINGS: Final = (CONFIG_VARIABLE, f"{PREFIX}ADDRESS", f"{PREFIX}FAULT_", f"{PREFIX}TEST_")
+NOT_SETTINGS: Final = (
+    CONFIG_VARIABLE,
+    *(f"{PREFIX}{name}" for name in ("ADDRESS", "WORKSPACE", "SESSION", "DEBUG", "FAULT_", "TEST_")),
+)
 """Beginnings of the variables that the command line, the client and crash tests read."""
 
 LogFormat = Literal["auto", "console", "json"]

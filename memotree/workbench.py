@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
-from memotree_storage.codec import encode_entry
 from memotree_storage import faults
+from memotree_storage.codec import encode_entry
 from memotree_storage.errors import AbortedError, TooLargeError
 from memotree_storage.node import Archive, Entry, Node
 from memotree_storage.position import between

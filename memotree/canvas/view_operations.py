@@ -95,7 +95,7 @@ class ViewOperations:
         """Forget a view."""
         async with self._store.database.transaction() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            key = view_key(place, request.view_name or DEFAULT_VIEW)
+            key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             if not await views.delete_view(conn, key):
                 raise ViewNotFoundError(
                     f"{place.resolved.kind} {place.scope} has no view {key.name!r}. List them with ListViews.",

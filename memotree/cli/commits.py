@@ -1,4 +1,4 @@
-"""``memotree commit | log | show | diff | revisions``: history, as people know it from Git."""
+"""``memotree commit | log | show | diff | revisions | blame``: history, as people know it from Git."""
 
 from datetime import datetime
 from itertools import islice
@@ -157,6 +157,19 @@ def diff(
     )
 
 
+def blame(desk: Desk, node: NodeArgument, at: AtOption = "") -> None:
+    """Tell which commit and agent wrote each line of a node's content."""
+    found = desk.workspace.at(at).blame(node)
+    desk.output.show(
+        {"lines": found},
+        lambda: table(
+            [("Commit", "yellow"), "Agent", ("When", "dim"), "Line"],
+            [(short(line.commit.id), line.agent, when(line.commit.commit_time), line.text) for line in found],
+            empty="The node has no content.",
+        ),
+    )
+
+
 def revisions(
     desk: Desk,
     node: NodeArgument,
@@ -193,3 +206,4 @@ def register(app: typer.Typer) -> None:
     command(app, "show", WORKSPACE)(show)
     command(app, "diff", SESSION)(diff)
     command(app, "revisions", WORKSPACE)(revisions)
+    command(app, "blame", WORKSPACE)(blame)

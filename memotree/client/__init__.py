@@ -34,6 +34,7 @@ from memotree.client.errors import (
 )
 from memotree.client.history import (
     Author,
+    BlamedLine,
     Branch,
     Commit,
     CommitDetails,
@@ -75,6 +76,7 @@ __all__ = [
     "AsyncView",
     "AsyncWorkspace",
     "Author",
+    "BlamedLine",
     "Branch",
     "CancelledError",
     "Change",

@@ -126,6 +126,7 @@ class Revision(_Twin):
     archives = _iterating(AsyncRevision.archives)
     log = _iterating(AsyncRevision.log)
     revisions = _iterating(AsyncRevision.revisions)
+    blame = _blocking(AsyncRevision.blame)
     show = _blocking(AsyncRevision.show)
     diff = _blocking(AsyncRevision.diff)
     view = _wrapped(AsyncRevision.view, View)

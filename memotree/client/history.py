@@ -147,6 +147,15 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True)
+class BlamedLine:
+    """One line of a node's content, the commit that wrote it, and the agent of that commit."""
+
+    text: str
+    commit: Commit
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRevision:
     """One version of a node: the commit that made it and the node as it was then (``None`` when deleted)."""
 

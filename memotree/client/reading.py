@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 
-from memotree.client.history import Commit, CommitDetails, Diff, EntryChange, NodeRevision
+from memotree.client.history import BlamedLine, Commit, CommitDetails, Diff, EntryChange, NodeRevision
 from memotree.client.link import Link
 from memotree.client.nodes import Archive, ArchiveRef, Node, NodeRef, SearchResult, Tree, archive_id, node_id, stamp
 from memotree.client.paging import pages
@@ -196,6 +196,15 @@ class AsyncRevision:
             history.ListNodeRevisionsResponse,
             lambda page: map(NodeRevision.from_wire, page.revisions),
         )
+
+    async def blame(self, node: NodeRef) -> list[BlamedLine]:
+        """Each line of a node's content with the commit and agent that wrote it."""
+        request = history.BlameNodeRequest(workspace=self._workspace, node_id=node_id(node), revision=self._revision)
+        answer = await self._link.call(request, history.BlameNodeResponse)
+        commits = [Commit.from_wire(commit) for commit in answer.commits]
+        return [
+            BlamedLine(line.text, commits[line.commit_index], answer.agents[line.commit_index]) for line in answer.lines
+        ]
 
     async def show(self, revision: str = "") -> CommitDetails:
         """The commit that ``revision`` (this one when empty) names, with the nodes it changes."""

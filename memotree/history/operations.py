@@ -2,6 +2,7 @@
 
 from memotree_storage.store import Store
 
+from memotree.history.blame import Blame
 from memotree.history.diff import Diff
 from memotree.history.log import Log
 from memotree.history.refs import Refs
@@ -15,6 +16,7 @@ class HistoryOperations:
 
     def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
         self._log = Log(store, pages)
+        self._blame = Blame(store)
         self._diff = Diff(store, pages)
         self._refs = Refs(store, pages, limits)
 
@@ -29,6 +31,10 @@ class HistoryOperations:
     async def list_node_revisions(self, request: pb.ListNodeRevisionsRequest) -> pb.ListNodeRevisionsResponse:
         """List the versions of one node, newest first."""
         return await self._log.revisions(request)
+
+    async def blame_node(self, request: pb.BlameNodeRequest) -> pb.BlameNodeResponse:
+        """Tell which commit and agent wrote each line of a node's content."""
+        return await self._blame.lines(request)
 
     async def diff_revisions(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
         """Tell what differs between two states."""

@@ -84,7 +84,7 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
         client = connect(settings.qdrant_url, key)
         index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions)
     stack.push_async_callback(client.close)
-    store = Store(settings.data_folder, database, index, embedder)
+    store = Store(settings.data_folder, database, index, embedder, request_retention=settings.request_retention)
     stack.push_async_callback(store.close)
     await store.open()
     if settings.qdrant_url is None:

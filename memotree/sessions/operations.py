@@ -20,6 +20,7 @@ from memotree_storage.postgres.staging import Session, Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 from memotree_storage.validation import check_author
+from memotree_storage.workspaces import KEEP_PREFIX
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from memotree import lookup
@@ -204,6 +205,7 @@ class SessionOperations:
             raise
         faults.point("commit.recorded")
         self._store.indexer.notice(workspace.workspace_id)
+        self._store.upkeep.notice(workspace.workspace_id)
         return response
 
     async def _commit_held(
@@ -294,7 +296,7 @@ class SessionOperations:
     async def _keep(self, session_id: str, workspace_id: str, old: str | None, new: str | None) -> None:
         """Hold the base commit of a session against maintenance by git; best effort, for the mirror holds it too."""
         repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
-        ref = f"refs/memotree/keep/{session_id}"
+        ref = f"{KEEP_PREFIX}{session_id}"
         try:
             if not await asyncio.to_thread(repository.move_ref, ref, old, new):
                 current = (await asyncio.to_thread(repository.refs)).get(ref)

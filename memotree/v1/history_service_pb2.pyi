@@ -473,6 +473,104 @@ class ListNodeRevisionsResponse(_message.Message):
 Global___ListNodeRevisionsResponse: _TypeAlias = ListNodeRevisionsResponse  # noqa: Y015
 
 @_typing.final
+class BlameNodeRequest(_message.Message):
+    """Request of BlameNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    node_id: _builtins.str
+    """The node."""
+    revision: _builtins.str
+    """A branch, tag, commit or session (its base); the default branch when empty."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlameNodeRequest: _TypeAlias = BlameNodeRequest  # noqa: Y015
+
+@_typing.final
+class BlameLine(_message.Message):
+    """One line of a node's content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    COMMIT_INDEX_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The line without its line break."""
+    commit_index: _builtins.int
+    """The commit that wrote it; its place in commits."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        commit_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlameLine: _TypeAlias = BlameLine  # noqa: Y015
+
+@_typing.final
+class BlameNodeResponse(_message.Message):
+    """Response of BlameNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    COMMITS_FIELD_NUMBER: _builtins.int
+    AGENTS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlameLine]:
+        """The lines of the content, in their order."""
+
+    @_builtins.property
+    def commits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Commit]:
+        """The commits that wrote them."""
+
+    @_builtins.property
+    def agents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The agent of each commit, as its trailer says, or its author."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What a person may want to know: that a long history was not read to its beginning."""
+
+    def __init__(
+        self,
+        *,
+        lines: _abc.Iterable[Global___BlameLine] | None = ...,
+        commits: _abc.Iterable[Global___Commit] | None = ...,
+        agents: _abc.Iterable[_builtins.str] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "commits", b"commits", "lines", b"lines", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlameNodeResponse: _TypeAlias = BlameNodeResponse  # noqa: Y015
+
+@_typing.final
 class DiffRevisionsRequest(_message.Message):
     """Request of DiffRevisions."""
 

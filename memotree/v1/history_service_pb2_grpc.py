@@ -53,6 +53,11 @@ class HistoryServiceStub:
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsResponse.FromString,
                 _registered_method=True)
+        self.BlameNode = channel.unary_unary(
+                '/memotree.v1.HistoryService/BlameNode',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.BlameNodeRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.BlameNodeResponse.FromString,
+                _registered_method=True)
         self.DiffRevisions = channel.unary_unary(
                 '/memotree.v1.HistoryService/DiffRevisions',
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.DiffRevisionsRequest.SerializeToString,
@@ -113,6 +118,13 @@ class HistoryServiceServicer:
 
     def ListNodeRevisions(self, request, context):
         """Lists the versions of one node up to a revision, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BlameNode(self, request, context):
+        """Tells for each line of a node's content which commit and agent wrote it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -187,6 +199,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.ListNodeRevisions,
                     request_deserializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsResponse.SerializeToString,
+            ),
+            'BlameNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.BlameNode,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.BlameNodeRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.BlameNodeResponse.SerializeToString,
             ),
             'DiffRevisions': grpc.unary_unary_rpc_method_handler(
                     servicer.DiffRevisions,
@@ -309,6 +326,33 @@ class HistoryService:
             '/memotree.v1.HistoryService/ListNodeRevisions',
             memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsRequest.SerializeToString,
             memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BlameNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/BlameNode',
+            memotree_dot_v1_dot_history__service__pb2.BlameNodeRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.BlameNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,8 @@ class HistoryServiceStub:
     """Reads a commit with the nodes it changed."""
     ListNodeRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]
     """Lists the versions of one node up to a revision, newest first."""
+    BlameNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]
+    """Tells for each line of a node's content which commit and agent wrote it."""
     DiffRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]
     """Tells what differs between two revisions, per node and field."""
     CreateBranch: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateBranchRequest, _history_service_pb2.CreateBranchResponse]
@@ -79,6 +81,8 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """Reads a commit with the nodes it changed."""
     ListNodeRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]  # type: ignore[assignment]
     """Lists the versions of one node up to a revision, newest first."""
+    BlameNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]  # type: ignore[assignment]
+    """Tells for each line of a node's content which commit and agent wrote it."""
     DiffRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
     """Tells what differs between two revisions, per node and field."""
     CreateBranch: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateBranchRequest, _history_service_pb2.CreateBranchResponse]  # type: ignore[assignment]
@@ -130,6 +134,14 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.ListNodeRevisionsResponse, _abc.Awaitable[_history_service_pb2.ListNodeRevisionsResponse]]:
         """Lists the versions of one node up to a revision, newest first."""
+
+    @_abc_1.abstractmethod
+    def BlameNode(
+        self,
+        request: _history_service_pb2.BlameNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.BlameNodeResponse, _abc.Awaitable[_history_service_pb2.BlameNodeResponse]]:
+        """Tells for each line of a node's content which commit and agent wrote it."""
 
     @_abc_1.abstractmethod
     def DiffRevisions(

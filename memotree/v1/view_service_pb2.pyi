@@ -212,19 +212,21 @@ class DeleteViewRequest(_message.Message):
     revision: _builtins.str
     """The session or branch; the default branch when empty."""
     view_name: _builtins.str
-    """The view."""
+    """The view; "default" when not given."""
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
         revision: _builtins.str = ...,
-        view_name: _builtins.str = ...,
+        view_name: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_view_name", b"_view_name", "view_name", b"view_name"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "view_name", b"view_name", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_view_name", b"_view_name", "revision", b"revision", "view_name", b"view_name", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__view_name: _TypeAlias = _typing.Literal["view_name"]  # noqa: Y015
+    _WhichOneofArgType__view_name: _TypeAlias = _typing.Literal["_view_name", b"_view_name"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__view_name) -> _WhichOneofReturnType__view_name | None: ...
 
 Global___DeleteViewRequest: _TypeAlias = DeleteViewRequest  # noqa: Y015
 

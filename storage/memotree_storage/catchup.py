@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from memotree_storage.ports import CommitInfo, TagDraft
 from memotree_storage.postgres import projector, registry, staging
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.projector import EntryChange
-from memotree_storage.workspaces import service_signature
+from memotree_storage.workspaces import KEEP_PREFIX, service_signature
 
 Report = Callable[[str, int, int], None]
 """Told of progress: the step, units done, units in all."""
@@ -57,7 +58,7 @@ async def catch_up(
         if not await is_behind(conn, workspace_id, repository):
             return CatchUp(0, refs_changed=False)
         known = await projector.known_commits(conn, workspace_id)
-    fresh = not known
+        waiting = await _waiting_sessions(conn, workspace_id)
     commits = await asyncio.to_thread(_missing, repository, known)
     done = 0
     for batch in _batches(commits):
@@ -66,10 +67,9 @@ async def catch_up(
             # Somebody else may have mirrored some of them since `known` was read.
             there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
             missing = [commit for commit in batch if commit.commit_id not in there]
-            await _mirror(conn, workspace_id, repository, missing)
+            await _mirror(conn, workspace_id, repository, missing, waiting)
             faults.point("recovery.projected")
-            if not fresh:
-                await _make_tags(repository, missing)
+            await _make_tags(repository, missing, waiting)
             faults.point("recovery.tagged")
         done += len(batch)
         tell("commits", done, len(commits))
@@ -83,9 +83,10 @@ async def catch_up(
 async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
     """The same inside a transaction that holds the workspace already; for a few commits from outside."""
     known = await projector.known_commits(conn, workspace_id)
+    waiting = await _waiting_sessions(conn, workspace_id)
     commits = await asyncio.to_thread(_missing, repository, known)
-    await _mirror(conn, workspace_id, repository, commits)
-    await _make_tags(repository, commits)
+    await _mirror(conn, workspace_id, repository, commits, waiting)
+    await _make_tags(repository, commits, waiting)
     await follow_refs(conn, workspace_id, repository)
 
 
@@ -110,7 +111,7 @@ async def follow_refs(conn: Connection, workspace_id: str, repository: GitReposi
 def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
     refs = repository.refs()
     tips = set(mirrored_refs(refs).values()) | {
-        target for name, target in refs.items() if name.startswith("refs/memotree/keep/")
+        target for name, target in refs.items() if name.startswith(KEEP_PREFIX)
     }
     commits = []
     for tip in sorted(tips):
@@ -121,13 +122,32 @@ def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
     return repository.history(commits, known.__contains__)
 
 
+async def _waiting_sessions(conn: Connection, workspace_id: str) -> set[str]:
+    """The sessions that may not have heard of their own last commit: the commit they stand on is mirrored.
+
+    When it is not, the mirror is being built again; then the session has heard of all its commits, and replaying them
+    would take later edits for committed ones and move the session back.
+    """
+    cursor = await conn.execute(
+        "select s.session_id from work.session s join mirror.commit c on c.workspace_id = s.workspace_id"
+        " and c.commit_id = s.base_commit where s.workspace_id = %s",
+        (workspace_id,),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def _mirror(
-    conn: Connection, workspace_id: str, repository: GitRepository, commits: Iterable[CommitInfo]
+    conn: Connection,
+    workspace_id: str,
+    repository: GitRepository,
+    commits: Iterable[CommitInfo],
+    waiting: AbstractSet[str],
 ) -> None:
-    async for commit, changes, faults in _read_changes(repository, commits):
-        await projector.project(conn, workspace_id, commit, changes, faults)
+    """Mirror commits, and settle the waiting sessions that they came from."""
+    async for commit, changes, broken in _read_changes(repository, commits):
+        await projector.project(conn, workspace_id, commit, changes, broken)
         session_id = trailers.trailers_of(commit.message).get(trailers.SESSION)
-        if session_id:
+        if session_id and session_id in waiting:
             await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)
 
 
@@ -135,8 +155,8 @@ async def _read_changes(
     repository: GitRepository, commits: Iterable[CommitInfo]
 ) -> AsyncIterator[tuple[CommitInfo, list[EntryChange], dict[str, str]]]:
     for commit in commits:
-        changes, faults = await asyncio.to_thread(changes_of, repository, commit)
-        yield commit, changes, faults
+        changes, broken = await asyncio.to_thread(changes_of, repository, commit)
+        yield commit, changes, broken
 
 
 def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
@@ -145,7 +165,7 @@ def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[Entr
     A file that cannot be read stands for an entry that is not alive there: the state is a function of the commit alone.
     """
     changes: list[EntryChange] = []
-    faults: dict[str, str] = {}
+    broken: dict[str, str] = {}
     for change in repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
         parsed = parse_path(change.path)
         if parsed is None:
@@ -155,17 +175,21 @@ def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[Entr
             try:
                 entry = decode_entry(change.path, repository.read_blob(change.new_blob))
             except (InvalidFileError, ObjectMissingError) as error:
-                faults[change.path] = error.message
+                broken[change.path] = error.message
         changes.append(EntryChange(parsed[1], change.new_blob or "" if entry else "", entry))
-    return changes, faults
+    return changes, broken
 
 
-async def _make_tags(repository: GitRepository, commits: Iterable[CommitInfo]) -> None:
-    """Make the tags that a crash kept from being made; the trailer of the commit names them."""
+async def _make_tags(repository: GitRepository, commits: Iterable[CommitInfo], waiting: AbstractSet[str]) -> None:
+    """Make the tags that a crash kept from being made; the trailer of the commit names them.
+
+    Only for commits of waiting sessions: another commit that lacks the tag it asked for has had it, and somebody has
+    deleted it since.
+    """
     for commit in commits:
-        name = trailers.trailers_of(commit.message).get(trailers.TAG)
-        if name:
-            await asyncio.to_thread(_make_tag, repository, name, commit)
+        found = trailers.trailers_of(commit.message)
+        if trailers.TAG in found and found.get(trailers.SESSION) in waiting:
+            await asyncio.to_thread(_make_tag, repository, found[trailers.TAG], commit)
 
 
 def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:

@@ -112,7 +112,7 @@ class Indexer:
         done = 0
         while True:
             async with self._database.transaction() as conn:
-                # First of all, so that this and a rebuild, which takes the workspace away, wait for each other in order.
+                # First of all, so that this and a rebuild, which takes the workspace away, wait in order.
                 await conn.execute(
                     "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
                 )

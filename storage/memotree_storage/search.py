@@ -1,7 +1,7 @@
 """Search at one state: the index proposes along the lineage, the mirror decides, staged changes are scored beside it.
 
 Words are BM25 with the workspace's own document frequencies, meaning is the cosine of summaries. A candidate counts
-only when it is the very version that the state shows: nearer lines, deletions and staged changes have been looked at by SQL.
+only when it is the very version that the state shows: SQL has looked at nearer lines, deletions and staged changes.
 """
 
 import asyncio

@@ -6,6 +6,7 @@ This is the library's front door. The service builds on it; so can any program t
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -19,6 +20,7 @@ from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.projector import count_rows
 from memotree_storage.search import Search
+from memotree_storage.upkeep import Upkeep
 from memotree_storage.workspaces import Repositories, WorkspaceInfo
 
 _log = structlog.get_logger(__name__)
@@ -41,9 +43,18 @@ class Store:
         database: The PostgreSQL database.
         index: The index of vectors and terms.
         embedder: Makes the vectors.
+        request_retention: How long the result of a request id is remembered.
     """
 
-    def __init__(self, data_folder: Path, database: Database, index: VectorIndex, embedder: Embedder) -> None:
+    def __init__(
+        self,
+        data_folder: Path,
+        database: Database,
+        index: VectorIndex,
+        embedder: Embedder,
+        *,
+        request_retention: timedelta = timedelta(days=7),
+    ) -> None:
         self.data_folder = data_folder
         self.database = database
         self.index = index
@@ -51,6 +62,7 @@ class Store:
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
         self.indexer = Indexer(database, index, embedder, self.entries)
+        self.upkeep = Upkeep(database, self.repositories, request_retention)
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
@@ -67,9 +79,11 @@ class Store:
         await self._forget_missing()
         await self.indexer.forget_applied()
         self.indexer.start()
+        self.upkeep.start()
 
     async def close(self) -> None:
         """Stop the background work and give back every resource; nothing acknowledged is lost."""
+        await self.upkeep.stop()
         await self.indexer.stop()
         await self.database.close()
         await asyncio.to_thread(self.repositories.close)
@@ -88,7 +102,8 @@ class Store:
         async with self.database.transaction() as conn:
             await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
             await registry.put_workspace(conn, info)
-        await self.catch_up(workspace_id, report)
+        repository = await asyncio.to_thread(self.repositories.get, workspace_id)
+        await catch_up(self.database, workspace_id, repository, report)  # the indexer is told once, by what follows
         await self.reindex(workspace_id, report)
 
     async def reindex(self, workspace_id: str, report: Report | None = None) -> None:
@@ -97,7 +112,10 @@ class Store:
         async with self.database.transaction() as conn:
             await registry.lock_workspace(conn, workspace_id)
             total = await self.indexer.enqueue_all(conn, workspace_id)
-        await self.indexer.drain(workspace_id, _told(report, "index", total))
+        tell = _told(report, "index", total)
+        tell(0)
+        await self.indexer.drain(workspace_id, tell)
+        tell(total)  # another one, who waited for a search, may have done a part
         await self.indexer.flush()
 
     async def _recover(self, info: WorkspaceInfo) -> None:

@@ -22,6 +22,9 @@ from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.trailers import with_trailers
 
 WORKSPACE_REF: Final = "refs/memotree/workspace"
+KEEP_PREFIX: Final = "refs/memotree/keep/"
+"""The refs that hold the base commits of open sessions against ``git gc``."""
+
 DEFAULT_BRANCH: Final = "main"
 SERVICE_NAME: Final = "MemoTree"
 SERVICE_EMAIL: Final = "memotree@localhost"

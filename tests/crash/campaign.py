@@ -54,9 +54,10 @@ _DEATH_THROES: Final = 5.0
 """Seconds that a killed process and the calls to it may take to end."""
 
 
-def all_points() -> list[str]:
-    """Each named point once; the recovery's after a death that gives it something to do."""
-    return [*POINTS, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
+def all_points(rng: random.Random) -> list[str]:
+    """Each named point once, at some pass of it; the recovery's after a death that gives it something to do."""
+    passes = [f"{point}:{rng.randrange(1, 4)}" for point in POINTS]
+    return [*passes, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
 
 
 @dataclass(slots=True)
@@ -140,7 +141,8 @@ class Campaign:
         assert service.process.poll() == -signal.SIGKILL, f"{fault} was never passed; {service.tail()}"
         self._living.remove(service)
         self.tally.kills += 1
-        self.tally.by_point[fault or "random"] = self.tally.by_point.get(fault or "random", 0) + 1
+        name = fault.partition(":")[0] or "random"
+        self.tally.by_point[name] = self.tally.by_point.get(name, 0) + 1
 
     async def _load(self, service: Service, fault: str) -> None:
         async with service.channel() as channel:

@@ -44,9 +44,7 @@ class Service:
         environment: Additions to the environment.
     """
 
-    def __init__(
-        self, data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None) -> None:
         self.data = data
         self.log = log
         self.fault = fault
@@ -109,9 +107,9 @@ class Service:
         self._close()
         return status
 
-    async def ends(self, timeout: float) -> bool:
+    async def ends(self, within: float) -> bool:
         """Whether it ends by itself within so many seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + within
         while self.process.poll() is None:
             if time.monotonic() > deadline:
                 return False
@@ -140,9 +138,7 @@ class Service:
             self.process.stdin.close()
 
 
-async def start(
-    data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None
-) -> Service:
+async def start(data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None) -> Service:
     """A server that answers."""
     service = Service(data, log, fault=fault, environment=environment)
     try:

@@ -86,9 +86,12 @@ class Writer:
         self.number = number
         self.session_id = session_id
         self.nodes: dict[str, Truth] = {}
+        self.touched: set[str] = set()
+        """The nodes that calls have tried to change since somebody looked."""
         self.made: list[Made] = []
         self.unknown: list[session_service_pb2.CommitChangesRequest] = []
         self.complaints: list[str] = []
+        self.acknowledged_edits = 0
         self._root_id = root_id
         self._rng = rng
         self._count = 0
@@ -144,6 +147,7 @@ class Writer:
         truth = self.nodes.setdefault(node_id, Truth())
         truth.history.append(text)
         truth.unknown.append(text)
+        self.touched.add(node_id)
         try:
             await self._impatient(call)
         except grpc.aio.AioRpcError as error:
@@ -155,6 +159,7 @@ class Writer:
                 raise
             return True
         truth.seen(text)
+        self.acknowledged_edits += 1
         return True
 
     async def _impatient(self, call: Awaitable[_T]) -> _T:
@@ -166,7 +171,8 @@ class Writer:
 
     def _text(self) -> str:
         self._count += 1
-        return f"What writer {self.number} has to say for the time {self._count} is zq{self.number}{self._rng.randbytes(5).hex()}"
+        word = f"zq{self.number}{self._rng.randbytes(5).hex()}"
+        return f"What writer {self.number} has to say for the time {self._count} is {word}"
 
     def _creation(self, node_id: str, text: str) -> node_service_pb2.CreateNodeRequest:
         return node_service_pb2.CreateNodeRequest(

@@ -250,7 +250,8 @@ class Reader:
         folder = Path(self.environment["HOME"], ".local/share/memotree")
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "memotree.cli", *arguments]
-            self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=self.environment)  # noqa: S603 - ourselves
+            environment = {**self.environment, "COLUMNS": "1000"}  # a folder of tests has a longer name than a home
+            self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=environment)  # noqa: S603 - ourselves
         for _ in range(int(START_SECONDS / 0.05)):
             announced = read_announcement(folder)
             said = self._log.read_text(encoding="utf-8")
@@ -279,7 +280,7 @@ class Reader:
                 result = CliRunner().invoke(app, shlex.split(text)[1:])
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception
-            return result.exit_code, result.output
+            return result.exit_code, result.stdout + result.stderr  # the order that a terminal shows
         done = subprocess.run(
             ["bash", "-c", text],  # noqa: S607 - a shell is what the page is for
             cwd=self.folder,

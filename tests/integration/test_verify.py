@@ -110,31 +110,38 @@ PLANTS = {
         ),
         {("postgres", "row"), ("qdrant", "point")},
     ),
-    "a version that never ends": (
-        "update mirror.version set to_seq = null where title = 'Below' and to_seq is not null and dead",
-        {("postgres", "row")},
+    "a version that has ended": (
+        "update mirror.version set to_seq = 99 where title = 'Top' and to_seq is null",
+        {("postgres", "row"), ("qdrant", "point")},
     ),
     "a version of nothing": (
-        "insert into mirror.version (line_id, entry_id, from_seq, is_archive, dead, blob, archive_id, parent_id, position,"
-        " type, title, brief, summary, tags, attributes, relations, targets, tokens) select line_id, 'zzzzzzzzzzzzzzzz', seq,"
-        " true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}', 0 from mirror.commit where seq = 3",
+        (
+            "insert into mirror.version (line_id, entry_id, from_seq, is_archive, dead, blob, archive_id, parent_id,"
+            " position, type, title, brief, summary, tags, attributes, relations, targets, tokens)"
+            " select line_id, 'zzzzzzzzzzzzzzzz', seq, true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}', 0"
+            " from mirror.commit where seq = 3"
+        ),
         {("postgres", "row"), ("postgres", "count")},
     ),
     "a ref at another commit": (
-        "update mirror.ref set commit_id = (select commit_id from mirror.commit where seq = 2 limit 1)"
-        " where name = 'refs/heads/main'",
+        (
+            "update mirror.ref set commit_id = (select commit_id from mirror.commit where seq = 2 limit 1)"
+            " where name = 'refs/heads/main'"
+        ),
         {("postgres", "ref")},
     ),
     "a ref that is missing": ("delete from mirror.ref where name = 'refs/tags/v1'", {("postgres", "ref")}),
     "a ref too many": (
-        "insert into mirror.ref select workspace_id, 'refs/heads/ghost', object_id, commit_id from mirror.ref"
-        " where name = 'refs/heads/main'",
+        (
+            "insert into mirror.ref select workspace_id, 'refs/heads/ghost', object_id, commit_id from mirror.ref"
+            " where name = 'refs/heads/main'"
+        ),
         {("postgres", "ref")},
     ),
     "a wrong count": ("update mirror.workspace set version_count = version_count + 1", {("postgres", "count")}),
     "another name": ("update mirror.workspace set name = 'forged'", {("postgres", "workspace")}),
     "a missing placement": (
-        "delete from mirror.placement where from_seq = 4 and dead",
+        "delete from mirror.placement where from_seq = 5 and dead",
         {("postgres", "placement"), ("postgres", "count")},
     ),
     "a wrong parent": (
@@ -233,7 +240,6 @@ async def _point(world: World, **fields: Any) -> IndexPoint:
         from_seq=row[4],
         to_seq=row[5],
         archive_id=world.archive.id,
-        model_id="",
         type="note",
         tags=(),
         vector=(await world.store.embedder.embed(["Top"]))[0],

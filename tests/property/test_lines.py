@@ -3,9 +3,8 @@
 The model is a commit as a dictionary of entries. Branches, tags and merges only name and join commits.
 """
 
-import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,6 +25,7 @@ from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import State
 from memotree_storage.tokens import count_tokens
 from property.arena import Arena, effort, numbered_id
+from property.trees import ancestors, archive_tree, children, subtree
 
 BRANCHES = ["main", "one", "two", "three"]
 TAGS = ["v1", "v2"]
@@ -102,38 +102,6 @@ def columns(version: Version) -> dict[str, Any]:
     return {name: getattr(version, name) for name in names}
 
 
-def children(state: Mapping[str, Entry], parent_id: str | None, archive_id: str | None = None) -> list[str]:
-    """The ids below a parent (or the roots of an archive) in their order."""
-    below = [
-        node
-        for node in state.values()
-        if isinstance(node, Node)
-        and node.parent_id == parent_id
-        and (archive_id is None or node.archive_id == archive_id)
-    ]
-    return [node.id for node in sorted(below, key=lambda node: (node.position.encode(), node.id))]
-
-
-def subtree(state: Mapping[str, Entry], tops: Iterable[str], above: tuple[str, ...] = ()) -> list[tuple[str, int]]:
-    """Ids with their depths, parents before children; a cycle is walked once."""
-    found: list[tuple[str, int]] = []
-    for top in tops:
-        if top not in above:
-            found.append((top, len(above)))
-            found += subtree(state, children(state, top), (*above, top))
-    return found
-
-
-def ancestors(state: Mapping[str, Entry], entry_id: str) -> list[str]:
-    """The ids above an entry, root first; it ends where a parent is not alive or comes again."""
-    way: list[str] = []
-    node = state.get(entry_id)
-    while isinstance(node, Node) and node.parent_id and node.parent_id not in way:
-        way.append(node.parent_id)
-        node = state.get(node.parent_id)
-    return way[::-1]
-
-
 # --- The machine -----------------------------------------------------------------------------------------------------
 
 changes = st.lists(
@@ -185,7 +153,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(BRANCHES), at=choices)
     def point_branch(self, name: str, at: int) -> None:
         """Create a branch anywhere, or rewind it, or forward it, or bring a deleted one back somewhere else."""
-        self._move(f"refs/heads/{name}", pick(sorted(self.model.points), at))
+        self._move(f"refs/heads/{name}", pick(list(self.model.points), at))
         self._follow()
 
     @precondition(lambda self: self._branches())
@@ -196,7 +164,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TAGS), at=choices, annotated=st.booleans())
     def tag(self, name: str, at: int, annotated: bool) -> None:
-        ref, commit_id = f"refs/tags/{name}", pick(sorted(self.model.points), at)
+        ref, commit_id = f"refs/tags/{name}", pick(list(self.model.points), at)
         target = self.repository.write_tag(TagDraft(name, "A tag\n", self._by()), commit_id) if annotated else commit_id
         assert self.repository.move_ref(ref, self.repository.refs().get(ref), target)
         self.model.refs[ref] = commit_id
@@ -212,7 +180,7 @@ class Histories(RuleBasedStateMachine):
     def merge(self, branch: int, other: int, takes: int, wanted: list[tuple[str, int, int]] | None) -> None:
         """Two parents and any tree, as somebody may resolve a merge by hand."""
         ref = pick(self._branches(), branch)
-        ours, theirs = self._at(ref), self.model.points[pick(sorted(self.model.points), other)]
+        ours, theirs = self._at(ref), self.model.points[pick(list(self.model.points), other)]
         files: Files = {}
         for number, entry_id in enumerate(sorted({*ours.files, *theirs.files})):
             side = theirs.files if takes >> (number % 12) & 1 else ours.files
@@ -263,19 +231,20 @@ class Histories(RuleBasedStateMachine):
         archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
         for archive in archives:
             below = await tree.archive_tree(conn, state, archive.id)
-            roots = children(alive, None, archive.id)
-            assert [(item.entry_id, item.depth) for item in below] == subtree(alive, roots)
+            assert [(item.entry_id, item.depth) for item in below] == archive_tree(alive, archive.id)
         nodes = sorted(entry.id for entry in alive.values() if isinstance(entry, Node))
         if nodes:
+            below_each = {key: children(alive, key) for key in nodes}
+            for key, expected in below_each.items():
+                assert [entry_id for entry_id, _ in await tree.children(conn, state, key)] == expected
+            counts = {key: len(expected) for key, expected in below_each.items()}
+            assert await tree.child_counts(conn, state, nodes) == counts
             top = nodes[self.count % len(nodes)]
-            listed = await tree.children(conn, state, top)
-            assert [entry_id for entry_id, _ in listed] == children(alive, top)
-            assert (await tree.child_counts(conn, state, [top]))[top] == len(listed)
             below = await tree.subtree(conn, state, [top])
             assert [(item.entry_id, item.depth) for item in below] == subtree(alive, [top])
             one = await tree.one(conn, state, top)
             assert one is not None
-            assert (columns(one[0]), *one[1:]) == (row(point, times, alive[top]), ancestors(alive, top), len(listed))
+            assert (columns(one[0]), *one[1:]) == (row(point, times, alive[top]), ancestors(alive, top), counts[top])
 
     # --- by hand ---
 

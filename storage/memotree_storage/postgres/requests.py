@@ -1,6 +1,7 @@
 """Repeatable calls: the first result of a request id answers every later call with it."""
 
 import hashlib
+from datetime import timedelta
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.postgres.database import Connection
@@ -62,6 +63,6 @@ async def end_request(conn: Connection, workspace_id: str, request_id: str, resp
         )
 
 
-async def forget_old_requests(conn: Connection, days: int) -> None:
-    """Forget results that nobody will ask for again."""
-    await conn.execute("delete from work.request where created_at < now() - make_interval(days => %s)", (days,))
+async def forget_old_requests(conn: Connection, retention: timedelta) -> None:
+    """Forget the results that are older than that."""
+    await conn.execute("delete from work.request where created_at < now() - %s", (retention,))

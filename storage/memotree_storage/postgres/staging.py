@@ -211,6 +211,18 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
     await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
 
 
+async def close_expired(conn: Connection) -> list[tuple[str, str]]:
+    """Close the open sessions whose time ran out, with what they staged; their workspaces and ids are returned."""
+    cursor = await conn.execute(
+        "select workspace_id, session_id from work.session where state = 'open' and used_at + ttl < now()"
+        " for update skip locked"
+    )
+    expired = [(row[0], row[1]) for row in await cursor.fetchall()]
+    for _, session_id in expired:
+        await close_session(conn, session_id, "expired")
+    return expired
+
+
 async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
     """Lay a session's changes over another commit."""
     await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))

@@ -17,6 +17,7 @@ from memotree_storage.ports import CommitInfo, PathChange
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
+from memotree_storage.workspaces import KEEP_PREFIX
 
 _ROWS: Final = 500
 """Rows that are compared in one statement."""
@@ -26,7 +27,6 @@ _COMMITS: Final = 200
 
 _COLUMNS: Final = (*FIELDS, "targets")
 _PLACE: Final = ("dead", "archive_id", "parent_id", "position")
-_KEEP: Final = "refs/memotree/keep/"
 
 _Key = tuple[int, int, str]
 """Line, seq and entry."""
@@ -101,7 +101,7 @@ class CommitCheck:
         """The commits that refs and open sessions reach, then those that only the mirror still has."""
         tips = [
             *mirrored_refs(self._refs).values(),
-            *(target for name, target in self._refs.items() if name.startswith(_KEEP)),
+            *(target for name, target in self._refs.items() if name.startswith(KEEP_PREFIX)),
         ]
         try:
             tips = [tip for tip in dict.fromkeys(tips) if self._repository.exists(tip)]

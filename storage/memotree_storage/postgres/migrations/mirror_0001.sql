@@ -104,11 +104,12 @@ create index placement_children on mirror.placement (parent_id, archive_id, line
 
 -- Files that people or tools committed and that cannot be read as entries.
 create table mirror.fault (
-  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  workspace_id text collate "C" not null,
   commit_id    text collate "C" not null,
   path         text not null,
   description  text not null,
-  primary key (workspace_id, commit_id, path)
+  primary key (workspace_id, commit_id, path),
+  foreign key (workspace_id, commit_id) references mirror.commit on delete cascade
 );
 
 -- How many indexed versions of the workspace hold a term; kept by the indexer with the points themselves.

@@ -1,0 +1,61 @@
+"""The whole server killed with SIGKILL, again and again on one data folder, and held to all that it acknowledged.
+
+Run as ``python bench/kills.py [count]``. The harness is that of ``tests/crash``; three of four kills are at named points
+of a commit or of the recovery after one, the others at random moments.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from crash.campaign import Campaign, all_points
+
+_SHARE_AT_POINTS = 0.75
+
+
+def run(count: int, seed: int | None = None) -> dict[str, Any]:
+    """Kill ``count`` times; raises ``AssertionError`` with the facts at the first thing that is lost."""
+    seed = random.randrange(2**32) if seed is None else seed
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="memotree-kills-", ignore_cleanup_errors=True) as folder:
+        tally = asyncio.run(Campaign(Path(folder), seed).run(_faults(count, random.Random(seed))))
+    return {
+        "kills": tally.kills,
+        "lost": 0,
+        "at": dict(sorted(tally.by_point.items())),
+        "acknowledged commits": tally.commits,
+        "nodes": tally.nodes,
+        "restart seconds, median": round(statistics.median(tally.restarts), 2),
+        "restart seconds, longest": round(max(tally.restarts), 2),
+        "seconds": round(time.monotonic() - begin, 1),
+        "seed": seed,
+    }
+
+
+def _faults(count: int, rng: random.Random) -> list[str]:
+    """Rounds of all named points with random moments between."""
+    faults: list[str] = []
+    while len(faults) < count:
+        for point in all_points(rng):
+            faults.append(point)
+            # A death in the recovery has to follow the one that gives it work.
+            if not point.startswith("commit.swapped") and rng.random() > _SHARE_AT_POINTS:
+                faults.append("")
+    return faults[:count]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=200)
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args()
+    print(json.dumps(run(options.count, options.seed), indent=2))
