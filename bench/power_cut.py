@@ -29,8 +29,9 @@ from typing import Any, Final
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
+import grpc
 from crash.judge import Judge
-from crash.service import Service, parent, pids, start
+from crash.service import ServerEndedError, Service, parent, pids, start
 from crash.workload import Services, Writer, prepare
 from unit.git.judge import Judge as Git
 
@@ -167,8 +168,8 @@ class _Cuts:
             following = disk
             try:
                 following = await self._life(disk, number, last=number == count)
-            except AssertionError as error:
-                failures.append(str(error))
+            except (AssertionError, ServerEndedError, grpc.aio.AioRpcError) as error:
+                failures.append(f"cut {number}: {error}")
                 self._writers, following = [], self._fresh()
             else:
                 survived += number > 0
@@ -275,7 +276,7 @@ def _control(folder: Path, kind: str) -> int:
 
 def _said(writer: "subprocess.Popen[str]") -> list[str]:
     """The commits that a writer acknowledges, until it is done."""
-    said = []
+    said: list[str] = []
     for line in writer.stdout or ():
         if line == "done\n":
             return said

@@ -25,7 +25,7 @@ INTRO = """\
 Every command takes `--json`, which prints one JSON document on stdout and messages on stderr, and `--help`. The options
 `--workspace`, `--session`, `--at` and `--address` say where a command works. Without them it is the workspace and the
 session chosen by an earlier command (kept per server in the user's configuration folder), and the server that runs on
-this machine. `memotree --install-completion` teaches the shell to complete commands, workspaces, sessions and revisions.
+this machine. `memotree --install-completion` teaches the shell the commands, workspaces, sessions and revisions.
 
 A node, archive or commit is named by its id or by any unique beginning of it of four characters or more; an archive by
 its name as well.

@@ -11,7 +11,7 @@ date from the trailers of the commit: it settles the session, keeps the request 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -204,13 +204,7 @@ class Commit:
         if not self._order.choice:
             return rows, set()
         chosen = set(self._order.choice)
-        unknown = sorted(chosen - {row.entry_id for row in rows})
-        if unknown:
-            raise ChangeNotFoundError(
-                f"The session has no change of {', '.join(unknown)}. List the changes with ListChanges.",
-                "change",
-                unknown[0],
-            )
+        check_chosen(chosen, {row.entry_id for row in rows})
         return [row for row in rows if row.entry_id in chosen], {row.entry_id for row in rows} - chosen
 
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> list[Merged]:
@@ -331,6 +325,21 @@ def _entry_change(item: Merged, written: WrittenCommit) -> EntryChange:
 def _settled(merged: list[Merged]) -> list[EntryChange]:
     """What the session is told: for each chosen change, that its own bytes are committed, since the merge has them."""
     return [EntryChange(item.row.entry_id, item.row.version.blob, item.entry) for item in merged]
+
+
+def check_chosen(chosen: Collection[str], staged_ids: Collection[str]) -> None:
+    """Refuse a choice of changes that the session does not have.
+
+    Raises:
+        ChangeNotFoundError: With the first of those that are missing.
+    """
+    unknown = sorted(entry_id for entry_id in chosen if entry_id not in staged_ids)
+    if unknown:
+        raise ChangeNotFoundError(
+            f"The session has no change of {', '.join(unknown)}. List the changes with ListChanges.",
+            "change",
+            unknown[0],
+        )
 
 
 def check_message(message: str) -> str:

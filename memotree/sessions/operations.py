@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -30,9 +30,16 @@ from memotree.messages import read_author, session_message
 from memotree.naming import BranchNotFoundError, check_tag_name
 from memotree.pages import PageTokens, page_size
 from memotree.requests import once
-from memotree.sessions.commit import Commit, CommitOrder, CommitResult, check_message
+from memotree.sessions.commit import (
+    Commit,
+    CommitOrder,
+    CommitResult,
+    IncompleteChoiceError,
+    check_chosen,
+    check_message,
+)
 from memotree.sessions.rebase import ConflictError, merge_onto
-from memotree.sessions.structure import check_structure
+from memotree.sessions.structure import Verdict, check_structure
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -113,16 +120,13 @@ class SessionOperations:
         async with self._store.database.transaction() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             session = await staging.hold_session(conn, workspace.workspace_id, request.session_id)
-            rows = await staging.staged(conn, session.session_id)
-            known = {row.entry_id for row in rows}
-            ids = {_staged_id(known, text) for text in request.node_ids}
-            stay: dict[str, Entry | None] = {row.entry_id: row.entry for row in rows if row.entry_id not in ids}
+            rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
+            ids = {_staged_id(set(rows), text) for text in request.node_ids}
+            check_chosen(ids, rows)
+            stay: dict[str, Entry | None] = {key: row.entry for key, row in rows.items() if key not in ids}
             verdict = await check_structure(conn, session.base, stay, ids)
             if verdict.missing or verdict.conflicts:
-                needed = sorted({item.entry_id for item in verdict.missing} | {c.node_id for c in verdict.conflicts})
-                raise InvalidInputError.at(
-                    "node_ids", f"Changes that would stay need those that would go: {', '.join(needed)}."
-                )
+                raise _needed_by_others(verdict, rows)
             await staging.unstage(conn, session.session_id, sorted(ids))
             session = await staging.find_session(conn, workspace.workspace_id, session.session_id)
             return pb.DiscardChangesResponse(session=session_message(session))
@@ -341,6 +345,17 @@ def _staged_id(known: set[str], text: str) -> str:
     if len(found) > 1:
         raise lookup.AmbiguousIdError.at("node_ids", f"{text!r} could be {' or '.join(sorted(found)[:5])}.")
     return found[0] if found else text
+
+
+def _needed_by_others(verdict: Verdict, rows: Mapping[str, Staged]) -> IncompleteChoiceError:
+    """The error for a discard that would leave the other changes of the session without what they need."""
+    ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
+    error = IncompleteChoiceError(
+        f"Changes that would stay and those that would go need each other: {', '.join(ids[:10])}. Discard the others of "
+        "these as well, or none."
+    )
+    error.nodes = [rows[entry_id].version for entry_id in ids if entry_id in rows]
+    return error
 
 
 def _change_message(row: Staged, base: Entry | None) -> pb.StagedChange:

@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import grpc
 import psycopg
 import pytest
+from integration.wires import UNBOUNDED, Wire
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.postgres.database import Database
@@ -24,9 +26,15 @@ from memotree_storage.store import Store
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from memotree.canvas import NodeOperations, ViewOperations
+from memotree.history import HistoryOperations
 from memotree.limits import ServiceLimits
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.pages import PageTokens
+from memotree.server.app import Server
+from memotree.sessions import SessionOperations
+from memotree.settings import Settings
+from memotree.workspaces import WorkspaceOperations
 
 _QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """Nothing here outlives the run; what is durable is tested where processes are killed."""
@@ -150,3 +158,39 @@ def limits() -> ServiceLimits:
 async def world(store: Store, pages: PageTokens, limits: ServiceLimits) -> World:
     """A store with one workspace."""
     return await World.create(store, pages, limits)
+
+
+@pytest.fixture(scope="session")
+async def wire_server(
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: str,
+    shared_index: QdrantIndex,
+    embedder: WordllamaEmbedder,
+) -> AsyncIterator[Server]:
+    """A server on loopback over real stores, for all tests that speak the wire contract."""
+    folder = tmp_path_factory.mktemp("wire")
+    name = f"wire_{secrets.token_hex(6)}"
+    async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
+        await conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    store = Store(folder, Database(make_conninfo(postgres, dbname=name)), shared_index, embedder)
+    await store.open()
+    pages, limits = PageTokens(secrets.token_bytes(32)), ServiceLimits()
+    operations = {
+        "WorkspaceService": WorkspaceOperations(store, pages, limits),
+        "SessionService": SessionOperations(store, pages, limits),
+        "NodeService": NodeOperations(store, pages, limits),
+        "ViewService": ViewOperations(store, pages),
+        "HistoryService": HistoryOperations(store, pages, limits),
+    }
+    try:
+        async with Server(Settings(data_folder=folder, port=0), operations) as server:
+            yield server
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def wire(wire_server: Server) -> AsyncIterator[Wire]:
+    """A connection with a workspace and a session of the test's own."""
+    async with grpc.aio.insecure_channel(wire_server.address, options=UNBOUNDED) as channel:
+        yield await Wire.begin(channel)

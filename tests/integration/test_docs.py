@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from memotree_storage.codec import node_path
 from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from psycopg import conninfo
 from typer.testing import CliRunner
@@ -53,7 +54,8 @@ _LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _ID: Final = r"\b(?=[a-z]*[0-9])[0-9a-hjkmnp-tv-z]{16}\b"
 _HASH: Final = r"\b(?=[a-f]*[0-9])[0-9a-f]{7,40}\b"
 _TIME: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d \d{4} [+-]\d{4}"
-_VARIABLE: Final = re.compile(f"(?P<any>…)|(?P<time>{_TIME})|(?P<hash>{_HASH})|(?P<id>{_ID})")
+_FILE: Final = r"nodes/[0-9a-z]{2}/[0-9a-z]{2}/[0-9a-z]{16}\.md"
+_VARIABLE: Final = re.compile(f"(?P<any>…)|(?P<time>{_TIME})|(?P<file>{_FILE})|(?P<hash>{_HASH})|(?P<id>{_ID})")
 _WORD: Final = re.compile(r"\b[0-9a-z]{4,40}\b")
 _SHELL: Final = re.compile(r"[|<>&;`$*?]|\$\(")
 
@@ -125,6 +127,7 @@ class Bindings:
 
     def real(self, text: str) -> str:
         """The text with everything that is known, or the beginning of something known, as it really is."""
+        text = re.sub(_FILE, lambda path: node_path(self._meant(path[0][-19:-3])), text)
         return _WORD.sub(lambda word: self._meant(word[0]), text)
 
     def _meant(self, word: str) -> str:
@@ -151,6 +154,8 @@ class Bindings:
             return f"(?:{_TIME})"
         if kind == "plain":
             return re.escape(text)
+        if kind == "file":
+            return "nodes/../../" + self._part(("id", text[-19:-3]), names) + r"\.md"
         meant = self._meant(text)
         if meant != text or text in self.known:
             return re.escape(meant)
@@ -212,8 +217,10 @@ class Reader:
             self.stop()
 
     def play(self, page: str) -> None:
-        """Do everything that a page says."""
+        """Do everything that a page says; but for the tutorial a server runs by then."""
         self.begin()
+        if page != TUTORIAL and self._server is None:
+            self.serve(["serve"])
         for step in steps((DOCS / page).read_text(encoding="utf-8")):
             told = self.do(step)
             if step.shown is not None:
@@ -281,7 +288,7 @@ class Reader:
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception
             return result.exit_code, result.stdout + result.stderr  # the order that a terminal shows
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - a command of our own pages
             ["bash", "-c", text],  # noqa: S607 - a shell is what the page is for
             cwd=self.folder,
             env=self.environment,

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.git.refs import InvalidRefNameError
@@ -19,6 +21,7 @@ from memotree_storage.validation import InvalidTextError
 from memotree.history import HistoryOperations
 from memotree.history.log import PAGE_BYTES, SessionIsNoCommitError
 from memotree.history.refs import BranchProtectedError
+from memotree.history.texts import unified
 from memotree.lookup import NodeNotFoundError
 from memotree.messages import timestamp
 from memotree.naming import (
@@ -445,6 +448,40 @@ async def test_one_sentence_counts_all_differences_on_every_page(world: World, h
     assert response.summary == "4 entries differ: 1 created, 1 changed, 2 deleted."
     request.page_token = response.next_page_token
     assert (await history.diff_revisions(request)).summary == response.summary
+
+
+def patched(old: str, hunks: str) -> str:
+    """The text that a unified diff makes from another, as the program ``patch`` would."""
+    before = old.split("\n")
+    after: list[str] = []
+    position = 0
+    lines = hunks.split("\n")[:-1]
+    for number, line in enumerate(lines):
+        if line.startswith("@@"):
+            start, _, count = line.split(" ")[1][1:].partition(",")
+            begin = int(start) - (0 if count == "0" else 1)
+            after += before[position:begin]
+            position = begin
+        elif line.startswith("\\"):
+            continue
+        else:
+            if line[0] != "+":
+                assert before[position] == line[1:]
+                position += 1
+            if line[0] != "-":
+                ends = number + 1 < len(lines) and lines[number + 1].startswith("\\")
+                after.append(line[1:] + ("\0" if ends else ""))
+    text = "\n".join(after + before[position:])
+    return text.removesuffix("\n").removesuffix("\0") if "\0" in text else text
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+", "@@ ", "\\ No", ""]), max_size=14)
+
+
+@given(LINES, LINES, LINES)
+def test_a_diff_makes_the_new_text_from_the_old(common: list[str], before: list[str], after: list[str]) -> None:
+    old, new = ("\n".join([*common, *part, *common]) for part in (before, after))
+    assert patched(old, unified(old, new)) == new
 
 
 async def test_texts_too_long_to_compare_are_told_by_their_size(world: World, history: HistoryOperations) -> None:

@@ -73,7 +73,8 @@ _PLACE = f"""
   with w as (
     select {_WORKSPACE}, coalesce(nullif(%(revision)s::text, ''), default_branch) as wanted
       from mirror.workspace where name = %(name)s or workspace_id = %(name)s order by name <> %(name)s limit 1)
-  select w.workspace_id, w.name, w.description, w.default_branch, w.created_at, r.*
+  select w.workspace_id, w.name, w.description, w.default_branch, w.created_at, r.kind, r.rank, r.named,
+         r.commit_id, r.session_id
     from w left join lateral (
       select 'session' as kind, 1 as rank, s.session_id as named, s.base_commit as commit_id, s.session_id
         from work.session s where s.workspace_id = w.workspace_id and s.session_id = w.wanted

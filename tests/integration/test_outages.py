@@ -1,0 +1,389 @@
+"""What goes away and comes back: git, the disk, the embedded stores. Calls fail clearly, nothing is lost, all recovers."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import grpc
+import pytest
+from crash.service import POLL, Service, alive, start
+from integration.calls import Calls, reason
+from memotree_storage.node import new_id
+from unit.git.judge import Judge
+
+from memotree.v1 import history_service_pb2, node_service_pb2, session_service_pb2
+
+DEADLINE: Final = 60.0
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount file systems")
+_T = TypeVar("_T")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Service]:
+    service = await start(tmp_path / "data", tmp_path / "server.log")
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+@pytest.fixture
+async def calls(server: Service) -> AsyncIterator[Calls]:
+    async with server.channel() as channel:
+        yield await Calls(channel, "garden").begin()
+
+
+async def until_answered(call: Callable[[], Awaitable[_T]]) -> tuple[_T, list[str]]:
+    """Send a call again for as long as it is UNAVAILABLE, as a client would; the answer, and the reasons before it."""
+    reasons: list[str] = []
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return await call(), reasons
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
+                raise
+            reasons.append(reason(error))
+        await asyncio.sleep(POLL)
+
+
+async def until(question: Callable[[], bool], what: str) -> None:
+    """Poll until the answer is yes."""
+    deadline = time.monotonic() + DEADLINE
+    while not question():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        await asyncio.sleep(POLL)
+
+
+async def plant(calls: Calls, count: int = 6) -> dict[str, str]:
+    """Some commits: nodes with a word of their own each, one of them changed, one deleted; contents by id."""
+    planted = {}
+    for number in range(count):
+        content = f"Chapter {number} tells of orchards and of zqword{number}."
+        planted[await calls.create(content, tags=["book"])] = content
+        await calls.commit(f"Write chapter {number}", create_tag=number == count // 2, tag_name=_tag(number, count))
+    first, second, *_ = planted
+    planted[first] = "Chapter 0, written anew, tells of zqanew."
+    await calls.nodes.UpdateNode(
+        node_service_pb2.UpdateNodeRequest(
+            workspace=calls.workspace, session_id=calls.session, node_id=first, content=planted[first]
+        )
+    )
+    await calls.nodes.DeleteNode(
+        node_service_pb2.DeleteNodeRequest(workspace=calls.workspace, session_id=calls.session, node_id=second)
+    )
+    del planted[second]
+    await calls.commit("Revise")
+    return planted
+
+
+def _tag(number: int, count: int) -> str:
+    return "v1" if number == count // 2 else ""
+
+
+async def answers(calls: Calls) -> dict[str, Any]:
+    """What a reader learns of everything committed: reads, children, history, hits with scores; at several states."""
+    seen: dict[str, Any] = {}
+    for revision in ("", "v1"):
+        children = await calls.nodes.ListChildren(
+            node_service_pb2.ListChildrenRequest(
+                workspace=calls.workspace, revision=revision, parent_id=calls.root, level="LEVEL_OF_DETAIL_DETAIL"
+            )
+        )
+        seen[f"children at {revision}"] = [node.SerializeToString(deterministic=True) for node in children.nodes]
+        for kind in ("SEARCH_TYPE_FULL_TEXT", "SEARCH_TYPE_SEMANTIC", "SEARCH_TYPE_HYBRID"):
+            for query in ("orchards", "zqword2", "zqanew", "chapter tells"):
+                answer = await calls.nodes.SearchNodes(
+                    node_service_pb2.SearchNodesRequest(
+                        workspace=calls.workspace, revision=revision, query=query, search_type=kind
+                    )
+                )
+                seen[f"{kind} of {query} at {revision}"] = [
+                    (hit.node.id, round(hit.score, 5), hit.preview) for hit in answer.hits
+                ]
+        log = await calls.history.ListCommits(
+            history_service_pb2.ListCommitsRequest(workspace=calls.workspace, revision=revision)
+        )
+        seen[f"log at {revision}"] = [commit.SerializeToString(deterministic=True) for commit in log.commits]
+    for node in children.nodes:
+        revisions = await calls.history.ListNodeRevisions(
+            history_service_pb2.ListNodeRevisionsRequest(workspace=calls.workspace, node_id=node.id)
+        )
+        seen[f"revisions of {node.id}"] = [item.commit.id for item in revisions.revisions]
+    tags = await calls.history.ListTags(history_service_pb2.ListTagsRequest(workspace=calls.workspace))
+    seen["tags"] = [(tag.name, tag.commit_id) for tag in tags.tags]
+    return seen
+
+
+@pytest.mark.requirement("GIT-1", "STORE-3", "STORE-4", "GIT-4", "GIT-5")
+async def test_deleting_postgres_or_qdrant_or_both_changes_no_answer_about_what_is_committed(tmp_path: Path) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    service = await start(data, log)
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            await plant(calls)
+            before = await answers(calls)
+        assert before["SEARCH_TYPE_FULL_TEXT of zqanew at "] != []
+        assert before["SEARCH_TYPE_FULL_TEXT of zqanew at v1"] == []
+        for gone in (("postgres",), ("qdrant",), ("postgres", "qdrant")):
+            await service.stop()
+            for name in gone:
+                await asyncio.to_thread(shutil.rmtree, data / name)
+            service = await start(data, log)
+            async with service.channel() as channel:
+                again = Calls(channel, "garden")
+                again.root = calls.root
+                after = await answers(again)
+            for question, answer in before.items():
+                assert after[question] == answer, f"{question}, without {gone}"
+    finally:
+        service.kill()
+
+
+@pytest.mark.requirement("STORE-6", "GIT-1")
+async def test_without_a_git_program_everything_works(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    service = await start(tmp_path / "data", tmp_path / "server.log", environment={"PATH": str(tmp_path / "bin")})
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            planted = await plant(calls)
+            seen = await answers(calls)
+        assert await service.stop() == 0
+        assert len(seen["children at "]) == len(planted)
+        Judge(service.data / calls.repository).check()
+        service = await start(tmp_path / "data", tmp_path / "server.log", environment={"PATH": str(tmp_path / "bin")})
+        async with service.channel() as channel:
+            again = Calls(channel, "garden")
+            again.root = calls.root
+            assert await answers(again) == seen
+    finally:
+        service.kill()
+
+
+@pytest.mark.requirement("STORE-6", "STORE-1", "STORE-2", "SERVE-2")
+async def test_a_killed_postgres_comes_back_by_itself_and_nothing_is_lost(server: Service, calls: Calls) -> None:
+    staged = await calls.create("staged before the fall")
+    made: list[str] = []
+    reasons: list[str] = []
+    for turn in range(3):
+        os.kill(server.child("postgres"), signal.SIGKILL)
+        for number in range(3):
+            # The same ids in each attempt: a call that fell over may or may not have been carried out.
+            creation = calls.creation(f"after fall {turn}, {number}", request_id=new_id())
+            _, before = await until_answered(lambda creation=creation: calls.nodes.CreateNode(creation))  # type: ignore[misc]
+            reasons += before
+            request = calls.commitment(f"Commit {turn} {number}", request_id=new_id())
+            answer, before = await until_answered(lambda request=request: calls.sessions.CommitChanges(request))  # type: ignore[misc]
+            reasons += before
+            made.append(answer.commit_id)
+            assert await calls.read(creation.node_id) == f"after fall {turn}, {number}"
+    assert set(reasons) <= {"DATABASE_UNAVAILABLE"}
+    assert await calls.read(staged) == "staged before the fall"
+    git = Judge(server.data / calls.repository)
+    assert git.run("rev-list", "main").split()[: len(made)] == made[::-1], "one commit for each request"
+    assert (await calls.search("staged before fall"))[0] == staged
+
+
+@pytest.mark.requirement("STORE-6", "STORE-2", "STORE-3")
+async def test_a_postgres_that_falls_in_the_middle_of_commits_leaves_one_commit_for_each_request(
+    server: Service, calls: Calls
+) -> None:
+    ended = asyncio.Event()
+
+    async def commit_on() -> list[tuple[str, str]]:
+        done = []
+        while not ended.is_set():
+            creation = calls.creation("a text", request_id=new_id())
+            await until_answered(lambda: calls.nodes.CreateNode(creation))
+            request = calls.commitment("Commit", request_id=new_id())
+            answer, _ = await until_answered(lambda: calls.sessions.CommitChanges(request))
+            done.append((creation.node_id, answer.commit_id))
+        return done
+
+    working = asyncio.create_task(commit_on())
+    restarts = 0
+    for _ in range(4):
+        postgres = server.child("postgres")
+        await asyncio.wait({working}, timeout=0.15)  # any moment of its work will do
+        os.kill(postgres, signal.SIGKILL)
+        await until(lambda postgres=postgres: not alive(postgres) and _child(server, "postgres") > 0, "it is back")  # type: ignore[misc]
+        restarts += 1
+    ended.set()
+    done = await working
+    assert restarts == 4
+    git = Judge(server.data / calls.repository)
+    git.check()
+    chain = git.run("rev-list", "main").split()
+    assert sorted(commit for _, commit in done) == sorted(chain[: len(done)]), "no commit twice, none lost"
+    for node_id, _ in done:
+        assert await calls.read(node_id) == "a text"
+    assert await calls.changes() == 0
+
+
+def _child(server: Service, name: str) -> int:
+    return next((pid for pid, command in server.children().items() if f"bin/{name} " in command), 0)
+
+
+@pytest.mark.requirement("STORE-6", "STORE-5")
+async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(server: Service, calls: Calls) -> None:
+    planted = await plant(calls)
+    before, _ = await until_answered(lambda: answers(calls))
+    for turn in range(2):
+        os.kill(server.child("qdrant.engine"), signal.SIGKILL)
+        late = await calls.create(f"Written while the engine is away: zqaway{turn}.")
+        await calls.commit("A commit needs no engine")
+        found, reasons = await until_answered(lambda turn=turn: calls.search(f"zqaway{turn}"))  # type: ignore[misc]
+        assert found == [late]
+        assert set(reasons) <= {"INDEX_UNAVAILABLE"}
+        for node_id, content in planted.items():
+            assert (await calls.search(content.split()[-1].rstrip(".")))[0] == node_id
+    assert (await answers(calls))["SEARCH_TYPE_FULL_TEXT of zqword2 at v1"] == before[
+        "SEARCH_TYPE_FULL_TEXT of zqword2 at v1"
+    ]
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nothing below a folder can be written for the block; root needs a mount for that."""
+    if os.geteuid() == 0:
+        _run("mount", "--bind", folder, folder)
+        try:
+            _run("mount", "-o", "remount,bind,ro", folder)
+            yield
+        finally:
+            _run("umount", "--lazy", folder)
+        return
+    modes = {path: path.stat().st_mode for path in (folder, *folder.rglob("*")) if path.is_dir()}
+    try:
+        for path in modes:
+            path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+        yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run(command, check=True, timeout=30)  # noqa: S603 - mount, by root, on the test's own folders
+
+
+@pytest.mark.requirement("STORE-1", "SERVE-2")
+async def test_a_read_only_repository_refuses_commits_clearly_and_works_again_when_it_can_be_written(
+    server: Service, calls: Calls
+) -> None:
+    repository = server.data / calls.repository
+    head = Judge(repository).run("rev-parse", "main")
+    node_id = await calls.create("waits for the disk")
+    request = calls.commitment("Not now", request_id=new_id(), create_tag=True, tag_name="v1")
+    with read_only(repository):
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await calls.sessions.CommitChanges(request)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert reason(caught.value) == "REPOSITORY_UNAVAILABLE"
+            assert "read-only" in (caught.value.details() or "") or "permission" in (caught.value.details() or "")
+        assert await calls.read(node_id, calls.session) == "waits for the disk"
+        assert await calls.read(node_id) is None
+        another = await calls.create("edits are staged all the same")
+    assert Judge(repository).run("rev-parse", "main") == head
+    answer = await calls.sessions.CommitChanges(request)
+    assert Judge(repository).run("rev-parse", "v1^{commit}").strip() == answer.commit_id
+    assert await calls.read(node_id) == "waits for the disk"
+    assert await calls.read(another) == "edits are staged all the same"
+    Judge(repository).check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with little space."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    _run("mount", "-t", "tmpfs", "-o", "size=320m,mode=755", "tmpfs", folder)
+    try:
+        yield folder
+    finally:
+        _run("umount", "--lazy", folder)
+
+
+def fill(folder: Path, leave: int) -> None:
+    """Take all space but some bytes."""
+    found = os.statvfs(folder)
+    left = found.f_bavail * found.f_frsize - leave
+    with (folder / "ballast").open("ab") as file:
+        os.posix_fallocate(file.fileno(), file.tell(), max(left, 1))
+
+
+@needs_root
+@pytest.mark.requirement("STORE-1", "SERVE-2")
+async def test_a_full_disk_fails_calls_clearly_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
+    service = await start(small_disk / "data", tmp_path / "server.log")
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            kept = {await calls.create("kept and committed"): "kept and committed"}
+            await calls.commit()
+            staged = {await calls.create(f"staged {number}"): f"staged {number}" for number in range(5)}
+            fill(small_disk, 0)
+            refused = await _until_refused(calls, staged)
+            assert refused.code() is grpc.StatusCode.UNAVAILABLE, refused
+            request = calls.commitment("Too much", request_id=new_id())
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await calls.sessions.CommitChanges(request)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE, caught.value
+            (small_disk / "ballast").unlink()
+            await until_answered(lambda: calls.sessions.CommitChanges(request))
+            for node_id, content in (kept | staged).items():
+                found, _ = await until_answered(lambda node_id=node_id: calls.read(node_id))  # type: ignore[misc]
+                assert found == content
+            found_by_search, _ = await until_answered(lambda: calls.search("staged 3"))
+            assert found_by_search[0] in staged
+        Judge(service.data / calls.repository).check()
+        assert await service.stop() == 0
+        service = await start(small_disk / "data", tmp_path / "server.log")
+        async with service.channel() as channel:
+            again = Calls(channel, "garden")
+            assert {node_id: await again.read(node_id) for node_id in staged} == staged
+    finally:
+        service.kill()
+
+
+async def _until_refused(calls: Calls, staged: dict[str, str]) -> grpc.aio.AioRpcError:
+    """Stage large texts until the disk takes no more; what was acknowledged is noted."""
+    for number in range(400):
+        content = f"{number} " + os.urandom(60_000).hex()
+        try:
+            node_id = await calls.create(content)
+        except grpc.aio.AioRpcError as error:
+            return error
+        staged[node_id] = content
+    pytest.fail("the disk took everything")
+
+
+@pytest.mark.requirement("STORE-6", "STORE-1")
+async def test_staged_changes_survive_the_fall_of_the_whole_server(server: Service, tmp_path: Path) -> None:
+    async with server.channel() as channel:
+        calls = await Calls(channel, "garden").begin()
+        node_id = await calls.create("staged")
+    server.kill()
+    later = await start(server.data, tmp_path / "server.log")
+    try:
+        async with later.channel() as channel:
+            again = Calls(channel, "garden")
+            again.session = calls.session
+            assert await again.read(node_id, again.session) == "staged"
+            answer = await again.sessions.ListSessions(session_service_pb2.ListSessionsRequest(workspace="garden"))
+            assert calls.session in {session.id for session in answer.sessions}
+            await again.commit()
+            assert await again.read(node_id) == "staged"
+    finally:
+        later.kill()

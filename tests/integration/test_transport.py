@@ -1,0 +1,264 @@
+"""What the transport promises, on the real server with its real stores."""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from crash.service import POLL, Service, alive, start
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from integration.calls import Calls, reason
+from memotree_storage.node import new_id
+from unit.git.judge import Judge
+
+from memotree.v1 import node_service_pb2, session_service_pb2, view_service_pb2, view_service_pb2_grpc
+
+SERVICES = {f"memotree.v1.{name}Service" for name in ("Workspace", "Session", "Node", "View", "History", "Maintenance")}
+
+
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    folder = tmp_path_factory.mktemp("transport")
+    service = await start(folder / "data", folder / "server.log")
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+@pytest.fixture
+async def calls(server: Service) -> AsyncIterator[Calls]:
+    """A workspace of the test's own."""
+    async with server.channel() as channel:
+        yield await Calls(channel, f"w-{new_id()}").begin()
+
+
+async def gives_up(call: Any, after: float) -> str:
+    """Send a call and cancel it after so many seconds; the name of its status."""
+    asyncio.get_running_loop().call_later(after, call.cancel)
+    try:
+        await call
+    except asyncio.CancelledError:
+        return "CANCELLED"
+    except grpc.aio.AioRpcError as error:
+        return str(error.code().name)
+    return "OK"
+
+
+async def eventually(question: Awaitable[object] | Any, what: str) -> None:
+    """Ask again until the answer is yes."""
+    deadline = time.monotonic() + 30
+    while not await question():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        await asyncio.sleep(POLL)
+
+
+@pytest.mark.requirement("SERVE-1", "CANVAS-8")
+async def test_a_call_whose_deadline_has_passed_changes_nothing(calls: Calls) -> None:
+    request = calls.creation("too late")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await calls.nodes.CreateNode(request, timeout=0)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert await calls.read(request.node_id, calls.session) is None
+    assert await calls.changes() == 0
+
+
+@pytest.mark.requirement("SERVE-1", "CANVAS-8")
+async def test_a_deadline_that_passes_on_the_way_leaves_all_or_nothing(calls: Calls) -> None:
+    for step in range(40):
+        request = calls.creation("perhaps too late", request_id=new_id())
+        try:
+            await calls.nodes.CreateNode(request, timeout=step * 0.0005)
+            answered = True
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+            answered = False
+        if answered:
+            assert await calls.read(request.node_id, calls.session) == "perhaps too late"
+        again = await calls.nodes.CreateNode(request)
+        assert again.node.content == "perhaps too late"
+    assert await calls.changes() == 40
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_message_over_the_limit_is_refused_with_the_limit_and_the_server_goes_on(calls: Calls) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await calls.create("x" * (2**24 + 1))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert str(2**24) in (caught.value.details() or "")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await calls.create("x" * (2**20 + 1))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert reason(caught.value) == "CONTENT_TOO_LARGE"
+    assert str(2**20) in (caught.value.details() or "")
+    assert await calls.changes() == 0
+    assert await calls.create("x" * 2**20)
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_health_is_told_for_the_server_and_for_each_service(server: Service) -> None:
+    async with server.channel() as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        for name in ("", *SERVICES):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING, name
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health.Check(health_pb2.HealthCheckRequest(service="memotree.v1.NoService"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_reflection_tells_every_service_with_its_methods(server: Service) -> None:
+    async def questions() -> AsyncIterator[Any]:
+        yield reflection_pb2.ServerReflectionRequest(list_services="")
+        for name in sorted(SERVICES):
+            yield reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
+
+    async with server.channel() as channel:
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+        answers = [answer async for answer in stub.ServerReflectionInfo(questions())]
+    listed = {service.name for service in answers[0].list_services_response.service}
+    assert {*SERVICES, "grpc.health.v1.Health"} <= listed
+    told = set()
+    for answer in answers[1:]:
+        for encoded in answer.file_descriptor_response.file_descriptor_proto:
+            file = FileDescriptorProto.FromString(encoded)
+            told |= {f"{file.package}.{service.name}" for service in file.service if service.method}
+    assert told >= SERVICES
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_cancelled_creation_is_there_as_a_whole_or_not_at_all(calls: Calls, server: Service) -> None:
+    rng = random.Random()
+    async with server.channel() as channel:
+        views: Any = view_service_pb2_grpc.ViewServiceStub(channel)
+        there = 0
+        for _ in range(60):
+            request = calls.creation("all of it", tags=["a"], view_name="default", request_id=new_id())
+            status = await gives_up(calls.nodes.CreateNode(request), rng.random() * 0.03)
+            # A later call of the same session waits for what is left of the earlier one.
+            await calls.nodes.UpdateNode(
+                node_service_pb2.UpdateNodeRequest(
+                    workspace=calls.workspace, session_id=calls.session, node_id=calls.root, content=new_id()
+                )
+            )
+            found = await calls.read(request.node_id, calls.session)
+            shown = await views.RenderView(
+                view_service_pb2.RenderViewRequest(workspace=calls.workspace, revision=calls.session)
+            )
+            assert found in {None, "all of it"}
+            assert (found is None) == (request.node_id not in shown.markdown), "the node and its place in the view"
+            assert found is not None or status != "OK"
+            there += found is not None
+            assert (await calls.nodes.CreateNode(request)).node.content == "all of it"
+        assert await calls.changes() == 61
+        assert there > 0, "some calls were quick enough"
+
+
+@pytest.mark.requirement("CANVAS-8", "STORE-2", "CANVAS-6")
+async def test_a_cancelled_commit_is_made_as_a_whole_or_not_at_all(calls: Calls, server: Service) -> None:
+    rng = random.Random()
+    git = Judge(server.data / calls.repository)
+    for turn in range(25):
+        before = git.run("rev-parse", "main").strip()
+        ids = [await calls.create(f"part {number} of {turn}") for number in range(3)]
+        request = calls.commitment(f"Commit {turn}", request_id=new_id(), create_tag=True, tag_name=f"t{turn}")
+        status = await gives_up(calls.sessions.CommitChanges(request), rng.random() * 0.06)
+        again = await calls.sessions.CommitChanges(request)
+        assert git.run("rev-list", f"{before}..main").split() == [again.commit_id], f"one commit, after {status}"
+        assert git.run("rev-parse", f"t{turn}^{{commit}}").strip() == again.commit_id
+        assert await calls.changes() == 0
+        for number, node_id in enumerate(ids):
+            assert await calls.read(node_id) == f"part {number} of {turn}"
+    git.check()
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_cancelled_commit_that_nobody_repeats_leaves_everything_staged_or_committed(
+    calls: Calls, server: Service
+) -> None:
+    rng = random.Random()
+    git = Judge(server.data / calls.repository)
+    for turn in range(15):
+        before = git.run("rev-parse", "main").strip()
+        node_id = await calls.create(f"text {turn}")
+        await gives_up(calls.sessions.CommitChanges(calls.commitment(f"Commit {turn}")), rng.random() * 0.04)
+        await calls.create(f"waits for the commit {turn}")
+        made = git.run("rev-list", f"{before}..main").split()
+        assert len(made) <= 1
+        assert await calls.read(node_id, calls.session) == f"text {turn}"
+        assert await calls.read(node_id) == (f"text {turn}" if made else None)
+        await calls.commit(f"Clear {turn}")
+    git.check()
+
+
+@pytest.mark.requirement("SERVE-1", "STORE-1", "STORE-6")
+async def test_a_graceful_stop_lets_a_running_commit_end_well(tmp_path: Path) -> None:
+    service = await start(tmp_path / "data", tmp_path / "server.log")
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            for batch in range(4):
+                await calls.nodes.BatchChangeNodes(_batch(calls, batch, 100))
+            packs = service.data / calls.repository / "objects" / "pack"
+            before = set(packs.iterdir())
+            children = set(service.children())
+            committing = asyncio.ensure_future(calls.sessions.CommitChanges(calls.commitment("The last one")))
+
+            async def writing() -> bool:
+                return set(packs.iterdir()) != before
+
+            await eventually(writing, "the commit is being written")
+            service.process.send_signal(signal.SIGTERM)
+            answer = await committing
+        assert answer.change_count == 400
+        assert await service.died() == 0
+        assert not [pid for pid in children if alive(pid)], "the stores stop with the server"
+        git = Judge(service.data / calls.repository)
+        assert git.run("rev-parse", "main").strip() == answer.commit_id
+        service = await start(tmp_path / "data", tmp_path / "server.log")
+        async with service.channel() as channel:
+            calls = Calls(channel, "garden")
+            assert await calls.search("word0x7") != []
+    finally:
+        service.kill()
+
+
+def _batch(calls: Calls, number: int, size: int) -> node_service_pb2.BatchChangeNodesRequest:
+    request = node_service_pb2.BatchChangeNodesRequest(workspace=calls.workspace, session_id=calls.session)
+    for index in range(size):
+        create = calls.creation(f"word{number}x{index} and some more text", title=f"Node {number} {index}")
+        request.changes.add().create.CopyFrom(create)
+    return request
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_session_of_a_server_that_stopped_goes_on_in_the_next(tmp_path: Path) -> None:
+    service = await start(tmp_path / "data", tmp_path / "server.log")
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            node_id = await calls.create("staged and not committed")
+        assert await service.stop() == 0
+        service = await start(tmp_path / "data", tmp_path / "server.log")
+        async with service.channel() as channel:
+            later = Calls(channel, "garden")
+            later.session = calls.session
+            assert await later.read(node_id, later.session) == "staged and not committed"
+            assert await later.read(node_id) is None
+            answer = await later.sessions.GetSession(
+                session_service_pb2.GetSessionRequest(workspace="garden", session_id=later.session)
+            )
+            assert answer.session.change_count == 1
+            await later.commit()
+            assert await later.read(node_id) == "staged and not committed"
+    finally:
+        service.kill()

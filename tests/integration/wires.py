@@ -1,0 +1,167 @@
+"""A client of the wire contract for tests: every call by its name, every refusal with all that it carries."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Self
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from memotree_storage.node import new_id
+
+from memotree.server.binding import contract
+from memotree.v1 import types_pb2
+
+
+UNBOUNDED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+"""Options of a channel that leaves limits to the server."""
+
+
+@cache
+def _methods() -> dict[str, MethodDescriptor]:
+    return {method.name: method for service in contract().values() for method in service.methods}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a call was refused.
+
+    Attributes:
+        code: The name of the status.
+        reason: The stable error code.
+        message: The sentence.
+        fields: The paths of the arguments that are wrong.
+        nodes: The nodes that the error names.
+        conflicts: The conflicts that the error lists.
+    """
+
+    code: str
+    reason: str
+    message: str
+    fields: tuple[str, ...] = ()
+    nodes: tuple[types_pb2.Node, ...] = ()
+    conflicts: tuple[types_pb2.Conflict, ...] = ()
+
+    @classmethod
+    def of(cls, error: grpc.aio.AioRpcError) -> Self:
+        info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+        nodes, conflicts = types_pb2.NodeList(), types_pb2.ConflictList()
+        for key, value in error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                for detail in status_pb2.Status.FromString(value).details:
+                    any(detail.Unpack(kind) for kind in (info, bad, nodes, conflicts))
+        return cls(
+            error.code().name,
+            info.reason,
+            error.details() or "",
+            tuple(violation.field for violation in bad.field_violations),
+            tuple(nodes.nodes),
+            tuple(conflicts.conflicts),
+        )
+
+
+class Wire:
+    """One connection, one workspace and one session; both stand in every request that does not name others."""
+
+    def __init__(self, channel: grpc.aio.Channel, workspace: str) -> None:
+        self._channel = channel
+        self.workspace = workspace
+        self.session = ""
+
+    @classmethod
+    async def begin(cls, channel: grpc.aio.Channel) -> Self:
+        """A new workspace with the archive ``notes`` on its branch, and an open session."""
+        wire = cls(channel, f"w-{new_id()}")
+        await wire("CreateWorkspace", name=wire.workspace)
+        await wire.open()
+        await wire("CreateArchive", name="notes")
+        await wire.commit("Make the archive")
+        return wire
+
+    def request(self, method: str, **fields: Any) -> Message:
+        """The request of a call; workspace and session are filled in."""
+        kind = message_factory.GetMessageClass(_methods()[method].input_type)
+        names = kind.DESCRIPTOR.fields_by_name
+        own = {"workspace": self.workspace, "session_id": self.session}
+        given = {name: value for name, value in own.items() if name in names and value}
+        return kind(**given | fields)
+
+    async def __call__(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Any:
+        """Send a call and return its answer."""
+        return await self.send(method, self.request(method, **fields).SerializeToString(), timeout=timeout)
+
+    async def send(self, method: str, raw: bytes, *, timeout: float | None = 30) -> Any:  # noqa: ASYNC109 - gRPC's deadline
+        """Send the bytes of a request, whatever they are."""
+        found = _methods()[method]
+        answer = message_factory.GetMessageClass(found.output_type)
+        path = f"/{found.containing_service.full_name}/{method}"
+        call = self._channel.unary_unary(path, response_deserializer=answer.FromString)
+        return await call(raw, timeout=timeout)
+
+    async def refused(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Refusal:
+        """Send a call that must fail."""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await self(method, timeout=timeout, **fields)
+        return Refusal.of(caught.value)
+
+    async def open(self, **fields: Any) -> str:
+        """Open a session and work in it from now on."""
+        self.session = (await self("OpenSession", agent="tester", **fields)).session.id
+        return self.session
+
+    async def other(self) -> "Wire":
+        """The same workspace, with a session of its own."""
+        wire = Wire(self._channel, self.workspace)
+        await wire.open()
+        return wire
+
+    async def create(self, title: str = "A node", **fields: Any) -> types_pb2.Node:
+        """Stage a node; a root of ``notes`` unless it has a parent."""
+        home = {} if "parent_id" in fields else {"archive_id": "notes"}
+        node: types_pb2.Node = (await self("CreateNode", title=title, **home, **fields)).node
+        return node
+
+    async def get(self, node_id: str, revision: str | None = None, **fields: Any) -> types_pb2.Node:
+        """Read a node, in the session unless another revision is named."""
+        answer = await self("GetNode", node_id=node_id, revision=self.session if revision is None else revision, **fields)
+        node: types_pb2.Node = answer.node
+        return node
+
+    async def commit(self, message: str = "Change something", **fields: Any) -> str:
+        """Commit the session; the commit's id."""
+        return str((await self("CommitChanges", message=message, **fields)).commit_id)
+
+    async def children(self, parent_id: str = "", revision: str | None = None) -> list[str]:
+        """The ids below a node, or the roots of ``notes``."""
+        where = {"parent_id": parent_id} if parent_id else {"archive": "notes"}
+        found = await self("ListChildren", revision=self.session if revision is None else revision, **where)
+        return [node.id for node in found.nodes]
+
+    async def tree(self, revision: str | None = None, **fields: Any) -> list[tuple[str, int]]:
+        """Titles with depths, in the order of the tree."""
+        where = fields or {"archive": "notes"}
+        found = await self("GetTree", revision=self.session if revision is None else revision, **where)
+        return [(item.node.title, item.depth) for item in found.nodes]
+
+    async def search(self, query: str, revision: str | None = None, **fields: Any) -> list[str]:
+        """The titles that a search finds, best first."""
+        found = await self(
+            "SearchNodes", query=query, revision=self.session if revision is None else revision, **fields
+        )
+        return [hit.node.title for hit in found.hits]
+
+    async def snapshot(self) -> tuple[bytes, ...]:
+        """All that a refused call must not change: trees, archives, staged changes, refs and workspaces."""
+        where = {"revision": self.session} if self.session else {}
+        answers = [
+            await self("GetTree", archive=archive.id, level=types_pb2.LEVEL_OF_DETAIL_SUMMARY, **where)
+            for archive in (await self("ListArchives", **where)).archives
+        ]
+        answers += [await self("ListArchives", **where), await self("ListBranches"), await self("ListTags")]
+        answers += [await self("ListViews", **where), await self("GetWorkspace")]
+        answers += [await self("ListChanges", page_size=1000)] if self.session else []
+        sessions = sorted(one.id for one in (await self("ListSessions", include_closed=True)).sessions)
+        return (*(answer.SerializeToString(deterministic=True) for answer in answers), repr(sessions).encode())
