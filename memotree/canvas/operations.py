@@ -1,5 +1,6 @@
 """The operations on nodes."""
 
+from dataclasses import replace
 from typing import Final
 
 from memotree_storage.errors import InvalidInputError, MemoTreeError
@@ -92,9 +93,7 @@ class NodeOperations:
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
         """Find nodes by words, by meaning, by both, or along relations."""
-        async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
-            return await Searching(conn, self._store, place, request).run()
+        return await Searching(self._store, request).run()
 
     # --- levels of detail ---
 
@@ -232,7 +231,7 @@ class NodeOperations:
                 try:
                     result, said = await self._apply(bench, one, request.commit_message)
                 except MemoTreeError as error:
-                    error.message = f"changes[{number}]: {error.message}"
+                    _place_in_batch(error, number, one.WhichOneof("change") or "")
                     raise
                 results.append(result)
                 warnings += said
@@ -300,3 +299,11 @@ def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb
     return node_message(
         placed.version, level, content=outcome.content, path=placed.path, child_count=placed.child_count
     )
+
+
+def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:
+    """Let an error of a batch tell which change it is about, in its sentence and in the paths of its fields."""
+    error.message = f"changes[{number}]: {error.message}"
+    if isinstance(error, InvalidInputError):
+        way = f"changes[{number}].{kind}" if kind else f"changes[{number}]"
+        error.violations = tuple(replace(fault, field=f"{way}.{fault.field}") for fault in error.violations)

@@ -1,6 +1,6 @@
 """SearchNodes: scopes, kinds of search, previews and reasons."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,36 +44,37 @@ class _Hit:
 
 
 class Searching:
-    """One search at one place."""
+    """One search. No connection is held while the index is asked, since that may need one of its own."""
 
-    def __init__(self, conn: Connection, store: Store, place: Place, request: pb.SearchNodesRequest) -> None:
-        self._conn = conn
+    def __init__(self, store: Store, request: pb.SearchNodesRequest) -> None:
         self._store = store
-        self._place = place
         self._request = request
         self._kind = request.search_type or pb.SEARCH_TYPE_FULL_TEXT
         self._scope = request.scope or pb.SEARCH_SCOPE_ALL
         self._limit = min(request.max_results or _DEFAULT_RESULTS, _MOST_RESULTS)
         self._depth = request.max_depth or _DEFAULT_DEPTH
         self._types = [relation_name(kind, "relation_types") for kind in request.relation_types]
-        self._warnings: list[str] = []
-
-    @property
-    def _state(self) -> State:
-        return self._place.state
 
     async def run(self) -> pb.SearchNodesResponse:
         """Find, and tell why each hit was found."""
         self._check()
-        node_ids = await self._scope_ids()
-        archives = await lookup.archives(self._conn, self._state, self._request.archives)
-        if self._kind == pb.SEARCH_TYPE_RELATION:
-            hits = await self._along_relations(node_ids, archives)
-        else:
-            hits = [_Hit(found) for found in await self._found(self._limit, node_ids, archives)]
-        return pb.SearchNodesResponse(
-            hits=await self._messages(hits), warnings=self._warnings, commit_id=self._state.commit_id
-        )
+        request = self._request
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            state = place.state
+            node_ids = await self._scope_ids(conn, place)
+            archives = await lookup.archives(conn, state, request.archives)
+            starts = await self._start(conn, state)
+        if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
+            found = await self._found(state, _STARTS, node_ids, archives)
+            starts, node_ids = {hit.version.entry_id: hit.score for hit in found}, None
+        hits: list[_Hit] = []
+        if self._kind != pb.SEARCH_TYPE_RELATION:
+            hits = [_Hit(found) for found in await self._found(state, self._limit, node_ids, archives)]
+        async with self._store.database.connection() as conn:
+            if self._kind == pb.SEARCH_TYPE_RELATION:
+                hits = await self._along_relations(conn, state, starts, node_ids, archives)
+            return pb.SearchNodesResponse(hits=await self._messages(conn, state, hits), commit_id=state.commit_id)
 
     def _check(self) -> None:
         request = self._request
@@ -102,52 +103,55 @@ class Searching:
         if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW and not request.view_name:
             raise InvalidInputError.at("view_name", "is needed for the scope CURRENT_VIEW.")
 
-    async def _scope_ids(self) -> set[str] | None:
+    async def _scope_ids(self, conn: Connection, place: Place) -> set[str] | None:
         """The nodes to look among; ``None`` for all."""
         if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW:
-            key = view_key(self._place, self._request.view_name)
-            what = await shown(self._conn, self._state, key, await archive_ids(self._conn, self._state))
+            key = view_key(place, self._request.view_name)
+            what = await shown(conn, place.state, key, await archive_ids(conn, place.state))
             return {node.version.entry_id for node in what.nodes}
         if self._scope == pb.SEARCH_SCOPE_SUBTREE:
-            top = await self._scope_node()
-            return {item.entry_id for item in await tree.subtree(self._conn, self._state, [top])}
+            top = await self._scope_node(conn, place.state)
+            return {item.entry_id for item in await tree.subtree(conn, place.state, [top])}
         if self._scope == pb.SEARCH_SCOPE_RELATED:
-            start = await self._scope_node()
-            ways = await walk(self._conn, self._state, [start], self._types, self._depth)
-            return set(ways) - {start}
+            start = await self._scope_node(conn, place.state)
+            return set(await walk(conn, place.state, [start], self._types, self._depth)) - {start}
         return None
 
-    async def _scope_node(self) -> str:
-        version = await lookup.node(self._conn, self._state, self._request.scope_node_id, "scope_node_id")
-        return version.entry_id
+    async def _scope_node(self, conn: Connection, state: State) -> str:
+        return (await lookup.node(conn, state, self._request.scope_node_id, "scope_node_id")).entry_id
 
-    async def _found(self, limit: int, node_ids: set[str] | None, archives: Sequence[str]) -> list[Found]:
-        meaning = self._kind in (pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID)
-        words = self._kind != pb.SEARCH_TYPE_SEMANTIC
+    async def _start(self, conn: Connection, state: State) -> dict[str, float]:
+        """The node that relations are walked from, when one is given; else the best matches of the words are."""
+        if self._kind != pb.SEARCH_TYPE_RELATION or not self._request.scope_node_id:
+            return {}
+        return {} if self._scope == pb.SEARCH_SCOPE_SUBTREE else {await self._scope_node(conn, state): 1.0}
+
+    async def _found(self, state: State, limit: int, node_ids: set[str] | None, archives: Sequence[str]) -> list[Found]:
         query = SearchQuery(
             text=self._request.query,
             limit=limit,
-            words=words,
-            meaning=meaning,
+            words=self._kind != pb.SEARCH_TYPE_SEMANTIC,
+            meaning=self._kind in (pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID),
             types=list(self._request.node_types),
             tags=list(self._request.tags),
             archive_ids=archives,
             node_ids=node_ids,
         )
-        return await self._store.search.find(self._state, query)
+        return await self._store.search.find(state, query)
 
-    async def _along_relations(self, node_ids: set[str] | None, archives: Sequence[str]) -> list[_Hit]:
-        """The nodes that relations reach from a start node, or from the best matches of the words."""
-        if self._request.scope_node_id and self._scope != pb.SEARCH_SCOPE_SUBTREE:
-            starts = {await self._scope_node(): 1.0}
-        else:
-            starts = {hit.version.entry_id: hit.score for hit in await self._found(_STARTS, node_ids, archives)}
-            node_ids = None
-        ways = await walk(self._conn, self._state, list(starts), self._types, self._depth)
-        alive = await tree.versions(self._conn, self._state, list(ways))
-        origin = {entry_id: _origin(entry_id, way) for entry_id, way in ways.items()}
+    async def _along_relations(
+        self,
+        conn: Connection,
+        state: State,
+        starts: Mapping[str, float],
+        node_ids: set[str] | None,
+        archives: Sequence[str],
+    ) -> list[_Hit]:
+        """The nodes that relations reach from the starts, nearer ones and those of better starts first."""
+        ways = await walk(conn, state, list(starts), self._types, self._depth)
+        alive = await tree.versions(conn, state, list(ways))
         hits = [
-            _Hit(Found(alive[entry_id], starts.get(origin[entry_id], 1.0) / (1 + len(way))), tuple(way))
+            _Hit(Found(alive[entry_id], starts[_origin(entry_id, way)] / (1 + len(way))), tuple(way))
             for entry_id, way in ways.items()
             if way and entry_id in alive and self._wanted(alive[entry_id], node_ids, archives)
         ]
@@ -163,13 +167,13 @@ class Searching:
             and set(request.tags) <= set(version.tags)
         )
 
-    async def _messages(self, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
+    async def _messages(self, conn: Connection, state: State, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
         versions = [hit.found.version for hit in hits]
         previews = self._request.include_preview if self._request.HasField("include_preview") else True
-        nodes = await contents(self._conn, self._store, self._state, versions) if previews else {}
-        ways = await tree.ancestors(self._conn, self._state, [version.entry_id for version in versions])
-        counts = await tree.child_counts(self._conn, self._state, [version.entry_id for version in versions])
-        ends = await tree.versions(self._conn, self._state, {step.end for hit in hits for step in hit.way})
+        nodes = await contents(conn, self._store, state, versions) if previews else {}
+        ways = await tree.ancestors(conn, state, [version.entry_id for version in versions])
+        counts = await tree.child_counts(conn, state, [version.entry_id for version in versions])
+        ends = await tree.versions(conn, state, {step.end for hit in hits for step in hit.way})
         terms = query_terms(self._request.query)
         length = self._request.preview_length or _DEFAULT_PREVIEW
         messages = []

@@ -149,11 +149,11 @@ def _conflicts(conflicts: Iterable[Conflict], short: _Shortener) -> Message:
 
 
 def _nodes(nodes: Iterable[Any], short: _Shortener) -> Message:
-    """The nodes that were meant or are needed, at level TITLE; they may be messages or nodes of the store."""
+    """The nodes that were meant or are needed, at level TITLE: messages, or nodes or versions of the store."""
     return types_pb2.NodeList(
         nodes=[
             types_pb2.Node(
-                id=short(node.id),
+                id=short(getattr(node, "entry_id", "") or node.id),
                 archive_id=short(getattr(node, "archive_id", "")),
                 parent_id=short(getattr(node, "parent_id", "") or ""),
                 type=short(getattr(node, "type", "")),

@@ -63,6 +63,7 @@ async def catch_up(
     done = 0
     for batch in _batches(commits):
         async with database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")  # a commit may be as big as an import
             await registry.lock_workspace(conn, workspace_id)
             # Somebody else may have mirrored some of them since `known` was read.
             there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])

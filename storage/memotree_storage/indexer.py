@@ -75,6 +75,7 @@ class Indexer:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
+        self._turns: dict[str, asyncio.Lock] = {}
 
     def start(self) -> None:
         """Begin to work in the background."""
@@ -109,10 +110,12 @@ class Indexer:
 
     async def drain(self, workspace_id: str, tell: Callable[[int], None] = lambda _: None) -> int:
         """Apply all pending rows of a workspace; how many they were is returned, and told in between."""
+        # Batch by batch in turns: who waited in PostgreSQL would wait for all batches in one statement, and time out.
+        turn = self._turns.setdefault(workspace_id, asyncio.Lock())
         done = 0
         while True:
-            async with self._database.transaction() as conn:
-                # First of all, so that this and a rebuild, which takes the workspace away, wait in order.
+            async with turn, self._database.transaction() as conn:
+                # First of all, so that this and a rebuild, which takes the workspace away, wait in one order.
                 await conn.execute(
                     "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
                 )

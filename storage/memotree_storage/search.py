@@ -85,10 +85,12 @@ class Search:
         """
         if query.node_ids is not None and not query.node_ids:
             return []
+        # In this order: what a commit takes away from the staged rows meanwhile is found through the index as well.
+        async with self._database.connection() as conn:
+            overlay = await self._overlay(conn, state, query)
         await self._indexer.current(state.workspace_id)
         async with self._database.connection() as conn:
             lineage = await lineage_of(conn, state)
-            overlay = await self._overlay(conn, state, query)
             ranks: list[dict[str, Found]] = []
             if query.words:
                 ranks.append(await self._by_words(conn, state, query, lineage, overlay))
@@ -219,9 +221,8 @@ def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str
 
 async def lineage_of(conn: Connection, state: State) -> list[LineSpan]:
     """The lines that a state sees, nearest first."""
-    cursor = await conn.execute(
-        "select line_id, seq from mirror.lineage(%s, %s) order by depth", (state.workspace_id, state.commit_id)
-    )
+    statement = f"with {tree.LINE} select line_id, seq from line order by depth"  # noqa: S608 - a constant of tree.py
+    cursor = await conn.execute(statement, state.arguments())
     return [LineSpan(row[0], row[1]) for row in await cursor.fetchall()]
 
 

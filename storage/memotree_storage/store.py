@@ -100,6 +100,7 @@ class Store:
         """Make the rows and the index of a workspace anew from Git. Sessions and what they staged stay."""
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
         async with self.database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")
             await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
             await registry.put_workspace(conn, info)
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
@@ -110,6 +111,7 @@ class Store:
         """Make the index of a workspace anew from the mirror and Git."""
         await self.index.delete(workspace_id)
         async with self.database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
             total = await self.indexer.enqueue_all(conn, workspace_id)
         tell = _told(report, "index", total)

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import grpc
 import psycopg
 from crash.workload import WORKSPACE, Services, Writer
 from memotree_storage import trailers

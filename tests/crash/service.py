@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import grpc
 from memotree_storage.faults import ENVIRONMENT_VARIABLE
 
 from memotree.server.announcement import read_announcement

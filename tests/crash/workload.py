@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-import grpc  # type: ignore[import-untyped]  # grpcio ships no types
+import grpc
 from memotree_storage.node import new_id
 
 from memotree.v1 import (
@@ -74,9 +74,9 @@ class Services:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         # The generated stubs annotate the blocking form; over an aio channel each call can be awaited.
-        self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)  # type: ignore[no-untyped-call]
-        self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)  # type: ignore[no-untyped-call]
-        self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
+        self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
+        self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)
 
 
 class Writer:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ async def gives_up(call: Any, after: float) -> str:
     return "OK"
 
 
-async def eventually(question: Awaitable[object] | Any, what: str) -> None:
+async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None:
     """Ask again until the answer is yes."""
     deadline = time.monotonic() + 30
     while not await question():

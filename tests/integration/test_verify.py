@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from integration.worlds import World
 from memotree_storage.errors import NotFoundError
+from memotree_storage.git.objects import COMMIT
+from memotree_storage.git.pack import PackWriter
 from memotree_storage.indexer import point_id
 from memotree_storage.node import new_id
 from memotree_storage.ports import CommitDraft, IndexPoint, TermVector
@@ -118,8 +120,8 @@ PLANTS = {
         (
             "insert into mirror.version (line_id, entry_id, from_seq, is_archive, dead, blob, archive_id, parent_id,"
             " position, type, title, brief, summary, tags, attributes, relations, targets, tokens)"
-            " select line_id, 'zzzzzzzzzzzzzzzz', seq, true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}', 0"
-            " from mirror.commit where seq = 3"
+            " select line_id, 'zzzzzzzzzzzzzzzz', seq, true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}',"
+            " 0 from mirror.commit where seq = 3"
         ),
         {("postgres", "row"), ("postgres", "count")},
     ),
@@ -323,6 +325,24 @@ async def test_a_file_that_is_no_entry_is_named_until_it_is_corrected(lived_in: 
     assert (found.store, found.what, found.commit_id) == ("git", "file", commit_id)
     push(None)
     await lived_in.store.catch_up(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "unicode_escape", "idna", "nonsense"])
+async def test_odd_texts_of_a_commit_made_with_git_are_mirrored(lived_in: World, encoding: str) -> None:
+    repository = lived_in.repository
+    head = repository.refs()["refs/heads/main"]
+    tree = repository.commit_info(head).tree_id
+    text = (
+        f"tree {tree}\nparent {head}\nauthor A\\ud800 <a> 99999999999999 +9999\ncommitter C <c> -1 -0000\n"
+        f"encoding {encoding}\n\nA \0 and \\ud800\n"
+    ).encode()
+    with PackWriter(repository.path / "objects" / "pack") as pack:
+        commit_id = pack.add(COMMIT, text).hex()
+        pack.finish()
+    assert repository.move_ref("refs/heads/main", head, commit_id)
+    await lived_in.store.catch_up(lived_in.workspace)
+    assert await lived_in.head() == commit_id
     assert await differences(lived_in) == []
 
 

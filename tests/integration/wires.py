@@ -126,7 +126,9 @@ class Wire:
 
     async def get(self, node_id: str, revision: str | None = None, **fields: Any) -> types_pb2.Node:
         """Read a node, in the session unless another revision is named."""
-        answer = await self("GetNode", node_id=node_id, revision=self.session if revision is None else revision, **fields)
+        answer = await self(
+            "GetNode", node_id=node_id, revision=self.session if revision is None else revision, **fields
+        )
         node: types_pb2.Node = answer.node
         return node
 

@@ -235,10 +235,14 @@ def _parse_zone(zone: bytes) -> timezone:
 
 
 def _decode(data: bytes, encoding: str) -> str:
+    """Text that every store can hold, whatever the commit says its encoding is."""
     try:
-        return data.decode(encoding, "replace")
-    except LookupError:
-        return data.decode("utf-8", "replace")
+        text = data.decode(encoding, "replace")
+    except (LookupError, ValueError):  # no such encoding, or one that is none of texts
+        text = data.decode("utf-8", "replace")
+    if not text.isprintable():  # some encodings give halves of surrogate pairs
+        text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return text
 
 
 def parse_tag(data: bytes) -> TagDraft:

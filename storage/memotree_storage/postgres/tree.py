@@ -36,7 +36,13 @@ class Branching:
     depth: int
 
 
-_LINE: Final = "line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))"
+LINE: Final = (
+    "line as materialized (select * from mirror.lineage(%(workspace)s, coalesce("
+    "(select base_commit from work.session where session_id = %(session)s), %(commit)s)))"
+)
+"""SQL: the lineage of a state. A session's base is read here and now, together with its staged rows: a commit that ends
+meanwhile moves both at once."""
+
 _COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
 
 
@@ -85,7 +91,7 @@ def _children_of(parent: str, archive: str = "null::text") -> str:
 
 
 _VERSIONS: Final = f"""
-  with {_LINE}
+  with {LINE}
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from unnest(%(ids)s::text[]) as wanted(id)
     cross join lateral {_version_of("wanted.id")} v
@@ -93,23 +99,23 @@ _VERSIONS: Final = f"""
    where %(dead)s or not v.dead"""  # noqa: S608
 
 _CHILDREN: Final = f"""
-  with {_LINE}
+  with {LINE}
   select entry_id, position from {_children_of("%(parent)s", "%(archive)s::text")} child
    where (position, entry_id) > (%(after_position)s::text collate "C", %(after_id)s::text collate "C")
    order by position, entry_id limit %(limit)s"""  # noqa: S608
 
 _LAST: Final = f"""
-  with {_LINE}
+  with {LINE}
   select position from {_children_of("%(parent)s", "%(archive)s::text")} child
    order by position desc limit 1"""  # noqa: S608
 
 _COUNTS: Final = f"""
-  with {_LINE}
+  with {LINE}
   select wanted.id, (select count(*) from {_children_of("wanted.id")} child)
     from unnest(%(ids)s::text[]) as wanted(id)"""  # noqa: S608
 
 _TREE: Final = f"""
-  with recursive {_LINE},
+  with recursive {LINE},
   tree (entry_id, depth, route) as (
     select top.entry_id collate "C", 0, array[(top.position || ' ' || top.entry_id) collate "C"] from {{top}} top
     union all
@@ -123,7 +129,7 @@ _TREE_OF_NODES: Final = _TREE.format(top="(select id as entry_id, '' as position
 _TREE_OF_ARCHIVE: Final = _TREE.format(top=_children_of("''", "%(archive)s::text"))
 
 _WAYS: Final = f"""
-  with recursive {_LINE},
+  with recursive {LINE},
   up (id, entry_id, height) as (
     select wanted.id, p.parent_id, 1 from unnest(%(ids)s::text[]) as wanted(id)
      cross join lateral {_placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
@@ -134,7 +140,7 @@ _WAYS: Final = f"""
   select id, array_agg(entry_id order by height desc) from up where not looped group by id"""  # noqa: S608
 
 _ONE: Final = f"""
-  with recursive {_LINE},
+  with recursive {LINE},
   up (entry_id, height) as (
     select p.parent_id, 1 from {_placement_of("%(id)s")} p where not p.dead and p.parent_id <> ''
     union all
@@ -149,7 +155,7 @@ _ONE: Final = f"""
    where not v.dead"""  # noqa: S608
 
 _PREFIX: Final = f"""
-  with {_LINE}
+  with {LINE}
   select distinct entry_id from (
     select s.entry_id from work.staged s
      where s.session_id = %(session)s and s.entry_id >= %(low)s and s.entry_id < %(high)s
@@ -159,7 +165,7 @@ _PREFIX: Final = f"""
   ) candidate order by entry_id limit 1000"""  # noqa: S608
 
 _ARCHIVES: Final = f"""
-  with {_LINE},
+  with {LINE},
   candidate as (
     select s.entry_id from work.staged s where s.session_id = %(session)s and s.is_archive
     union
@@ -171,7 +177,7 @@ _ARCHIVES: Final = f"""
    where not v.dead order by v.title, v.entry_id"""  # noqa: S608
 
 _ALL: Final = f"""
-  with {_LINE},
+  with {LINE},
   candidate as (
     select s.entry_id from work.staged s where s.session_id = %(session)s
     union
@@ -183,7 +189,7 @@ _ALL: Final = f"""
    where not v.dead order by v.entry_id"""  # noqa: S608
 
 _POINTING: Final = f"""
-  with {_LINE},
+  with {LINE},
   candidate as (
     select s.entry_id from work.staged s where s.session_id = %(session)s and s.targets && %(ids)s::text[]
     union

@@ -130,6 +130,8 @@ create table mirror.outbox (
   counted      boolean not null default false
 );
 create index outbox_pending on mirror.outbox (workspace_id, outbox_id) where not applied;
+-- For the rows that go with their version: without it each version that is removed reads the whole outbox.
+create index outbox_by_version on mirror.outbox (version_id);
 
 -- The lineage of a commit: its line up to it, the parent line up to the fork, and so on; depth 0 is the nearest.
 create function mirror.lineage(p_workspace text, p_commit text)
