@@ -9,8 +9,9 @@ import uvloop
 from rich.console import Console
 
 from bench import codec, past, rpc, scale, store_commit
-from bench.table import Row, keep, show
+from bench.table import Row, keep, markdown, show
 from bench.worlds import world
+from memotree.server.logs import configure_logging
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
 _PARTS = ("codec", "commit", "rpc", "past", "scale", "kills", "power")
@@ -24,9 +25,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=_OUT, help="where the figures are kept")
     arguments = parser.parse_args()
     parts = arguments.only or [*_PARTS]
+    configure_logging("warning", "console")
     rows = uvloop.run(_run(parts, quick=arguments.quick))
     show(rows)
     keep(rows, arguments.json)
+    arguments.json.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
     Console(stderr=True).print(f"Figures are in {arguments.json}.")
     return int(any(row.met is False for row in rows))
 

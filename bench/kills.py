@@ -1,7 +1,7 @@
 """The whole server killed with SIGKILL, again and again on one data folder, and held to all that it acknowledged.
 
-Run as ``python bench/kills.py [count]``. The harness is that of ``tests/crash``; three of four kills are at named points
-of a commit or of the recovery after one, the others at random moments.
+Run as ``python bench/kills.py [count]``. The harness is that of ``tests/crash``; three of four kills are at named
+points of a commit or of the recovery after one, the others at random moments.
 """
 
 import argparse

@@ -113,3 +113,16 @@ def keep(rows: Sequence[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {"machine": machine(), "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table, for ``docs/reference/performance.md``."""
+    lines = ["| work | figure | peer | peer's figure | ratio | budget | met |", "|---|---:|---|---:|---:|---|---|"]
+    for row in rows:
+        peer = "" if row.peer_value is None else f"{row.peer_value:,.2f} {row.unit}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        met = {True: "yes", False: "**no**", None: ""}[row.met]
+        lines.append(
+            f"| {row.work} | {row.value:,.2f} {row.unit} | {row.peer} | {peer} | {ratio} | {row.budget} | {met} |"
+        )
+    return "\n".join(lines) + "\n"

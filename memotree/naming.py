@@ -58,7 +58,7 @@ def check_branch_name(name: str, field: str = "name") -> None:
 
     Raises:
         InvalidRefNameError: Git refuses it.
-        ConfusingNameError: It looks like a commit's or session's id, or like a whole ref name.
+        ConfusingNameError: It looks like a commit's or session's id, like a whole ref name, or like ``HEAD``.
     """
     _check(BRANCHES, name, field)
 
@@ -68,7 +68,7 @@ def check_tag_name(name: str, field: str = "name") -> None:
 
     Raises:
         InvalidRefNameError: Git refuses it.
-        ConfusingNameError: It looks like a commit's or session's id, or like a whole ref name.
+        ConfusingNameError: It looks like a commit's or session's id, like a whole ref name, or like ``HEAD``.
     """
     _check(TAGS, name, field)
 
@@ -86,6 +86,8 @@ def _check(prefix: str, name: str, field: str) -> None:
         what = "the id of a session"
     elif name.startswith("refs/"):
         what = "a whole ref name"
+    elif name in {"@", "HEAD"}:
+        what = "the commit that a working copy is at"
     else:
         return
     raise ConfusingNameError.at(field, f"{name!r} reads like {what}; choose a name that can mean only one thing.")

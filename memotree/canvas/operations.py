@@ -275,7 +275,8 @@ class NodeOperations:
 
     async def _set_created_level(self, bench: Workbench, request: pb.CreateNodeRequest, outcome: Outcome) -> None:
         if request.HasField("view_name"):
-            await self._set_level(bench, request.view_name, outcome.node_id, level_or(request.initial_level, SUMMARY))
+            level = level_or(request.initial_level, SUMMARY, "initial_level")
+            await self._set_level(bench, request.view_name, outcome.node_id, level)
 
     async def _set_level(self, bench: Workbench, name: str, node_id: str, level: int) -> None:
         place = await lookup.place(bench.conn, bench.session.workspace_id, bench.session.session_id)

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Final
 
 import structlog
-from memotree_storage.errors import MemoTreeError
+from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.store import Store
 
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -65,7 +65,7 @@ def _unhealthy(name: str, why: str, *, embedded: bool) -> pb.StoreStatus:
     return pb.StoreStatus(name=name, healthy=False, embedded=embedded, detail=why)
 
 
-class FolderRefusedError(MemoTreeError):
+class FolderRefusedError(UnavailableError):
     """The folder of the repositories cannot be written."""
 
     reason = "WORKSPACES_NOT_WRITABLE"

@@ -67,8 +67,9 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
 async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     """An open store on the servers that the settings name, or on embedded ones; the stack closes them."""
     embedder = WordllamaEmbedder()
+    postgres = await _postgres(settings, stack)
     database = Database(
-        await _postgres(settings, stack),
+        postgres if isinstance(postgres, str) else postgres.url,
         min_size=settings.postgres_pool_min,
         max_size=settings.postgres_pool_max,
         statement_timeout=settings.postgres_statement_timeout,
@@ -87,6 +88,8 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     store = Store(settings.data_folder, database, index, embedder, request_retention=settings.request_retention)
     stack.push_async_callback(store.close)
     await store.open()
+    if isinstance(postgres, EmbeddedPostgres):
+        postgres.supervisor.on_restart(database.renew_broken)
     if settings.qdrant_url is None:
         engine.supervisor.on_restart(store.indexer.forget_applied)
     return store
@@ -103,12 +106,14 @@ def service_limits(settings: Settings) -> ServiceLimits:
     )
 
 
-async def _postgres(settings: Settings, stack: AsyncExitStack) -> str:
+async def _postgres(settings: Settings, stack: AsyncExitStack) -> EmbeddedPostgres | str:
+    """A running server of our own, or the URL of another one."""
     if settings.postgres_url is not None:
         return settings.postgres_url.get_secret_value()
     server = EmbeddedPostgres(settings.data_folder / "postgres")
     stack.push_async_callback(server.stop)
-    return await server.start()
+    await server.start()
+    return server
 
 
 def _page_key(settings: Settings) -> bytes:

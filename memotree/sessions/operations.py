@@ -119,7 +119,9 @@ class SessionOperations:
             raise InvalidInputError.at("node_ids", "is needed; to forget all, discard the session.")
         async with self._store.database.transaction() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-            session = await staging.hold_session(conn, workspace.workspace_id, request.session_id)
+            session = await staging.hold_session(
+                conn, workspace.workspace_id, lookup.needed("session_id", request.session_id)
+            )
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
             ids = {_staged_id(set(rows), text) for text in request.node_ids}
             check_chosen(ids, rows)
@@ -145,7 +147,9 @@ class SessionOperations:
         async with self._store.database.transaction() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             await registry.lock_workspace(conn, workspace.workspace_id)
-            session = await staging.hold_session(conn, workspace.workspace_id, request.session_id)
+            session = await staging.hold_session(
+                conn, workspace.workspace_id, lookup.needed("session_id", request.session_id)
+            )
             head = await self._head(conn, workspace, session.branch)
             rows = await staging.staged(conn, session.session_id)
             merging = await merge_onto(conn, self._store, head, rows)
@@ -222,7 +226,9 @@ class SessionOperations:
     ) -> CommitResult:
         faults.point("commit.claimed")
         await registry.lock_workspace(conn, workspace.workspace_id)
-        session = await staging.hold_session(conn, workspace.workspace_id, request.session_id)
+        session = await staging.hold_session(
+            conn, workspace.workspace_id, lookup.needed("session_id", request.session_id)
+        )
         rows = await staging.staged(conn, session.session_id) if order.choice else []
         known = {row.entry_id for row in rows}
         commit = Commit(

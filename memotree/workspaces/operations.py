@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from memotree_storage import faults
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError
 from memotree_storage.node import Archive, is_id, new_id
 from memotree_storage.postgres import registry, staging, tree
@@ -55,9 +56,13 @@ class WorkspaceOperations:
         async with self._store.database.transaction() as conn:
 
             async def make() -> pb.CreateWorkspaceResponse:
-                await registry.put_workspace(conn, info)
-                await asyncio.to_thread(self._store.repositories.create, info)
-                workspace = await registry.find_workspace(conn, info.workspace_id)
+                workspace = await registry.made_by_request(conn, info.name, request.request_id)
+                if workspace is None:
+                    await registry.put_workspace(conn, info)
+                    faults.point("workspace.registered")
+                    await asyncio.to_thread(self._store.repositories.create, info, request.request_id)
+                    faults.point("workspace.made")
+                    workspace = await registry.find_workspace(conn, info.workspace_id)
                 return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
 
             response = await once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)

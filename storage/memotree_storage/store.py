@@ -74,6 +74,7 @@ class Store:
         """
         await self.database.open()
         await self.index.prepare()
+        await asyncio.to_thread(self.repositories.clear_unfinished)
         for info in await asyncio.to_thread(lambda: list(self.repositories.described())):
             await self._recover(info)
         await self._forget_missing()

@@ -5,7 +5,9 @@ rename is a commit like any other and a copied repository still knows what it is
 """
 
 import json
+import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -14,8 +16,11 @@ from typing import Final
 
 import structlog
 
+from memotree_storage import trailers
 from memotree_storage.codec import README_PATH, describe_layout
 from memotree_storage.errors import AbortedError, CorruptError, NotFoundError
+from memotree_storage.git.disk import disk_errors, sync_folder
+from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import is_id
 from memotree_storage.ports import CommitDraft, Signature
@@ -31,6 +36,7 @@ SERVICE_EMAIL: Final = "memotree@localhost"
 
 _FILE: Final = "workspace.json"
 _SUFFIX: Final = ".git"
+_UNFINISHED: Final = ".unfinished"
 _log = structlog.get_logger(__name__)
 
 
@@ -106,20 +112,36 @@ class Repositories:
                 repository = self._open[workspace_id] = GitRepository.open(path)
             return repository
 
-    def create(self, info: WorkspaceInfo) -> None:
-        """Make the repository of a new workspace: its description, and a first commit on the default branch."""
-        repository = GitRepository.create(self.path(info.workspace_id), description=info.name)
-        with self._lock:
-            self._open[info.workspace_id] = repository
-        self._write(repository, None, info, f"Create workspace {info.name}")
-        first = CommitDraft(
-            parent=None,
-            changes={README_PATH: describe_layout()},
-            message=with_trailers(f"Create workspace {info.name}", {}),
-            author=service_signature(info.created_at),
-            committer=service_signature(info.created_at),
-        )
-        repository.move_ref(f"refs/heads/{DEFAULT_BRANCH}", None, repository.write_commit(first).commit_id)
+    def create(self, info: WorkspaceInfo, request_id: str = "") -> None:
+        """Make the repository of a new workspace: its description, and a first commit on the default branch.
+
+        It is made beside its place and renamed when it is complete, so a crash leaves a whole workspace or none. The
+        request that asked for it stands in the first commit.
+        """
+        draft = self._folder / f".{info.workspace_id}{_UNFINISHED}"
+        try:
+            with GitRepository.create(draft, description=info.name) as repository:
+                self._write(repository, None, info, f"Create workspace {info.name}")
+                first = CommitDraft(
+                    parent=None,
+                    changes={README_PATH: describe_layout()},
+                    message=with_trailers(f"Create workspace {info.name}", {trailers.REQUEST: request_id}),
+                    author=service_signature(info.created_at),
+                    committer=service_signature(info.created_at),
+                )
+                written = repository.write_commit(first)
+                repository.move_ref(f"refs/heads/{DEFAULT_BRANCH}", None, written.commit_id)
+            with disk_errors("be created"):
+                draft.rename(self.path(info.workspace_id))
+                sync_folder(self._folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def clear_unfinished(self) -> None:
+        """Remove what killed servers left of workspaces that they were making; young ones may be another server's."""
+        for draft in self._folder.glob(f".*{_UNFINISHED}"):
+            if draft.stat().st_mtime < time.time() - LEFTOVER_AGE.total_seconds():
+                shutil.rmtree(draft, ignore_errors=True)
 
     def describe(self, workspace_id: str) -> WorkspaceInfo:
         """The description of a workspace as its repository has it.
@@ -159,7 +181,10 @@ class Repositories:
             self._trash.mkdir(parents=True, exist_ok=True)
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
             target = self._trash / f"{workspace_id}-{stamp}{_SUFFIX}"
-            self.path(workspace_id).rename(target)
+            with disk_errors("be moved to the trash"):
+                self.path(workspace_id).rename(target)
+                sync_folder(self._trash)
+                sync_folder(self._folder)
             return target
 
     def described(self) -> Iterator[WorkspaceInfo]:

@@ -101,6 +101,8 @@ class Campaign:
             self._judge.forget()
             await self._start(heir)
             await self._look(heir)
+            async with heir.channel() as channel:
+                await self._judge.verify(Services(channel))
             assert await heir.stop() == 0, heir.tail()
         finally:
             for living in self._living:

@@ -16,7 +16,7 @@ from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import State
 from unit.git.judge import Judge as Git
 
-from memotree.v1 import node_service_pb2, workspace_service_pb2
+from memotree.v1 import maintenance_service_pb2, node_service_pb2, workspace_service_pb2
 
 
 class Judge:
@@ -36,7 +36,7 @@ class Judge:
             for writer in writers:
                 looked_at = writer.touched | set(rng.sample(sorted(writer.nodes), min(5, len(writer.nodes))))
                 await self._check_session(services, writer, looked_at if self._compared else set(writer.nodes))
-            await self._repeat(services, writers)
+            await self._repeat(services, repository, writers)
             self._check_commits(repository, writers)
             await self._check_mirror(repository, workspace_id)
             await self._check_search(services, repository, rng)
@@ -46,12 +46,8 @@ class Judge:
     def _check_commits(self, repository: GitRepository, writers: list[Writer]) -> None:
         """Acknowledged commits are on the branch, have their tags and what was acknowledged before them."""
         refs = repository.refs()
-        chain = {info.commit_id: info for info in repository.history([refs["refs/heads/main"]], lambda _: False)}
-        by_request: dict[str, CommitInfo] = {}
-        for info in chain.values():
-            request_id = trailers.trailers_of(info.message).get(trailers.REQUEST, "")
-            assert not request_id or request_id not in by_request, f"two commits of request {request_id}"
-            by_request[request_id] = info
+        by_request = _by_request(repository)
+        chain = {info.commit_id for info in by_request.values()}
         for writer in writers:
             for made in writer.made:
                 commit_id = made.response.commit_id
@@ -94,8 +90,9 @@ class Judge:
         writer.touched.clear()
 
     @staticmethod
-    async def _repeat(services: Services, writers: list[Writer]) -> None:
+    async def _repeat(services: Services, repository: GitRepository, writers: list[Writer]) -> None:
         """The same request again: the same commit, or the one that was not made the first time."""
+        by_request = _by_request(repository)
         for writer in writers:
             for made in writer.made[-3:]:
                 assert await services.sessions.CommitChanges(made.request) == made.response
@@ -104,11 +101,14 @@ class Judge:
                     first = await services.sessions.CommitChanges(request)
                 except grpc.aio.AioRpcError as error:
                     # Never made, and its changes are committed meanwhile by another request.
-                    if error.code() not in {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}:
+                    refused = error.code() in {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}
+                    if request.request_id in by_request or not refused:
                         raise
                 else:
                     again = await services.sessions.CommitChanges(request)
                     assert again.commit_id == first.commit_id
+                    if made_before := by_request.get(request.request_id):
+                        assert first.commit_id == made_before.commit_id
             writer.unknown.clear()
 
     async def _check_mirror(self, repository: GitRepository, workspace_id: str) -> None:
@@ -135,6 +135,13 @@ class Judge:
         self._compared.clear()
 
     @staticmethod
+    async def verify(services: Services) -> None:
+        """The server's own comparison of its three stores finds nothing."""
+        request = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE)
+        events = [event async for event in services.maintenance.VerifyWorkspace(request)]
+        assert [event.difference for event in events if event.HasField("difference")] == []
+
+    @staticmethod
     async def _check_search(services: Services, repository: GitRepository, rng: random.Random) -> None:
         """Full text search at the head finds the committed texts by their own words."""
         head = repository.refs()["refs/heads/main"]
@@ -147,6 +154,16 @@ class Judge:
                 node_service_pb2.SearchNodesRequest(workspace=WORKSPACE, query=text.split()[-1])
             )
             assert [hit.node.id for hit in answer.hits] == [node_id], f"the search for {text.split()[-1]} in {node_id}"
+
+
+def _by_request(repository: GitRepository) -> dict[str, CommitInfo]:
+    """The commits of the branch by the request that asked for them (by their own id when none did)."""
+    found: dict[str, CommitInfo] = {}
+    for info in repository.history([repository.refs()["refs/heads/main"]], lambda _: False):
+        request_id = trailers.trailers_of(info.message).get(trailers.REQUEST, info.commit_id)
+        assert request_id not in found, f"two commits of request {request_id}"
+        found[request_id] = info
+    return found
 
 
 def blobs(repository: GitRepository, commit_id: str) -> dict[str, str]:

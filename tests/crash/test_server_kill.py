@@ -1,9 +1,9 @@
 """The whole server dies with SIGKILL, at named points of a commit and at random moments; then it is held to its word.
 
-After each death: every acknowledged commit is on its branch with its tag, ``git fsck`` is clean, the mirror equals Git row
-by row, every acknowledged edit is committed or still staged, a repeated request gives the same commit, the search finds
-what is committed, and neither a lock nor an orphan keeps the next server from starting. `bench/kills.py` does the same 200
-times.
+After each death: every acknowledged commit is on its branch with its tag, ``git fsck`` is clean, the mirror equals Git
+row by row, every acknowledged edit is committed or still staged, a repeated request gives the same commit, the search
+finds what is committed, and neither a lock nor an orphan keeps the next server from starting. `bench/kills.py` does the
+same 200 times.
 """
 
 import os
@@ -45,6 +45,7 @@ def chosen() -> list[str]:
     return [*faults, "", "", ""]
 
 
+@pytest.mark.timeout(400)  # about two seconds a kill, more when the machine is busy
 async def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     faults = chosen()
     assert len(faults) == 20
@@ -71,8 +72,9 @@ async def test_a_kill_while_a_workspace_is_made_leaves_a_whole_one_or_none(tmp_p
         async with service.channel() as channel:
             calls = Calls(channel, "garden")
             listed = await calls.workspaces.ListWorkspaces(workspace_service_pb2.ListWorkspacesRequest())
-            if not listed.workspaces:
-                await calls.workspaces.CreateWorkspace(request)
+            before = [workspace.id for workspace in listed.workspaces]
+            made = await calls.workspaces.CreateWorkspace(request)
+            assert before in ([], [made.workspace.id]), "the same request again makes no second one"
             listed = await calls.workspaces.ListWorkspaces(workspace_service_pb2.ListWorkspacesRequest())
             (workspace,) = listed.workspaces
             await calls.open()
@@ -81,7 +83,7 @@ async def test_a_kill_while_a_workspace_is_made_leaves_a_whole_one_or_none(tmp_p
             )
             await calls.commit("It works")
         Judge(data / workspace.repository).check()
-        assert [path.name for path in (data / "workspaces").iterdir()] == [Path(workspace.repository).name]
+        assert [path.name for path in (data / "workspaces").glob("*.git")] == [Path(workspace.repository).name]
     finally:
         service.kill()
 
@@ -95,3 +97,20 @@ async def test_a_stale_postmaster_file_of_a_living_stranger_blocks_no_start(tmp_
     stale.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
     again: Service = await start(tmp_path / "data", tmp_path / "server.log")
     assert await again.stop() == 0
+
+
+async def test_kills_during_the_first_start_leave_a_folder_that_starts(tmp_path: Path) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    for _ in range(4):
+        service = Service(data, log)
+        service.begin()
+        # Any moment of the making of the clusters will do; its modules take most of a second.
+        await service.ends(0.5 + random.random() * 1.5)
+        service.kill()
+    service = await start(data, log)
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            assert await calls.search("below") == [calls.root]
+    finally:
+        service.kill()

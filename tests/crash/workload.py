@@ -15,6 +15,7 @@ import grpc
 from memotree_storage.node import new_id
 
 from memotree.v1 import (
+    maintenance_service_pb2_grpc,
     node_service_pb2,
     node_service_pb2_grpc,
     session_service_pb2,
@@ -77,6 +78,7 @@ class Services:
         self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
         self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
         self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)
+        self.maintenance: Any = maintenance_service_pb2_grpc.MaintenanceServiceStub(channel)
 
 
 class Writer:

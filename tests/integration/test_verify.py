@@ -78,6 +78,15 @@ async def test_staged_changes_are_no_differences(lived_in: World) -> None:
     assert await differences(lived_in) == []
 
 
+async def test_commits_made_meanwhile_are_no_differences(lived_in: World) -> None:
+    number = 0
+    async for event in verify(lived_in.store, lived_in.workspace):
+        assert isinstance(event, Step)
+        number += 1
+        await lived_in.put(lived_in.node(f"Meanwhile {number}"))
+    assert number > 6
+
+
 @pytest.mark.requirement("STORE-4")
 async def test_progress_ends_with_everything_done(lived_in: World) -> None:
     steps = [step async for step in verify(lived_in.store, lived_in.workspace) if isinstance(step, Step)]
@@ -119,8 +128,8 @@ PLANTS = {
     "a version of nothing": (
         (
             "insert into mirror.version (line_id, entry_id, from_seq, is_archive, dead, blob, archive_id, parent_id,"
-            " position, type, title, brief, summary, tags, attributes, relations, targets, tokens)"
-            " select line_id, 'zzzzzzzzzzzzzzzz', seq, true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}',"
+            " position, type, title, brief, summary, tags, attributes, relations, targets, tokens) select line_id,"
+            " 'zzzzzzzzzzzzzzzz', seq, true, true, '', '', '', '', '', '', '', '', '{}', '{}', '[]', '{}',"
             " 0 from mirror.commit where seq = 3"
         ),
         {("postgres", "row"), ("postgres", "count")},

@@ -27,7 +27,7 @@ _HEX_ID = re.compile(r"[0-9a-f]{40}")
 _HEX_ID_BYTES = re.compile(rb"[0-9a-f]{40}")
 _CRUFT: Final = "<>\n\0"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_SECOND: Final = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_seconds())
+_LAST_SECOND: Final = int((datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH).total_seconds())
 _FIRST_SECOND: Final = int((datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds())
 
 
@@ -213,7 +213,11 @@ def parse_signature(line: bytes, encoding: str = "utf-8") -> Signature:
         second = min(max(int(seconds), _FIRST_SECOND), _LAST_SECOND)
     except ValueError:
         second = 0
-    return Signature(name, email, datetime.fromtimestamp(second, _parse_zone(zone)))
+    try:
+        when = datetime.fromtimestamp(second, _parse_zone(zone))
+    except (ValueError, OverflowError):  # a day from the end of time, some zones are past it
+        when = datetime.fromtimestamp(second, UTC)
+    return Signature(name, email, when)
 
 
 @lru_cache(maxsize=4096)

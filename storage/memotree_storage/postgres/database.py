@@ -95,6 +95,10 @@ class Database:
         """Give back every connection."""
         await self._pool.close()
 
+    async def renew_broken(self) -> None:
+        """The server was away and is back: replace the connections that it dropped, before a call meets one."""
+        await self._pool.check()
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection in autocommit mode, for reads."""
@@ -122,7 +126,10 @@ def _translated(error: psycopg.Error) -> Exception:
     """The domain error for a lost connection; a query that was at fault stays what it is."""
     if isinstance(error, psycopg.errors.QueryCanceled):
         return error
-    return DatabaseUnavailableError("PostgreSQL does not answer now. Nothing was changed; send the call again.")
+    return DatabaseUnavailableError(
+        "PostgreSQL does not answer now; send the same call again. With a request_id it takes effect only once, even if "
+        "PostgreSQL fell silent after it had."
+    )
 
 
 def _script(name: str) -> str:

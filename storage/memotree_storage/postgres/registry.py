@@ -128,6 +128,19 @@ async def find_workspace(conn: Connection, name: str) -> Workspace:
     return found
 
 
+async def made_by_request(conn: Connection, name: str, request_id: str) -> Workspace | None:
+    """The workspace of that name that this request made, as its first commit says; the answer may have been cut off."""
+    if not request_id:
+        return None
+    async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
+        await cursor.execute(
+            f"select {_WORKSPACE} from mirror.workspace w where name = %s and exists (select from mirror.commit c"  # noqa: S608
+            " where c.workspace_id = w.workspace_id and c.request_id = %s and cardinality(c.parents) = 0)",
+            (name, request_id),
+        )
+        return await cursor.fetchone()
+
+
 async def list_workspaces(conn: Connection, *, after: str = "", limit: int | None = None) -> list[Workspace]:
     """Workspaces by name, behind the name given."""
     async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
@@ -148,11 +161,15 @@ async def remove_workspace(conn: Connection, workspace_id: str) -> None:
 async def lock_workspace(conn: Connection, workspace_id: str) -> None:
     """Hold the right to change the mirror of a workspace until the transaction ends.
 
+    Nothing in it is cut off by the statement timeout from then on: a ref may have moved that the mirror has to follow.
+
     Raises:
         WorkspaceNotFoundError: It is gone.
     """
     cursor = await conn.execute(
-        "select 1 from mirror.workspace where workspace_id = %s for no key update", (workspace_id,)
+        "select set_config('statement_timeout', '0', true) from mirror.workspace where workspace_id = %s"
+        " for no key update",
+        (workspace_id,),
     )
     if await cursor.fetchone() is None:
         raise WorkspaceNotFoundError(workspace_id)

@@ -72,12 +72,12 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
         await _find_missing(conn, workspace_id, look)
     if look.clean:
         return
-    async with store.database.transaction() as conn:
+    async with store.database.transaction() as conn:  # nothing is yielded in here: a slow reader must hold nobody up
         await registry.lock_workspace(conn, workspace_id)
         await store.indexer.drain(workspace_id)
         look = _Look()
-        async for done in _scan(conn, store, workspace_id, look):
-            yield Step("index again", done, max(total, done))
+        async for _ in _scan(conn, store, workspace_id, look):
+            pass
         await _find_missing(conn, workspace_id, look)
         found = [difference async for difference in _told(conn, workspace_id, look)]
     for difference in found:

@@ -101,6 +101,9 @@ create table mirror.placement (
 );
 create unique index placement_open on mirror.placement (line_id, entry_id) where to_seq is null;
 create index placement_children on mirror.placement (parent_id, archive_id, line_id) where not dead;
+-- Most parents have few children, also where statistics see little but the roots of a flat archive: a plan that expects
+-- a hundred thousand children of each node reads the whole table for each.
+alter table mirror.placement alter column parent_id set (n_distinct = -0.1);
 
 -- Files that people or tools committed and that cannot be read as entries.
 create table mirror.fault (

@@ -1,0 +1,659 @@
+"""Bad input gets a clear error over gRPC, with code, reason and the fields that are wrong, and changes nothing."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from integration.wires import UNBOUNDED, Refusal, Wire
+from memotree_storage.node import new_id
+
+from memotree.server.app import Server
+from memotree.v1 import node_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+requirement = pytest.mark.requirement
+
+INVALID = "INVALID_ARGUMENT"
+ROOT, CHILD, LEAF, GONE, STAGED = (f"{letter}bad{number:012d}" for number, letter in enumerate("abcde"))
+AMBIGUOUS = "twyn"
+TWINS = (f"{AMBIGUOUS}{'0' * 12}", f"{AMBIGUOUS}{'1' * 12}")
+UNKNOWN = "zzzzzzzzzzzzzzzz"
+
+
+@pytest.fixture(scope="module")
+async def prepared(wire_server: Server) -> AsyncIterator[Wire]:
+    """A workspace with committed and staged nodes, a deleted one, a tag and a branch; no test here changes it."""
+    async with grpc.aio.insecure_channel(wire_server.address, options=UNBOUNDED) as channel:
+        wire = await Wire.begin(channel)
+        await wire.create("Root", node_id=ROOT, content="apple " * 20, tags=["a"])
+        await wire.create("Child", node_id=CHILD, parent_id=ROOT)
+        await wire.create("Leaf", node_id=LEAF, parent_id=CHILD)
+        await wire.create("Gone", node_id=GONE)
+        for twin in TWINS:
+            await wire.create("Twin", node_id=twin)
+        await wire.commit(create_tag=True, tag_name="v1")
+        await wire("CreateBranch", name="side")
+        await wire("DeleteNode", node_id=GONE)
+        await wire.commit()
+        await wire.create("Staged", node_id=STAGED, parent_id=ROOT)
+        await wire("ExpandNode", revision=wire.session, node_id=ROOT)
+        yield wire
+
+
+@pytest.fixture
+async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
+    """The prepared workspace, which is afterwards as it was."""
+    before = await prepared.snapshot()
+    yield prepared
+    assert await prepared.snapshot() == before
+
+
+def creation(**fields: Any) -> dict[str, Any]:
+    return {"archive_id": "notes", "title": "t", **fields}
+
+
+# --- Ids -------------------------------------------------------------------------------------------------------------
+
+NAMING_ONE_NODE: list[tuple[str, str, dict[str, Any]]] = [
+    ("GetNode", "node_id", {}),
+    ("ListChildren", "node_id", {}),
+    ("GetTree", "node_id", {}),
+    ("ExpandNode", "node_id", {}),
+    ("CollapseNode", "node_id", {}),
+    ("CreateNode", "parent_id", {"title": "t"}),
+    ("UpdateNode", "node_id", {"title": "t"}),
+    ("DeleteNode", "node_id", {}),
+    ("MoveNode", "node_id", {"position": 0}),
+    ("MoveNode", "parent_id", {"node_id": ROOT}),
+    ("SplitNode", "node_id", {"parts": [pb.SplitPart(title="a"), pb.SplitPart(title="b")]}),
+    ("AddRelation", "node_id", {"relation": types_pb2.Relation(type=1, target_id=ROOT)}),
+    ("RemoveRelation", "node_id", {"type": 1, "target_id": ROOT}),
+    ("SearchNodes", "scope_node_id", {"query": "q", "scope": pb.SEARCH_SCOPE_SUBTREE}),
+    ("ListNodeRevisions", "node_id", {}),
+]
+READS = {"GetNode", "ListChildren", "GetTree", "ExpandNode", "CollapseNode", "SearchNodes", "ListNodeRevisions"}
+
+
+async def named(wire: Wire, method: str, field: str, text: str, fields: dict[str, Any]) -> Refusal:
+    where = {"revision": wire.session} if method in READS and method != "ListNodeRevisions" else {}
+    name = "parent_id" if method == "ListChildren" else field
+    return await wire.refused(method, **{name: text}, **where, **fields)
+
+
+@requirement("CANVAS-13", "CANVAS-7")
+@pytest.mark.parametrize(("method", "field", "fields"), NAMING_ONE_NODE)
+async def test_an_unknown_ambiguous_or_impossible_id_is_refused(
+    untouched: Wire, method: str, field: str, fields: dict[str, Any]
+) -> None:
+    unknown = await named(untouched, method, field, UNKNOWN, fields)
+    assert (unknown.code, unknown.reason) == ("NOT_FOUND", "NODE_NOT_FOUND")
+    assert UNKNOWN in unknown.message
+    ambiguous = await named(untouched, method, field, AMBIGUOUS, fields)
+    assert (ambiguous.code, ambiguous.reason) == (INVALID, "AMBIGUOUS_ID")
+    assert [node.id for node in ambiguous.nodes] == list(TWINS)
+    for text in ("abc", "ABCDEFGH", "'; drop schema mirror; --", f"{ROOT}0", "a" * 5000, "..", "ilouilou"):
+        impossible = await named(untouched, method, field, text, fields)
+        assert (impossible.code, impossible.reason, len(impossible.fields)) == (INVALID, "INVALID_ID", 1), text
+
+
+@requirement("CANVAS-13")
+@pytest.mark.parametrize(("method", "field", "fields"), NAMING_ONE_NODE)
+async def test_a_deleted_node_is_not_found(untouched: Wire, method: str, field: str, fields: dict[str, Any]) -> None:
+    if method == "ListNodeRevisions":
+        return  # the history of a deleted node can be read
+    refusal = await named(untouched, method, field, GONE, fields)
+    assert (refusal.code, refusal.reason) == ("NOT_FOUND", "NODE_NOT_FOUND")
+
+
+@requirement("CANVAS-7")
+@pytest.mark.parametrize(
+    ("method", "fields", "reason"),
+    [
+        ("GetWorkspace", {"workspace": "unheard-of"}, "WORKSPACE_NOT_FOUND"),
+        ("GetNode", {"workspace": "unheard-of", "node_id": ROOT}, "WORKSPACE_NOT_FOUND"),
+        ("CreateNode", {"workspace": "unheard-of", "title": "t"}, "WORKSPACE_NOT_FOUND"),
+        ("GetSession", {"session_id": UNKNOWN}, "SESSION_NOT_FOUND"),
+        ("CommitChanges", {"session_id": UNKNOWN, "message": "m"}, "SESSION_NOT_FOUND"),
+        ("CreateNode", creation(session_id=UNKNOWN), "SESSION_NOT_FOUND"),
+        ("CreateNode", creation(session_id="'; drop schema mirror; --"), "SESSION_NOT_FOUND"),
+        ("GetNode", {"node_id": ROOT, "revision": "unheard-of"}, "REVISION_NOT_FOUND"),
+        ("GetNode", {"node_id": ROOT, "revision": "0" * 40}, "REVISION_NOT_FOUND"),
+        ("CreateNode", {"archive_id": "unheard-of", "title": "t"}, "ARCHIVE_NOT_FOUND"),
+        ("GetArchive", {"archive": UNKNOWN}, "ARCHIVE_NOT_FOUND"),
+        ("OpenSession", {"branch": "unheard-of"}, "BRANCH_NOT_FOUND"),
+        ("CreateBranch", {"name": "new", "revision": "unheard-of"}, "REVISION_NOT_FOUND"),
+        ("DeleteBranch", {"name": "unheard-of"}, "BRANCH_NOT_FOUND"),
+        ("DeleteTag", {"name": "unheard-of"}, "TAG_NOT_FOUND"),
+        ("GetCommit", {"revision": "unheard-of"}, "REVISION_NOT_FOUND"),
+        ("DeleteView", {"view_name": "unheard-of"}, "VIEW_NOT_FOUND"),
+        (
+            "AddRelation",
+            {"node_id": ROOT, "relation": types_pb2.Relation(type=1, target_id=UNKNOWN)},
+            "NODE_NOT_FOUND",
+        ),
+    ],
+)
+async def test_what_is_not_there_is_named(untouched: Wire, method: str, fields: dict[str, Any], reason: str) -> None:
+    refusal = await untouched.refused(method, **fields)
+    assert (refusal.code, refusal.reason) == ("NOT_FOUND", reason)
+
+
+@requirement("CANVAS-7")
+@pytest.mark.parametrize(
+    ("method", "fields", "field"),
+    [
+        ("GetWorkspace", {"workspace": ""}, "workspace"),
+        ("GetNode", {"workspace": "", "node_id": ROOT}, "workspace"),
+        ("GetNode", {"node_id": ""}, "node_id"),
+        ("CreateNode", creation(session_id=""), "session_id"),
+        ("CreateNode", creation(archive_id=""), "archive_id"),
+        ("CreateNode", creation(title=""), "title"),
+        ("CreateNode", creation(title=" \u3000 "), "title"),
+        ("CommitChanges", {"message": ""}, "message"),
+        ("CommitChanges", {"message": " \n "}, "message"),
+        ("CommitChanges", {"message": "m", "session_id": ""}, "session_id"),
+        ("CreateArchive", {"name": ""}, "name"),
+        ("CreateTag", {"name": ""}, "name"),
+        ("CreateBranch", {"name": ""}, "name"),
+        ("SearchNodes", {"query": ""}, "query"),
+        ("SearchNodes", {"query": " \t\n"}, "query"),
+        ("AddRelation", {"node_id": ROOT}, "relation"),
+        ("AddRelation", {"node_id": ROOT, "relation": types_pb2.Relation(target_id=CHILD)}, "relation.type"),
+        ("AddRelation", {"node_id": ROOT, "relation": types_pb2.Relation(type=1)}, "relation.target_id"),
+        ("BatchChangeNodes", {"changes": []}, "changes"),
+        ("BatchChangeNodes", {"changes": [pb.NodeChange()]}, "changes[0].change"),
+        ("SplitNode", {"node_id": ROOT, "parts": [pb.SplitPart(title="alone")]}, "parts"),
+        ("MergeNodes", {"node_ids": [ROOT]}, "node_ids"),
+        ("DiscardChanges", {"node_ids": []}, "node_ids"),
+        ("ListChildren", {}, "archive"),
+        ("CreateWorkspace", {"name": ""}, "name"),
+    ],
+)
+async def test_what_is_needed_and_not_given_is_named(
+    untouched: Wire, method: str, fields: dict[str, Any], field: str
+) -> None:
+    refusal = await untouched.refused(method, **fields)
+    assert (refusal.code, refusal.fields) == (INVALID, (field,))
+    assert refusal.reason
+
+
+@requirement("CANVAS-10")
+@pytest.mark.parametrize("parent", [ROOT, CHILD, LEAF, STAGED])
+async def test_a_parent_that_is_the_node_itself_or_below_it_is_refused(untouched: Wire, parent: str) -> None:
+    refusal = await untouched.refused("MoveNode", node_id=ROOT, parent_id=parent)
+    assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "CYCLE", ("parent_id",))
+
+
+@requirement("CANVAS-10")
+async def test_a_new_node_cannot_stand_below_itself_and_no_node_points_to_itself(untouched: Wire) -> None:
+    own = new_id()
+    refusal = await untouched.refused("CreateNode", title="t", node_id=own, parent_id=own)
+    assert refusal.code == "NOT_FOUND"
+    refusal = await untouched.refused("AddRelation", node_id=ROOT, relation=types_pb2.Relation(type=1, target_id=ROOT))
+    assert (refusal.code, refusal.fields) == (INVALID, ("relation.target_id",))
+
+
+@requirement("CANVAS-3")
+@pytest.mark.parametrize("node_id", ["abc", "ABCDEFGHJKMNPQRS", "../../../etc/pass", "o" * 16, "0" * 17])
+async def test_an_id_of_the_callers_choice_must_be_an_id(untouched: Wire, node_id: str) -> None:
+    refusal = await untouched.refused("CreateNode", **creation(node_id=node_id))
+    assert (refusal.code, refusal.reason) == (INVALID, "INVALID_NODE")
+    assert "node_id" in refusal.fields or "id" in refusal.fields
+
+
+# --- Text ------------------------------------------------------------------------------------------------------------
+
+TEXTS: list[tuple[str, dict[str, Any], str]] = [
+    ("CreateNode", {"title": "?"}, "title"),
+    ("CreateNode", {"title": "t", "content": "?"}, "content"),
+    ("CreateNode", {"title": "t", "brief": "?"}, "brief"),
+    ("CreateNode", {"title": "t", "summary": "?"}, "summary"),
+    ("CreateNode", {"title": "t", "tags": ["?"]}, "tags[0]"),
+    ("CreateNode", {"title": "t", "attributes": {"k": "?"}}, "attributes['k']"),
+    ("CreateNode", {"title": "t", "commit_message": "?"}, "commit_message"),
+    ("CreateNode", {"title": "t", "view_name": "?"}, "view_name"),
+    ("UpdateNode", {"node_id": ROOT, "title": "?"}, "title"),
+    ("UpdateNode", {"node_id": ROOT, "content": "?", "mode": pb.UPDATE_MODE_APPEND}, "content"),
+    ("SearchNodes", {"query": "?"}, "query"),
+    ("CommitChanges", {"message": "?"}, "message"),
+    ("CreateArchive", {"name": "?"}, "name"),
+    ("CreateArchive", {"name": "n", "description": "?"}, "description"),
+    ("OpenSession", {"agent": "?"}, "agent.name"),
+    ("CreateWorkspace", {"name": "w", "description": "?"}, "description"),
+    ("ExpandNode", {"node_id": ROOT, "view_name": "?"}, "view_name"),
+]
+
+
+def planted(value: Any, text: str) -> Any:
+    """The value with the text in place of each question mark."""
+    if isinstance(value, str):
+        return value.replace("?", text)
+    if isinstance(value, list):
+        return [planted(item, text) for item in value]
+    if isinstance(value, dict):
+        return {key: planted(item, text) for key, item in value.items()}
+    return value
+
+
+@requirement("CANVAS-3", "CANVAS-4", "CANVAS-7")
+@pytest.mark.parametrize(("method", "fields", "field"), TEXTS)
+async def test_a_nul_or_control_character_is_refused(
+    untouched: Wire, method: str, fields: dict[str, Any], field: str
+) -> None:
+    home = {"archive_id": "notes"} if method == "CreateNode" else {}
+    # A query is only compared: it may be any text that the stores can carry, which is all but a NUL.
+    characters = "\x00" if method == "SearchNodes" else "\x00\x07\x1b\x7f\x85\x9f"
+    for character in characters:
+        refusal = await untouched.refused(method, **home, **planted(fields, f"a{character}b"))
+        assert (refusal.code, refusal.fields) == (INVALID, (field,))
+        assert refusal.reason
+
+
+@requirement("CANVAS-7", "SERVE-1")
+@pytest.mark.parametrize(("method", "field"), [("CreateNode", "title"), ("CreateNode", "content"), ("SearchNodes", "query")])
+async def test_a_lone_surrogate_is_no_text(untouched: Wire, method: str, field: str) -> None:
+    fields = {"archive_id": "notes"} if method == "CreateNode" else {}
+    raw = untouched.request(method, **fields, **{field: "a@@@b"}).SerializeToString()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await untouched.send(method, raw.replace(b"@@@", b"\xed\xa0\x80"))
+    refusal = Refusal.of(caught.value)
+    assert (refusal.code, refusal.reason) == (INVALID, "MALFORMED_REQUEST")
+
+
+@requirement("SERVE-1")
+async def test_bytes_that_are_no_message_are_refused(untouched: Wire) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await untouched.send("CreateNode", b"\xff\xff\xff not a message")
+    assert Refusal.of(caught.value).reason == "MALFORMED_REQUEST"
+
+
+@requirement("CANVAS-3")
+@pytest.mark.parametrize("separator", ["\n", "\r", "\r\n", "\t", "\x0b", "\x0c", "\u2028", "\u2029"], ids=ascii)
+async def test_a_title_brief_tag_or_name_is_one_line(untouched: Wire, separator: str) -> None:
+    text = f"one{separator}two"
+    for fields in ({"title": text}, {"brief": text}, {"tags": [text]}):
+        refusal = await untouched.refused("CreateNode", **creation(**fields))
+        assert (refusal.code, refusal.reason) == (INVALID, "INVALID_NODE")
+        assert refusal.fields[0].startswith(next(iter(fields)))
+    assert (await untouched.refused("CreateArchive", name=text)).fields == ("name",)
+
+
+LEGAL = [
+    "---",
+    "...",
+    "a: b",
+    "- [x] {y} &z *w !tag | > % @ `",
+    "'single' \"double\" \\back\\",
+    "null",
+    "yes",
+    "1e5",
+    "0x1F",
+    "2024-01-01",
+    "#no comment",
+    "<script>alert(1)</script>",
+    "'; drop table mirror.version; --",
+    "\U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\u202eright to left\u202c \u200f\u05e9\u05dc\u05d5\u05dd",
+    "e\u0301 is not \u00e9",
+    "\ufeffbom and \u00a0 blanks \u3000",
+    "x" * 500,
+    "学" * 500,
+]
+
+
+@requirement("CANVAS-3", "GIT-1")
+async def test_legal_text_is_kept_exactly_through_session_commit_and_reading(wire: Wire) -> None:
+    made = {}
+    for text in LEGAL:
+        content = f"---\n{text}\n---\n\r\n\ttext\n\n"
+        node = await wire.create(
+            text, content=content, brief=text, summary=content[:8000], tags=[text[:100].replace(",", "")],
+            attributes={"key": content}, commit_message=text,
+        )  # fmt: skip
+        made[node.id] = (text, content)
+        assert (node.title, node.content, node.brief, node.attributes["key"]) == (text, content, text, content)
+    await wire.commit("\n\n".join(LEGAL))
+    for node_id, (text, content) in made.items():
+        node = await wire.get(node_id, "")
+        assert (node.title, node.content, node.brief, node.attributes["key"]) == (text, content, text, content)
+        assert list(node.tags) == [text[:100].replace(",", "").strip()]
+
+
+# --- Sizes -----------------------------------------------------------------------------------------------------------
+
+
+@requirement("CANVAS-3", "CANVAS-4")
+async def test_content_over_the_limit_is_refused_with_the_limit(untouched: Wire) -> None:
+    limit = 2**20
+    for content in ("x" * (limit + 1), "学" * (limit // 3 + 1)):
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("CreateNode", creation(content=content)),
+            ("UpdateNode", {"node_id": ROOT, "content": content}),
+            ("SplitNode", {"node_id": ROOT, "parts": [pb.SplitPart(title="a"), pb.SplitPart(title="b", content=content)]}),
+        ]
+        for method, fields in calls:
+            refusal = await untouched.refused(method, **fields)
+            assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CONTENT_TOO_LARGE")
+            assert str(limit) in refusal.message
+    joined = await untouched.refused("UpdateNode", node_id=ROOT, content="x" * limit, mode=pb.UPDATE_MODE_APPEND)
+    assert joined.reason == "CONTENT_TOO_LARGE"
+
+
+@requirement("CANVAS-3")
+@pytest.mark.parametrize(
+    ("fields", "violated"),
+    [
+        ({"title": "x" * 501}, ["title"]),
+        ({"brief": "x" * 501}, ["brief"]),
+        ({"summary": "x" * 8193}, ["summary"]),
+        ({"tags": [str(number) for number in range(65)]}, ["tags"]),
+        ({"tags": ["x" * 101]}, ["tags[0]"]),
+        ({"tags": ["a,b"]}, ["tags[0]"]),
+        ({"tags": [""]}, ["tags[0]"]),
+        ({"attributes": {str(number): "" for number in range(65)}}, ["attributes"]),
+        ({"attributes": {"": "v"}}, ["attributes['']"]),
+        ({"attributes": {"a b": "v"}}, ["attributes['a b']"]),
+        ({"attributes": {"k": "x" * 4097}}, ["attributes['k']"]),
+        ({"type": "unheard_of"}, ["type"]),
+        ({"type": "NOTE"}, ["type"]),
+        ({"position": -1}, ["position"]),
+        ({"commit_message": "x" * 2001}, ["commit_message"]),
+        ({"request_id": "x" * 129}, ["request_id"]),
+        ({"request_id": "a\nb"}, ["request_id"]),
+        ({"initial_level": 17, "view_name": "v"}, ["initial_level"]),
+        ({"source": types_pb2.Source(start=1)}, ["source.document_id", "source.end"]),
+        ({"source": types_pb2.Source(document_id="d", start=-1, page=-1)}, ["source.start", "source.page"]),
+        ({"title": "", "brief": "a\nb", "type": "x", "tags": ["a,b"]}, ["type", "title", "brief", "tags[0]"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_every_field_over_its_limit_is_named_in_one_go(
+    untouched: Wire, fields: dict[str, Any], violated: list[str]
+) -> None:
+    refusal = await untouched.refused("CreateNode", **creation(**fields))
+    assert (refusal.code, list(refusal.fields)) == (INVALID, violated)
+
+
+@requirement("CANVAS-4", "CANVAS-5", "CANVAS-11")
+@pytest.mark.parametrize(
+    ("method", "fields", "field"),
+    [
+        ("GetNode", {"node_id": ROOT, "level": 9}, "level"),
+        ("UpdateNode", {"node_id": ROOT, "title": "t", "mode": 9}, "mode"),
+        ("MoveNode", {"node_id": CHILD, "position": -1}, "position"),
+        ("SearchNodes", {"query": "q", "search_type": 9}, "search_type"),
+        ("SearchNodes", {"query": "q", "scope": 9}, "scope"),
+        ("SearchNodes", {"query": "q", "max_results": -1}, "max_results"),
+        ("SearchNodes", {"query": "q", "preview_length": -1}, "preview_length"),
+        ("SearchNodes", {"query": "q", "preview_length": 2001}, "preview_length"),
+        ("SearchNodes", {"query": "q", "max_depth": 6}, "max_depth"),
+        ("SearchNodes", {"query": "q", "relation_types": [99]}, "relation_types"),
+        ("RenderView", {"token_budget": -1}, "token_budget"),
+        ("GetTree", {"archive": "notes", "max_depth": -1}, "max_depth"),
+        ("GetTree", {"archive": "notes", "max_nodes": -1}, "max_nodes"),
+        ("AddRelation", {"node_id": ROOT, "relation": types_pb2.Relation(type=99, target_id=CHILD)}, "relation.type"),  # type: ignore[arg-type]
+        ("RemoveRelation", {"node_id": ROOT, "type": 99, "target_id": CHILD}, "type"),
+    ],
+)
+async def test_a_number_outside_of_its_range_is_refused(
+    untouched: Wire, method: str, fields: dict[str, Any], field: str
+) -> None:
+    refusal = await untouched.refused(method, **fields)
+    assert (refusal.code, refusal.fields) == (INVALID, (field,))
+
+
+# --- Names, authors, times -------------------------------------------------------------------------------------------
+
+REFUSED_BY_GIT = [
+    "", "a b", "a..b", "-a", "a.lock", "a/", "/a", "a//b", ".a", "a/.b", "a.", "a~b", "a^b", "a:b", "a?b", "a*b",
+    "a[b", "a\\b", "a@{b", "@", "a\x7fb", "a\nb", "x" * 300,
+]  # fmt: skip
+
+
+@requirement("CANVAS-6", "GIT-3")
+@pytest.mark.parametrize("name", REFUSED_BY_GIT, ids=ascii)
+async def test_names_that_git_refuses_are_refused_for_tags_and_branches(untouched: Wire, name: str) -> None:
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("CreateTag", {"name": name}, "name"),
+        ("CreateBranch", {"name": name}, "name"),
+        ("CommitChanges", {"message": "m", "create_tag": True, "tag_name": name}, "tag_name"),
+    ]
+    for method, fields, field in calls:
+        refusal = await untouched.refused(method, **fields)
+        assert (refusal.code, refusal.fields) == (INVALID, (field,))
+        assert refusal.reason
+
+
+@requirement("CANVAS-6", "GIT-3")
+async def test_a_tag_or_branch_that_exists_is_refused(untouched: Wire) -> None:
+    refusal = await untouched.refused("CommitChanges", message="m", create_tag=True, tag_name="v1")
+    assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "TAG_EXISTS")
+    assert (await untouched.refused("CreateTag", name="v1")).reason == "TAG_EXISTS"
+    assert (await untouched.refused("CreateBranch", name="side")).reason == "BRANCH_EXISTS"
+    refusal = await untouched.refused("CommitChanges", message="m", tag_name="v2")
+    assert (refusal.code, refusal.fields) == (INVALID, ("create_tag",))
+
+
+@requirement("CANVAS-15")
+@pytest.mark.parametrize(
+    "name",
+    ["..", ".", "../up", "a/b", "/etc", "\\\\host\\share", "C:", "C:\\x", "a b", ".hidden", "-x", "con", "NUL.txt",
+     "a..b", "end.", "x" * 65, "a\x00b", "e\u0301", "*", "a\nb"],
+    ids=ascii,
+)  # fmt: skip
+async def test_a_workspace_name_cannot_leave_its_folder(untouched: Wire, name: str) -> None:
+    for method in ("CreateWorkspace", "UpdateWorkspace"):
+        refusal = await untouched.refused(method, name=name)
+        assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_NAME", {"name"})
+
+
+@requirement("CANVAS-15")
+async def test_a_workspace_name_that_is_taken_is_refused(untouched: Wire) -> None:
+    refusal = await untouched.refused("CreateWorkspace", name=untouched.workspace)
+    assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "WORKSPACE_EXISTS")
+
+
+@requirement("CANVAS-6")
+@pytest.mark.parametrize("text", ["a<b", "a>b", "a\nb", "a\rb", "a\x00b", " a", "a ", "x" * 201], ids=ascii)
+async def test_an_author_that_git_cannot_write_is_refused(untouched: Wire, text: str) -> None:
+    author = types_pb2.CommitAuthor(name=text, email="a@example.org")
+    refusal = await untouched.refused("CommitChanges", message="m", author=author)
+    assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.name"})
+    author = types_pb2.CommitAuthor(name="Ada", email=text)
+    refusal = await untouched.refused("CommitChanges", message="m", author=author)
+    assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.email"})
+    refusal = await untouched.refused("OpenSession", agent=text)
+    assert (refusal.code, refusal.reason) == (INVALID, "INVALID_AUTHOR")
+
+
+@requirement("CANVAS-6")
+@pytest.mark.parametrize(
+    "seconds", [-1, -(2**40), 253402300800, 2**62, -(2**62)], ids=["1969", "long ago", "10000", "never", "before"]
+)
+async def test_times_before_1970_and_after_9999_are_refused(untouched: Wire, seconds: int) -> None:
+    author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
+    refusal = await untouched.refused("CommitChanges", message="m", author=author)
+    assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_TIME", ("author.timestamp",))
+
+
+@requirement("CANVAS-6")
+@pytest.mark.parametrize("seconds", [0, 253402300799], ids=["1970", "9999"])
+async def test_the_first_and_the_last_time_can_be_committed(wire: Wire, seconds: int) -> None:
+    await wire.create()
+    author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
+    commit_id = await wire.commit(author=author)
+    assert (await wire("GetCommit", revision=commit_id)).commit.author.timestamp.seconds == seconds
+
+
+# --- States ----------------------------------------------------------------------------------------------------------
+
+
+@requirement("CANVAS-6")
+async def test_an_empty_commit_is_refused(wire: Wire) -> None:
+    before = await wire.snapshot()
+    refusal = await wire.refused("CommitChanges", message="Nothing", create_tag=True, tag_name="v1")
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "NOTHING_TO_COMMIT")
+    assert await wire.snapshot() == before
+
+
+@requirement("CANVAS-4", "STORE-2")
+async def test_a_stale_etag_is_refused(untouched: Wire) -> None:
+    for etag in ("0" * 40, "nonsense"):
+        for method, fields in (("UpdateNode", {"title": "t"}), ("MoveNode", {"position": 0}), ("DeleteNode", {})):
+            refusal = await untouched.refused(method, node_id=ROOT, etag=etag, **fields)  # type: ignore[arg-type]
+            assert (refusal.code, refusal.reason) == ("ABORTED", "STALE_ETAG")
+    assert (await untouched.refused("DeleteArchive", archive="notes", etag="0" * 40)).reason == "STALE_ETAG"
+
+
+@requirement("CANVAS-15", "STORE-5")
+async def test_a_session_of_another_workspace_is_not_found(untouched: Wire, wire: Wire) -> None:
+    foreign = wire.session
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("CreateNode", creation(session_id=foreign)),
+        ("CommitChanges", {"session_id": foreign, "message": "m"}),
+        ("GetSession", {"session_id": foreign}),
+        ("ListChanges", {"session_id": foreign}),
+        ("DiscardSession", {"session_id": foreign}),
+        ("RebaseSession", {"session_id": foreign}),
+        ("DiscardChanges", {"session_id": foreign, "node_ids": [ROOT]}),
+        ("GetNode", {"revision": foreign, "node_id": ROOT}),
+        ("SearchNodes", {"revision": foreign, "query": "apple"}),
+        ("RenderView", {"revision": foreign}),
+    ]
+    before = await wire.snapshot()
+    for method, fields in calls:
+        refusal = await untouched.refused(method, **fields)
+        assert (refusal.code, refusal.reason) in {
+            ("NOT_FOUND", "SESSION_NOT_FOUND"),
+            ("NOT_FOUND", "REVISION_NOT_FOUND"),
+        }, method
+    assert await wire.snapshot() == before
+
+
+# --- Pages -----------------------------------------------------------------------------------------------------------
+
+LISTS: list[tuple[str, dict[str, Any]]] = [
+    ("ListWorkspaces", {}),
+    ("ListArchives", {}),
+    ("ListSessions", {"include_closed": True}),
+    ("ListChanges", {}),
+    ("ListChildren", {"archive": "notes"}),
+    ("ListViews", {}),
+    ("ListCommits", {}),
+    ("ListBranches", {}),
+    ("ListTags", {}),
+    ("ListNodeRevisions", {"node_id": ROOT}),
+    ("DiffRevisions", {"old_revision": "v1", "new_revision": "main"}),
+]
+
+
+@requirement("SERVE-1")
+@pytest.mark.parametrize(("method", "fields"), LISTS)
+async def test_a_page_size_of_zero_or_a_million_is_bounded_and_below_zero_refused(
+    untouched: Wire, method: str, fields: dict[str, Any]
+) -> None:
+    usual = await untouched(method, page_size=0, **fields)
+    great = await untouched(method, page_size=1_000_000, **fields)
+    if not usual.next_page_token:
+        assert great == usual
+    for size in (-1, -(2**31)):
+        refusal = await untouched.refused(method, page_size=size, **fields)
+        assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_SIZE", ("page_size",))
+
+
+@requirement("SERVE-1")
+@pytest.mark.parametrize(("method", "fields"), LISTS)
+async def test_a_forged_page_token_is_refused(untouched: Wire, method: str, fields: dict[str, Any]) -> None:
+    for token in ("x", "AAAA" * 10, json.dumps({"id": "a"}), "%", "\u4e2d", "x" * 100_000, "' or 1=1 --"):
+        refusal = await untouched.refused(method, page_token=token, **fields)
+        assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_TOKEN", ("page_token",))
+
+
+@requirement("SERVE-1")
+async def test_a_page_token_of_another_call_is_refused(untouched: Wire) -> None:
+    token = (await untouched("ListChildren", archive="notes", page_size=1)).next_page_token
+    assert token
+    assert (await untouched("ListChildren", archive="notes", page_size=2, page_token=token)).nodes
+    for method, fields in (
+        ("ListChildren", {"archive": "notes", "revision": "v1"}),
+        ("ListChildren", {"parent_id": ROOT}),
+        ("ListCommits", {}),
+    ):
+        refusal = await untouched.refused(method, page_token=token, **fields)
+        assert refusal.reason == "INVALID_PAGE_TOKEN"
+
+
+# --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+@requirement("SERVE-1", "CANVAS-8")
+async def test_a_deadline_that_has_passed_changes_nothing(untouched: Wire) -> None:
+    for method, fields in (("CreateNode", creation()), ("CommitChanges", {"message": "m"}), ("DeleteNode", {"node_id": ROOT})):
+        refusal = await untouched.refused(method, timeout=0, **fields)  # type: ignore[arg-type]
+        assert refusal.code == "DEADLINE_EXCEEDED"
+
+
+@requirement("SERVE-1")
+async def test_a_message_over_the_size_limit_is_refused_with_the_limit(untouched: Wire) -> None:
+    refusal = await untouched.refused("CreateNode", **creation(content="x" * (2**24 + 1)))
+    assert refusal.code == "RESOURCE_EXHAUSTED"
+    assert str(2**24) in refusal.message
+
+
+SYNTAX = [
+    "'; drop schema mirror cascade; --",
+    "' or '1'='1",
+    '" & | ! ( ) :* <->',
+    "apple & !pear | (fig",
+    "title:apple -pear +fig ~2 ^3",
+    "%_%",
+    "$1 %s %(workspace)s {0}",
+    '{"must": [{"key": "workspace", "match": {"any": ["x"]}}]}',
+    "\\",
+    "\\x00",
+    "(" * 1000,
+    "*" * 8192,
+    "a" * 8192,
+    "学" * 8192,
+    "a.b" * 2000,
+    "\u202e\u200f\ufeff",
+    "\U0001f600",
+]
+
+
+@requirement("CANVAS-5")
+@pytest.mark.parametrize("kind", [pb.SEARCH_TYPE_FULL_TEXT, pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID])
+async def test_a_query_is_text_and_never_syntax(untouched: Wire, kind: int) -> None:
+    for query in SYNTAX:
+        found = await untouched("SearchNodes", revision=untouched.session, query=query, search_type=kind)
+        assert all(0 <= hit.score <= 1 for hit in found.hits)
+    for name in ("'; drop schema mirror cascade; --", "%", '"'):
+        assert not (await untouched("SearchNodes", query="apple", search_type=kind, tags=[name])).hits
+        assert not (await untouched("SearchNodes", query="apple", search_type=kind, node_types=[name])).hits
+
+
+@requirement("CANVAS-5")
+async def test_words_are_found_among_syntax(untouched: Wire) -> None:
+    for query in ("apple'; drop schema mirror; --", "apple & !pear | (fig", '{"must": "apple"}'):
+        found = await untouched("SearchNodes", query=query)
+        assert [hit.node.id for hit in found.hits] == [ROOT], query
+
+
+@requirement("CANVAS-5")
+async def test_a_query_of_100_000_characters_is_refused_with_the_limit(untouched: Wire) -> None:
+    for kind in (pb.SEARCH_TYPE_FULL_TEXT, pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_RELATION, pb.SEARCH_TYPE_HYBRID):
+        refusal = await untouched.refused("SearchNodes", query="word " * 20_000, search_type=kind)
+        assert (refusal.code, refusal.fields) == (INVALID, ("query",))
+        assert "8192" in refusal.message
+
+
+@requirement("CANVAS-5")
+async def test_a_query_of_stop_words_only_finds_the_nodes_that_have_them(wire: Wire) -> None:
+    await wire.create("To be", content="to be or not to be that is the question")
+    await wire.create("Other", content="elephants swim")
+    assert await wire.search("to be or not to be") == ["To be"]
+    assert await wire.search("the") == ["To be"]
+    assert await wire.search("... !!! ???") == []
