@@ -91,6 +91,14 @@ async def served(place: World) -> AsyncIterator[str]:
         yield server.address
 
 
+def _word(number: int) -> str:
+    """A word of its own for each number, of two syllables or more."""
+    syllables = [_SYLLABLES[number % len(_SYLLABLES)]]
+    while number := number // len(_SYLLABLES):
+        syllables.append(_SYLLABLES[number % len(_SYLLABLES)])
+    return "".join(syllables) + "n"
+
+
 class Text:
     """Zipf-distributed words that look like words; the same seed gives the same text."""
 
@@ -98,8 +106,7 @@ class Text:
         self._rng = np.random.default_rng(seed)
         ranks = np.arange(1, _VOCABULARY + 1, dtype=np.float64) ** -_EXPONENT
         self._weights = ranks / ranks.sum()
-        names = random.Random(seed)
-        self.words = ["".join(names.choices(_SYLLABLES, k=names.randint(1, 4))) + str(i) for i in range(_VOCABULARY)]
+        self.words = [_word(number) for number in range(_VOCABULARY)]
 
     def page(self, words: int) -> str:
         """Some words in sentences."""

@@ -58,7 +58,7 @@ def test_every_step_of_a_commit_has_a_point_before_and_after_it() -> None:
     assert {fault.partition(":")[0] for fault in all_points(random.Random(1))} == {*POINTS, *RECOVERY_POINTS}
 
 
-@pytest.mark.parametrize("point", ["workspace.registered", "git.ref-moved", "git.ref-synced:2", "workspace.made"])
+@pytest.mark.parametrize("point", ["git.ref-moved", "workspace.made"])
 async def test_a_kill_while_a_workspace_is_made_leaves_a_whole_one_or_none(tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     request = workspace_service_pb2.CreateWorkspaceRequest(name="garden", request_id=new_id())

@@ -149,12 +149,9 @@ class Bindings:
 
     def _part(self, piece: tuple[str, str], names: dict[str, str]) -> str:
         kind, text = piece
-        if kind == "any":
-            return ".*?"
-        if kind == "time":
-            return f"(?:{_TIME})"
-        if kind == "plain":
-            return re.escape(text)
+        fixed = {"any": ".*?", "time": f"(?:{_TIME})", "plain": re.escape(text)}
+        if kind in fixed:
+            return fixed[kind]
         if kind == "file":
             return "nodes/../../" + self._part(("id", text[-19:-3]), names) + r"\.md"
         meant = self._meant(text)

@@ -18,7 +18,7 @@ from integration.calls import Calls, reason
 from memotree_storage.node import new_id
 from unit.git.judge import Judge
 
-from memotree.v1 import node_service_pb2, session_service_pb2, view_service_pb2, view_service_pb2_grpc
+from memotree.v1 import node_service_pb2, view_service_pb2, view_service_pb2_grpc
 
 SERVICES = {f"memotree.v1.{name}Service" for name in ("Workspace", "Session", "Node", "View", "History", "Maintenance")}
 
@@ -201,11 +201,15 @@ async def test_a_cancelled_commit_that_nobody_repeats_leaves_everything_staged_o
 
 
 @pytest.mark.requirement("SERVE-1", "STORE-1", "STORE-6")
-async def test_a_graceful_stop_lets_a_running_commit_end_well(tmp_path: Path) -> None:
+async def test_a_graceful_stop_lets_a_running_commit_end_well_and_the_next_server_goes_on(tmp_path: Path) -> None:
     service = await start(tmp_path / "data", tmp_path / "server.log")
     try:
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
+            other = Calls(channel, "garden")
+            other.root = calls.root
+            await other.open()
+            staged = await other.create("staged and not committed")
             for batch in range(4):
                 await calls.nodes.BatchChangeNodes(_batch(calls, batch, 100))
             packs = service.data / calls.repository / "objects" / "pack"
@@ -227,7 +231,12 @@ async def test_a_graceful_stop_lets_a_running_commit_end_well(tmp_path: Path) ->
         service = await start(tmp_path / "data", tmp_path / "server.log")
         async with service.channel() as channel:
             calls = Calls(channel, "garden")
-            assert await calls.search("word0x7") != []
+            assert len(await calls.search("word0x7")) == 1
+            calls.session = other.session
+            assert await calls.read(staged) is None
+            assert await calls.read(staged, calls.session) == "staged and not committed"
+            await calls.commit()
+            assert await calls.read(staged) == "staged and not committed"
     finally:
         service.kill()
 
@@ -238,27 +247,3 @@ def _batch(calls: Calls, number: int, size: int) -> node_service_pb2.BatchChange
         create = calls.creation(f"word{number}x{index} and some more text", title=f"Node {number} {index}")
         request.changes.add().create.CopyFrom(create)
     return request
-
-
-@pytest.mark.requirement("SERVE-1")
-async def test_a_session_of_a_server_that_stopped_goes_on_in_the_next(tmp_path: Path) -> None:
-    service = await start(tmp_path / "data", tmp_path / "server.log")
-    try:
-        async with service.channel() as channel:
-            calls = await Calls(channel, "garden").begin()
-            node_id = await calls.create("staged and not committed")
-        assert await service.stop() == 0
-        service = await start(tmp_path / "data", tmp_path / "server.log")
-        async with service.channel() as channel:
-            later = Calls(channel, "garden")
-            later.session = calls.session
-            assert await later.read(node_id, later.session) == "staged and not committed"
-            assert await later.read(node_id) is None
-            answer = await later.sessions.GetSession(
-                session_service_pb2.GetSessionRequest(workspace="garden", session_id=later.session)
-            )
-            assert answer.session.change_count == 1
-            await later.commit()
-            assert await later.read(node_id) == "staged and not committed"
-    finally:
-        service.kill()

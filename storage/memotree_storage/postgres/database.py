@@ -28,7 +28,7 @@ WORK_MIGRATIONS: Final = ("work_0001.sql",)
 
 _LOCK: Final = 7_301_976_321
 _SESSION_SETTINGS: Final = (
-    "-c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
+    "-c TimeZone=UTC -c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
 )
 _log = structlog.get_logger(__name__)
 
@@ -127,8 +127,8 @@ def _translated(error: psycopg.Error) -> Exception:
     if isinstance(error, psycopg.errors.QueryCanceled):
         return error
     return DatabaseUnavailableError(
-        "PostgreSQL does not answer now; send the same call again. With a request_id it takes effect only once, even if "
-        "PostgreSQL fell silent after it had."
+        "PostgreSQL does not answer now; send the same call again. With a request_id it takes effect only once, even "
+        "if PostgreSQL fell silent after it had."
     )
 
 

@@ -1,0 +1,405 @@
+"""A search finds exactly the nodes that are alive at its state, whatever the stores went through before.
+
+The model is brute force: a node is a hit for a word when its text has it, and near every meaning (the vectors of these
+tests all lie in one corner). It is asked at heads, in sessions, at old commits and on forks; between the steps of a
+commit; after PostgreSQL was lost, after the index was lost, and after the index went back to its last flush.
+"""
+
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.position import many_between
+from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.staging import Edit
+from memotree_storage.postgres.tree import State
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.search import SearchQuery
+from memotree_storage.store import Store
+from property.arena import Arena, MemoryIndex, PositiveEmbedder, effort, fresh_database, numbered_id
+from qdrant_client import AsyncQdrantClient
+
+WORDS: Final = ["apple", "birch", "cedar", "daisy", "elder", "fern"]
+BRANCHES: Final = ["main", "side", "third"]
+PLACES: Final = many_between(None, None, 8, random.Random(3))
+START: Final = datetime(2024, 1, 1, tzinfo=UTC)
+ALL: Final = 1000
+
+choices = st.integers(0, 1000)
+edits = st.lists(
+    st.tuples(st.sampled_from(["create", "create", "edit", "edit", "move", "delete", "again"]), choices, choices),
+    min_size=1,
+    max_size=3,
+)
+
+
+def pick(options: Any, number: int) -> Any:
+    return options[number % len(options)]
+
+
+# --- Stores that can be lost -----------------------------------------------------------------------------------------
+
+
+class Stores:
+    """A store on a real PostgreSQL and a real engine, each of which can be lost and put back."""
+
+    def __init__(self, arena: Arena, postgres: str, folder: Path) -> None:
+        self.arena = arena
+        self._postgres = postgres
+        self._folder = folder
+        self._engine: EmbeddedQdrant
+        self._client: AsyncQdrantClient
+        self._database = fresh_database(postgres)
+        arena.run(self._start_engine())
+        arena.run(self._open())
+
+    def close(self) -> None:
+        self.arena.run(self.arena.store.close())
+        self.arena.run(self._stop_engine())
+
+    async def _start_engine(self) -> None:
+        self._engine = EmbeddedQdrant(self._folder / "engine")
+        endpoint = await self._engine.start()
+        self._client = connect(endpoint.url, endpoint.api_key)
+
+    async def _stop_engine(self) -> None:
+        await self._client.close()
+        await self._engine.stop()
+
+    async def _open(self) -> None:
+        """A new store over what there is, as after a restart; its indexer works only when a search waits for it."""
+        embedder = PositiveEmbedder()
+        index = QdrantIndex(
+            self._client, model=embedder.model, dimensions=embedder.dimensions, flush=self._engine.flush
+        )
+        self.arena.store = Store(self._folder / "data", Database(self._database, max_size=4), index, embedder)
+        await self.arena.store.open()
+        await self.arena.store.indexer.stop()
+
+    async def restart(self) -> None:
+        """Stop and start the server's own part."""
+        await self.arena.store.close()
+        await self._open()
+
+    async def lose_postgres(self) -> None:
+        """Start again with an empty database, working state and all."""
+        await self.arena.store.close()
+        self._database = fresh_database(self._postgres)
+        await self._open()
+
+    async def lose_mirror(self) -> None:
+        """Start again with the working state alone."""
+        await self.arena.store.database.drop_mirror()
+        await self.restart()
+
+    async def lose_index(self) -> None:
+        """Start again with an empty engine."""
+        await self.arena.store.close()
+        await self._stop_engine()
+        shutil.rmtree(self._folder / "engine")
+        await self._start_engine()
+        await self._open()
+
+    async def flush(self) -> None:
+        """Bring everything to the engine's disk, and remember what is there."""
+        await self.arena.store.indexer.flush()
+        shutil.rmtree(self._folder / "flushed", ignore_errors=True)
+        shutil.copytree(self._folder / "engine" / "data", self._folder / "flushed")
+
+    async def go_back_to_flush(self) -> None:
+        """What a power cut may do to the engine: nothing of what came after the last flush is there."""
+        if not (self._folder / "flushed").exists():
+            return
+        await self._stop_engine()
+        shutil.rmtree(self._folder / "engine" / "data")
+        shutil.copytree(self._folder / "flushed", self._folder / "engine" / "data")
+        await self._start_engine()
+        await self.restart()
+
+
+@pytest.fixture
+def stores(postgres: str, tmp_path: Path) -> Iterator[Stores]:
+    """Empty stores; the arena's own store is never used."""
+    arena = Arena.open(postgres, tmp_path / "unused", MemoryIndex())
+    arena.run(arena.store.close())
+    opened = Stores(arena, postgres, tmp_path)
+    try:
+        yield opened
+    finally:
+        opened.close()
+        arena.run(arena.loop.shutdown_asyncgens())
+        arena.run(arena.loop.shutdown_default_executor())
+        arena.loop.close()
+
+
+# --- The machine -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Draft:
+    """A session of the model."""
+
+    id: str
+    base: str
+    branch: str
+    changes: dict[str, Entry | None] = field(default_factory=dict)
+
+
+class Searches(RuleBasedStateMachine):
+    """Random commits, branches, sessions and losses; after each step every state is searched."""
+
+    def __init__(self, stores: Stores) -> None:
+        super().__init__()
+        self.stores = stores
+        self.states: dict[str, dict[str, Entry]] = {}
+        self.order: list[str] = []
+        self.refs: dict[str, str] = {}
+        self.drafts: list[Draft] = []
+        self.count = 0
+        self.losses = 0
+
+    @property
+    def store(self) -> Store:
+        return self.stores.arena.store
+
+    def run_in(self, work: Any) -> Any:
+        return self.stores.arena.run(work)
+
+    @initialize()
+    def begin(self) -> None:
+        shutil.rmtree(self.stores._folder / "flushed", ignore_errors=True)
+        self.workspace = self.run_in(self.stores.arena.make_workspace())
+        first = self._git().refs()["refs/heads/main"]
+        self.states[first] = {}
+        self.order.append(first)
+        self.refs["main"] = first
+        archive = Archive(numbered_id(0), "notes")
+        self._commit("main", {archive.id: archive}, follow=True)
+        self.commit(0, [("create", number, number) for number in range(3)], follow=True)
+
+    def teardown(self) -> None:
+        if hasattr(self, "workspace"):
+            self.run_in(self.stores.arena.drop_workspace(self.workspace))
+
+    # --- steps ---
+
+    @rule(branch=choices, wanted=edits, follow=st.sampled_from([True, True, True, False]))
+    def commit(self, branch: int, wanted: list[tuple[str, int, int]], follow: bool) -> None:
+        """Without following, the ref has moved and the mirror has not heard of it: as in the midst of a commit."""
+        name = pick(sorted(self.refs), branch)
+        before = self.states[self.refs[name]]
+        self._commit(name, self._changes(before, wanted), follow=follow)
+
+    @rule(at=choices, name=st.sampled_from(BRANCHES[1:]))
+    def fork(self, at: int, name: str) -> None:
+        """A branch at any commit there is, new or moved."""
+        ref, commit_id = f"refs/heads/{name}", pick(self.order, at)
+        assert self._git().move_ref(ref, self._git().refs().get(ref), commit_id)
+        self.refs[name] = commit_id
+        self.run_in(self._follow())
+
+    @precondition(lambda self: len(self.drafts) < 2)
+    @rule(branch=choices)
+    def open(self, branch: int) -> None:
+        self.run_in(self._follow())
+        name = pick(sorted(self.refs), branch)
+        self.count += 1
+        session_id = numbered_id(10_000_000 + self.count)
+        base = State(self.workspace, self.refs[name])
+        self.run_in(self._open_session(session_id, base, name))
+        self.drafts.append(Draft(session_id, base.commit_id, name))
+
+    @precondition(lambda self: self.drafts)
+    @rule(which=choices, wanted=edits)
+    def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
+        draft = pick(self.drafts, which)
+        before = self._state_of(draft)
+        changes = self._changes(before, wanted)
+        self.run_in(self._stage(draft, changes))
+        base = self.states[draft.base]
+        merged = {**draft.changes, **changes}
+        draft.changes = {key: entry for key, entry in merged.items() if entry != base.get(key)}
+
+    @rule()
+    def let_the_indexer_run(self) -> None:
+        self.run_in(self.store.indexer.drain(self.workspace))
+
+    @rule()
+    def flush(self) -> None:
+        self.run_in(self.stores.flush())
+
+    @rule()
+    def restart(self) -> None:
+        self.run_in(self.stores.restart())
+
+    @rule()
+    def rebuild(self) -> None:
+        self.run_in(self.store.rebuild(self.workspace))
+
+    @rule()
+    def lose_mirror(self) -> None:
+        self.run_in(self.stores.lose_mirror())
+
+    @rule()
+    def lose_postgres(self) -> None:
+        self.run_in(self.stores.lose_postgres())
+        self.drafts.clear()
+
+    @precondition(lambda self: self.losses < 2)
+    @rule()
+    def lose_index(self) -> None:
+        self.losses += 1
+        self.run_in(self.stores.lose_index())
+
+    @precondition(lambda self: self.losses < 2 and (self.stores._folder / "flushed").exists())
+    @rule()
+    def go_back_to_flush(self) -> None:
+        self.losses += 1
+        self.run_in(self.stores.go_back_to_flush())
+
+    # --- what holds ---
+
+    @invariant()
+    def hits_are_the_alive_nodes(self) -> None:
+        if hasattr(self, "workspace"):
+            self.run_in(self._check())
+
+    async def _check(self) -> None:
+        async with self.store.database.connection() as conn:
+            cursor = await conn.execute("select commit_id from mirror.commit where workspace_id = %s", (self.workspace,))
+            known = {row[0] for row in await cursor.fetchall()}
+        heads = [commit_id for commit_id in self.refs.values() if commit_id in known]
+        older = [commit_id for commit_id in self.order if commit_id in known]
+        looked = dict.fromkeys([*heads, *(pick(older, self.count + step) for step in (0, 3))])
+        word = WORDS[self.count % len(WORDS)]
+        for commit_id in looked:
+            await self._check_state(State(self.workspace, commit_id), self.states[commit_id], word)
+        for draft in self.drafts:
+            await self._check_state(State(self.workspace, draft.base, draft.id), self._state_of(draft), word)
+
+    async def _check_state(self, state: State, alive: dict[str, Entry], word: str) -> None:
+        nodes = {key: node for key, node in alive.items() if isinstance(node, Node)}
+        with_word = {key for key, node in nodes.items() if word in node.content.split()}
+        assert await self._hits(state, SearchQuery(word, ALL)) == with_word
+        assert await self._hits(state, SearchQuery(word, ALL, words=False, meaning=True)) == set(nodes)
+        plans = {key for key, node in nodes.items() if node.type == "plan"}
+        query = SearchQuery(word, ALL, types=["plan"], tags=["tagged"])
+        assert await self._hits(state, query) == {key for key in with_word & plans if nodes[key].tags}  # type: ignore[union-attr]
+
+    async def _hits(self, state: State, query: SearchQuery) -> set[str]:
+        found = await self.store.search.find(state, query)
+        ids = [hit.version.entry_id for hit in found]
+        assert len(ids) == len(set(ids))
+        assert all(0 < hit.score <= 1 for hit in found)
+        return set(ids)
+
+    # --- by hand ---
+
+    def _git(self) -> Any:
+        return self.store.repositories.get(self.workspace)
+
+    async def _follow(self) -> None:
+        await self.store.catch_up(self.workspace)
+        await self.store.indexer.stop()
+
+    def _state_of(self, draft: Draft) -> dict[str, Entry]:
+        merged = {**self.states[draft.base], **draft.changes}
+        return {key: entry for key, entry in merged.items() if entry is not None}
+
+    def _changes(self, before: dict[str, Entry], wanted: list[tuple[str, int, int]]) -> dict[str, Entry | None]:
+        after: dict[str, Entry | None] = dict(before)
+        changes: dict[str, Entry | None] = {}
+        for kind, first, second in wanted:
+            nodes = [entry for entry in after.values() if isinstance(entry, Node)]
+            leaves = [node for node in nodes if not any(other.parent_id == node.id for other in nodes)]
+            ever = {key for state in self.states.values() for key in state} - after.keys()
+            made: Node | None
+            if kind == "again" and ever:
+                made = self._node(pick(sorted(ever), first), None, second)
+            elif kind in {"create", "again"} or not nodes:
+                self.count += 1
+                made = self._node(numbered_id(self.count), pick([None, *nodes], first), second)
+            elif kind == "delete":
+                gone = pick(leaves, first)
+                changes[gone.id] = after[gone.id] = None
+                continue
+            elif kind == "move":
+                made = replace(pick(nodes, first), position=pick(PLACES, second))
+            else:
+                node = pick(nodes, first)
+                made = replace(
+                    self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id
+                )
+            changes[made.id] = after[made.id] = made
+        return changes
+
+    @staticmethod
+    def _node(node_id: str, parent: Node | None, number: int) -> Node:
+        words = [word for bit, word in enumerate(WORDS) if number >> bit & 1]
+        return Node(
+            node_id,
+            numbered_id(0),
+            parent.id if parent else None,
+            pick(PLACES, number),
+            type=pick(["note", "plan"], number),
+            title=f"node {number}",
+            content=" ".join(words),
+            tags=("tagged",) if number % 3 else (),
+        )
+
+    def _commit(self, branch: str, changes: dict[str, Entry | None], *, follow: bool) -> None:
+        parent = self.refs[branch]
+        before = self.states[parent]
+        self.count += 1
+        by = Signature("A person", "", START + timedelta(minutes=self.count))
+        files = {
+            entry_path(entry or before[key]): None if entry is None else encode_entry(entry)
+            for key, entry in changes.items()
+            if entry is not None or key in before
+        }
+        commit_id = self._git().write_commit(CommitDraft(parent, files, f"Commit {self.count}\n", by, by)).commit_id
+        assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
+        self.refs[branch] = commit_id
+        self.order.append(commit_id)
+        self.states[commit_id] = {key: entry for key, entry in {**before, **changes}.items() if entry is not None}
+        if follow:
+            self.run_in(self._follow())
+
+    async def _open_session(self, session_id: str, base: State, branch: str) -> None:
+        async with self.store.database.transaction() as conn:
+            await staging.open_session(
+                conn, session_id, base, branch=branch, agent="tester", ttl=timedelta(days=1)
+            )
+        assert self._git().move_ref(f"refs/memotree/keep/{session_id}", None, base.commit_id)
+
+    async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
+        async with self.store.database.transaction() as conn:
+            session = await staging.hold_session(conn, self.workspace, draft.id)
+            before = await tree.versions(conn, session.tree, list(changes))
+            staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
+            await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
+
+
+@pytest.mark.requirement("STORE-3", "STORE-5", "GIT-1", "GIT-4")
+def test_hits_are_exactly_the_alive_nodes_whatever_was_lost_in_between(stores: Stores) -> None:
+    run_state_machine_as_test(lambda: Searches(stores), settings=effort(10, 14))
