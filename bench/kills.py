@@ -17,20 +17,28 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
+import grpc
 from crash.campaign import Campaign, all_points
+from crash.service import ServerEndedError
 
 _SHARE_AT_POINTS = 0.75
 
 
 def run(count: int, seed: int | None = None) -> dict[str, Any]:
-    """Kill ``count`` times; raises ``AssertionError`` with the facts at the first thing that is lost."""
+    """Kill ``count`` times, or until the first broken promise; ``failures`` counts those, ``what failed`` tells them."""
     seed = random.randrange(2**32) if seed is None else seed
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="memotree-kills-", ignore_cleanup_errors=True) as folder:
-        tally = asyncio.run(Campaign(Path(folder), seed).run(_faults(count, random.Random(seed))))
+        campaign, failures = Campaign(Path(folder), seed), []
+        try:
+            asyncio.run(campaign.run(_faults(count, random.Random(seed))))
+        except (AssertionError, ServerEndedError, grpc.aio.AioRpcError) as error:
+            failures.append(str(error))
+    tally = campaign.tally
     return {
         "kills": tally.kills,
-        "lost": 0,
+        "failures": len(failures),
+        "what failed": failures,
         "at": dict(sorted(tally.by_point.items())),
         "acknowledged commits": tally.commits,
         "nodes": tally.nodes,

@@ -182,7 +182,8 @@ class _Cuts:
             "survived": survived,
             "acknowledged commits": self._acknowledged,
             "acknowledged edits": self._edits,
-            "failures": failures,
+            "failures": len(failures),
+            "what failed": failures,
         }
 
     def _fresh(self) -> _Disk:

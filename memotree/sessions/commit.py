@@ -132,9 +132,6 @@ class Commit:
         for _ in range(_ATTEMPTS):
             if await is_behind(self._conn, self._workspace_id, repository):
                 await catch_up_within(self._conn, self._workspace_id, repository)
-            earlier = await self._earlier_result()
-            if earlier is not None:
-                return earlier
             head = await self._head()
             await self._check_tag()
             rows, left_out = await self._choose()
@@ -151,21 +148,6 @@ class Commit:
             f"Branch {self._session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
             "Send the call again."
         )
-
-    async def _earlier_result(self) -> CommitResult | None:
-        """The result of this request when it was cut off after its commit was made."""
-        if not self._order.request_id:
-            return None
-        cursor = await self._conn.execute(
-            "select c.commit_id, count(v.version_id) from mirror.commit c"
-            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
-            " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
-            (self._workspace_id, self._order.request_id, self._session.session_id),
-        )
-        row = await cursor.fetchone()
-        if row is None:
-            return None
-        return CommitResult(row[0], self._session.branch, self._order.tag, row[1], await self._remaining())
 
     async def _head(self) -> State:
         cursor = await self._conn.execute(
@@ -281,7 +263,7 @@ class Commit:
             self._session.branch,
             self._order.tag,
             len(changes),
-            await self._remaining(),
+            await remaining_changes(self._conn, self._session.session_id),
             tuple(warnings),
         )
 
@@ -296,12 +278,28 @@ class Commit:
         await projector.put_ref(self._conn, self._workspace_id, ref, written.tag_id or "", written.commit_id)
         return []
 
-    async def _remaining(self) -> int:
-        cursor = await self._conn.execute(
-            "select count(*) from work.staged where session_id = %s", (self._session.session_id,)
-        )
-        row = await cursor.fetchone()
-        return int(row[0]) if row else 0
+
+async def earlier_result(conn: Connection, session: Session, request_id: str, tag: str) -> CommitResult | None:
+    """The result of a request that was cut off after its commit was made; its trailers say whose it is."""
+    if not request_id:
+        return None
+    cursor = await conn.execute(
+        "select c.commit_id, count(v.version_id) from mirror.commit c"
+        " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+        " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
+        (session.workspace_id, request_id, session.session_id),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    return CommitResult(row[0], session.branch, tag, row[1], await remaining_changes(conn, session.session_id))
+
+
+async def remaining_changes(conn: Connection, session_id: str) -> int:
+    """How many changes a session has still staged."""
+    cursor = await conn.execute("select count(*) from work.staged where session_id = %s", (session_id,))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
 
 
 def _changes_something(item: Merged) -> bool:

@@ -37,6 +37,7 @@ from memotree.sessions.commit import (
     IncompleteChoiceError,
     check_chosen,
     check_message,
+    earlier_result,
 )
 from memotree.sessions.rebase import ConflictError, merge_onto
 from memotree.sessions.structure import Verdict, check_structure
@@ -226,9 +227,16 @@ class SessionOperations:
     ) -> CommitResult:
         faults.point("commit.claimed")
         await registry.lock_workspace(conn, workspace.workspace_id)
-        session = await staging.hold_session(
-            conn, workspace.workspace_id, lookup.needed("session_id", request.session_id)
-        )
+        session_id = lookup.needed("session_id", request.session_id)
+        if order.request_id:
+            repository = await asyncio.to_thread(self._store.repositories.get, workspace.workspace_id)
+            if await is_behind(conn, workspace.workspace_id, repository):
+                await catch_up_within(conn, workspace.workspace_id, repository)
+            asked = await staging.find_session(conn, workspace.workspace_id, session_id)
+            earlier = await earlier_result(conn, asked, order.request_id, order.tag)
+            if earlier is not None:
+                return earlier
+        session = await staging.hold_session(conn, workspace.workspace_id, session_id)
         rows = await staging.staged(conn, session.session_id) if order.choice else []
         known = {row.entry_id for row in rows}
         commit = Commit(
@@ -357,8 +365,8 @@ def _needed_by_others(verdict: Verdict, rows: Mapping[str, Staged]) -> Incomplet
     """The error for a discard that would leave the other changes of the session without what they need."""
     ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
     error = IncompleteChoiceError(
-        f"Changes that would stay and those that would go need each other: {', '.join(ids[:10])}. Discard the others of "
-        "these as well, or none."
+        f"Changes that would stay and those that would go need each other: {', '.join(ids[:10])}. Discard the others "
+        "of these as well, or none."
     )
     error.nodes = [rows[entry_id].version for entry_id in ids if entry_id in rows]
     return error

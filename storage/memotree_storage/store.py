@@ -62,7 +62,7 @@ class Store:
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
         self.indexer = Indexer(database, index, embedder, self.entries)
-        self.upkeep = Upkeep(database, self.repositories, request_retention)
+        self.upkeep = Upkeep(database, self.repositories, index, request_retention)
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:

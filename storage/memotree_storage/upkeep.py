@@ -1,4 +1,4 @@
-"""What a store does for itself in the background: few packs, no expired sessions, no results that nobody asks for."""
+"""What a store does for itself in the background: few packs, no expired sessions, no lines that nothing reaches."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,8 @@ import structlog
 
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, count_packs, maintain
-from memotree_storage.postgres import requests, staging
+from memotree_storage.ports import VectorIndex
+from memotree_storage.postgres import projector, registry, requests, staging
 from memotree_storage.postgres.database import Database
 from memotree_storage.workspaces import KEEP_PREFIX, Repositories
 
@@ -23,12 +24,16 @@ class Upkeep:
     Args:
         database: The database.
         repositories: The repositories.
+        index: The index.
         retention: How long the result of a request id is remembered.
     """
 
-    def __init__(self, database: Database, repositories: Repositories, retention: timedelta) -> None:
+    def __init__(
+        self, database: Database, repositories: Repositories, index: VectorIndex, retention: timedelta
+    ) -> None:
         self._database = database
         self._repositories = repositories
+        self._index = index
         self._retention = retention
         self._waiting: set[str] = set()
         self._wake = asyncio.Event()
@@ -56,13 +61,30 @@ class Upkeep:
         self._wake.set()
 
     async def tidy(self) -> int:
-        """Close the sessions whose time ran out and forget old results; how many sessions it were is returned."""
+        """Close the sessions whose time ran out, forget old results, and collect the lines that nothing reaches.
+
+        Returns:
+            How many sessions were closed.
+        """
         async with self._database.transaction() as conn:
             expired = await staging.close_expired(conn)
             await requests.forget_old_requests(conn, self._retention)
         for workspace_id, session_id in expired:
             await asyncio.to_thread(self._release, workspace_id, session_id)
+        async with self._database.connection() as conn:
+            workspaces = [workspace.workspace_id for workspace in await registry.list_workspaces(conn)]
+        for workspace_id in workspaces:
+            await self._collect(workspace_id)
         return len(expired)
+
+    async def _collect(self, workspace_id: str) -> None:
+        async with self._database.transaction() as conn:
+            await registry.lock_workspace(conn, workspace_id)
+            gone = await projector.collect_lines(conn, workspace_id)
+            left = await projector.line_ids(conn, workspace_id)
+        if gone:
+            await self._index.delete(workspace_id, keep_lines=left)
+            _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
 
     def _release(self, workspace_id: str, session_id: str) -> None:
         try:

@@ -96,6 +96,7 @@ class Writer:
         self.acknowledged_edits = 0
         self._root_id = root_id
         self._rng = rng
+        self._dirty: set[str] = set()
         self._count = 0
 
     async def edit(self, services: Services) -> None:
@@ -137,6 +138,7 @@ class Writer:
                 if _cancelled_ourselves():
                     raise
             else:
+                self._dirty -= set(request.specific_nodes) or set(before)
                 self.made.append(Made(request, response, {} if request.specific_nodes else before))
             await asyncio.sleep(self._rng.random() * 0.01)  # so that edits gather; nothing is waited for
 
@@ -150,6 +152,7 @@ class Writer:
         truth.history.append(text)
         truth.unknown.append(text)
         self.touched.add(node_id)
+        self._dirty.add(node_id)
         try:
             await self._impatient(call)
         except grpc.aio.AioRpcError as error:
@@ -207,9 +210,9 @@ class Writer:
         if self._rng.random() < 0.4:
             request.create_tag = True
             request.tag_name = f"v/{request_id}"
-        steady = [node_id for node_id, truth in self.nodes.items() if not truth.unknown]
-        if steady and self._rng.random() < 0.2:
-            request.specific_nodes.extend(self._rng.sample(steady, min(2, len(steady))))
+        steady = [node_id for node_id in self._dirty if not self.nodes[node_id].unknown]
+        if steady and self._rng.random() < 0.3:
+            request.specific_nodes.extend(self._rng.sample(sorted(steady), min(2, len(steady))))
         return request
 
 

@@ -150,6 +150,12 @@ async def collect_lines(conn: Connection, workspace_id: str) -> list[int]:
     return gone
 
 
+async def line_ids(conn: Connection, workspace_id: str) -> list[int]:
+    """The lines of a workspace."""
+    cursor = await conn.execute("select line_id from mirror.line where workspace_id = %s", (workspace_id,))
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def count_rows(conn: Connection, workspace_id: str) -> None:
     """Count the rows of a workspace anew into its watermark."""
     await conn.execute(

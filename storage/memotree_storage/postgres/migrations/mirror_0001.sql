@@ -12,8 +12,7 @@ create table mirror.workspace (
   description    text not null default '',
   default_branch text not null default 'main',
   created_at     timestamptz not null,
-  -- The watermark: what the rows below reflect. It moves in the transaction that moves them.
-  refs_digest    text not null default '',
+  -- With the rows of mirror.ref, the watermark: how many rows there are. It moves in the transaction that moves them.
   commit_count   bigint not null default 0,
   version_count  bigint not null default 0,
   placement_count bigint not null default 0
