@@ -25,7 +25,7 @@ _SHARE_AT_POINTS = 0.75
 
 
 def run(count: int, seed: int | None = None) -> dict[str, Any]:
-    """Kill ``count`` times, or until the first broken promise; ``failures`` counts those, ``what failed`` tells them."""
+    """Kill ``count`` times, or until the first broken promise, which ``what failed`` tells."""
     seed = random.randrange(2**32) if seed is None else seed
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="memotree-kills-", ignore_cleanup_errors=True) as folder:

@@ -166,7 +166,8 @@ def _blob_at(line: str, session: str) -> str:
 
 
 # Only an entry with a row where the two lineages part can differ: on the lines that one of them alone has, and on the
-# first line of both between the two places. Everything beyond is common.
+# first line of both between the two places. Everything beyond is common. The "offset 0" keeps the range of each line an
+# own query by index: joined, the planner would expect most rows to fit and read the whole table.
 _DIFFERING: Final = f"""
   with old_line as materialized (select * from mirror.lineage(%(workspace)s, %(old)s)),
   new_line as materialized (select * from mirror.lineage(%(workspace)s, %(new)s)),
@@ -181,8 +182,9 @@ _DIFFERING: Final = f"""
     union all
     select line_id, 0, seq from new_line where depth < coalesce((select new_depth from common), 2147483647)),
   candidate as (
-    select v.entry_id from part join mirror.version v on v.line_id = part.line_id
-     where v.from_seq > part.low and v.from_seq <= part.high
+    select v.entry_id from part cross join lateral (
+      select v.entry_id from mirror.version v
+       where v.line_id = part.line_id and v.from_seq > part.low and v.from_seq <= part.high offset 0) v
     union
     select s.entry_id from work.staged s where s.session_id in (%(old_session)s, %(new_session)s)),
   differing as (
