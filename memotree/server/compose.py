@@ -45,22 +45,24 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         limits = service_limits(settings)
         sessions = SessionOperations(store, pages, limits)
         stack.push_async_callback(sessions.finish)
+        maintenance = MaintenanceOperations(
+            store,
+            limits,
+            max_message_bytes=settings.max_message_bytes,
+            embedded={
+                name
+                for name, url in (("postgres", settings.postgres_url), ("qdrant", settings.qdrant_url))
+                if url is None
+            },
+        )
+        stack.push_async_callback(maintenance.finish)
         yield {
             "WorkspaceService": WorkspaceOperations(store, pages, limits),
             "SessionService": sessions,
             "NodeService": NodeOperations(store, pages, limits),
             "ViewService": ViewOperations(store, pages),
             "HistoryService": HistoryOperations(store, pages, limits),
-            "MaintenanceService": MaintenanceOperations(
-                store,
-                limits,
-                max_message_bytes=settings.max_message_bytes,
-                embedded={
-                    name
-                    for name, url in (("postgres", settings.postgres_url), ("qdrant", settings.qdrant_url))
-                    if url is None
-                },
-            ),
+            "MaintenanceService": maintenance,
         }
 
 

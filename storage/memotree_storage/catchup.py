@@ -91,6 +91,21 @@ async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRe
     await follow_refs(conn, workspace_id, repository)
 
 
+async def replay_within(
+    conn: Connection, workspace_id: str, repository: GitRepository, report: Report | None = None
+) -> None:
+    """Mirror the whole history of a workspace whose mirror is empty, inside the caller's transaction.
+
+    No session is settled and no tag made: they have heard of all these commits when they were made.
+    """
+    commits = await asyncio.to_thread(_missing, repository, set())
+    for done, batch in enumerate(_batches(commits)):
+        await _mirror(conn, workspace_id, repository, batch, frozenset())
+        if report is not None:
+            report("commits", min((done + 1) * _BATCH, len(commits)), len(commits))
+    await follow_refs(conn, workspace_id, repository)
+
+
 async def follow_refs(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
     """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
     peeled: dict[str, tuple[str, str]] = {}
@@ -111,9 +126,7 @@ async def follow_refs(conn: Connection, workspace_id: str, repository: GitReposi
 
 def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
     refs = repository.refs()
-    tips = set(mirrored_refs(refs).values()) | {
-        target for name, target in refs.items() if name.startswith(KEEP_PREFIX)
-    }
+    tips = set(mirrored_refs(refs).values()) | {target for name, target in refs.items() if name.startswith(KEEP_PREFIX)}
     commits = []
     for tip in sorted(tips):
         try:
@@ -167,6 +180,7 @@ def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[Entr
     """
     changes: list[EntryChange] = []
     broken: dict[str, str] = {}
+    seen: set[str] = set()
     for change in repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
         parsed = parse_path(change.path)
         if parsed is None:
@@ -177,6 +191,10 @@ def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[Entr
                 entry = decode_entry(change.path, repository.read_blob(change.new_blob))
             except (InvalidFileError, ObjectMissingError) as error:
                 broken[change.path] = error.message
+        if parsed[1] in seen:
+            broken[change.path] = f"Another file of this commit has the id {parsed[1]}."
+            continue
+        seen.add(parsed[1])
         changes.append(EntryChange(parsed[1], change.new_blob or "" if entry else "", entry))
     return changes, broken
 

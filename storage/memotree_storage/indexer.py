@@ -159,6 +159,15 @@ class Indexer:
         )
         return cursor.rowcount
 
+    async def pending(self, workspace_id: str) -> int:
+        """Rows of a workspace that the index does not have yet."""
+        async with self._database.connection() as conn:
+            cursor = await conn.execute(
+                "select count(*) from mirror.outbox where workspace_id = %s and not applied", (workspace_id,)
+            )
+            row = await cursor.fetchone()
+            return int(row[0]) if row else 0
+
     async def backlog(self) -> int:
         """Rows that the index has not flushed yet."""
         async with self._database.connection() as conn:

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import structlog
 
-from memotree_storage.catchup import Report, catch_up
+from memotree_storage.catchup import Report, catch_up, replay_within
 from memotree_storage.entries import EntryReader
-from memotree_storage.errors import AlreadyExistsError
+from memotree_storage.errors import AlreadyExistsError, CorruptError, InvalidInputError
 from memotree_storage.indexer import Indexer
 from memotree_storage.ports import Embedder, VectorIndex
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database
-from memotree_storage.postgres.projector import count_rows
 from memotree_storage.search import Search
 from memotree_storage.upkeep import Upkeep
 from memotree_storage.workspaces import Repositories, WorkspaceInfo
@@ -76,7 +76,10 @@ class Store:
         await self.index.prepare()
         await asyncio.to_thread(self.repositories.clear_unfinished)
         for info in await asyncio.to_thread(lambda: list(self.repositories.described())):
-            await self._recover(info)
+            try:
+                await self._recover(info)
+            except (CorruptError, InvalidInputError, psycopg.IntegrityError) as error:
+                _log.error("a workspace could not be mirrored; verify it", workspace=info.name, why=str(error))
         await self._forget_missing()
         await self.indexer.forget_applied()
         self.indexer.start()
@@ -98,15 +101,21 @@ class Store:
         return result.commits
 
     async def rebuild(self, workspace_id: str, report: Report | None = None) -> None:
-        """Make the rows and the index of a workspace anew from Git. Sessions and what they staged stay."""
+        """Make the rows and the index of a workspace anew from Git. Sessions and what they staged stay.
+
+        Reads see the old rows until all new ones are there; a search then waits for the index.
+        """
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
+        repository = await asyncio.to_thread(self.repositories.get, workspace_id)
         async with self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
             await registry.put_workspace(conn, info)
-        repository = await asyncio.to_thread(self.repositories.get, workspace_id)
-        await catch_up(self.database, workspace_id, repository, report)  # the indexer is told once, by what follows
-        await self.reindex(workspace_id, report)
+            await replay_within(conn, workspace_id, repository, report)
+            lines = await projector.line_ids(conn, workspace_id)
+        # Points of the lines before go; those that a waiting search has put meanwhile stand on the new ones and stay.
+        await self.index.delete(workspace_id, keep_lines=lines)
+        await self._index(workspace_id, report)
 
     async def reindex(self, workspace_id: str, report: Report | None = None) -> None:
         """Make the index of a workspace anew from the mirror and Git."""
@@ -114,7 +123,11 @@ class Store:
         async with self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
-            total = await self.indexer.enqueue_all(conn, workspace_id)
+            await self.indexer.enqueue_all(conn, workspace_id)
+        await self._index(workspace_id, report)
+
+    async def _index(self, workspace_id: str, report: Report | None) -> None:
+        total = await self.indexer.pending(workspace_id)
         tell = _told(report, "index", total)
         tell(0)
         await self.indexer.drain(workspace_id, tell)
@@ -144,7 +157,7 @@ class Store:
     async def _counts_agree(self, workspace_id: str) -> bool:
         async with self.database.transaction() as conn:
             noted = await counts(conn, workspace_id)
-            await count_rows(conn, workspace_id)
+            await projector.count_rows(conn, workspace_id)
             return noted == await counts(conn, workspace_id)
 
     async def _index_agrees(self, workspace_id: str) -> bool:

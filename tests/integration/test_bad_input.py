@@ -253,7 +253,9 @@ async def test_a_nul_or_control_character_is_refused(
 
 
 @requirement("CANVAS-7", "SERVE-1")
-@pytest.mark.parametrize(("method", "field"), [("CreateNode", "title"), ("CreateNode", "content"), ("SearchNodes", "query")])
+@pytest.mark.parametrize(
+    ("method", "field"), [("CreateNode", "title"), ("CreateNode", "content"), ("SearchNodes", "query")]
+)
 async def test_a_lone_surrogate_is_no_text(untouched: Wire, method: str, field: str) -> None:
     fields = {"archive_id": "notes"} if method == "CreateNode" else {}
     raw = untouched.request(method, **fields, **{field: "a@@@b"}).SerializeToString()
@@ -332,7 +334,10 @@ async def test_content_over_the_limit_is_refused_with_the_limit(untouched: Wire)
         calls: list[tuple[str, dict[str, Any]]] = [
             ("CreateNode", creation(content=content)),
             ("UpdateNode", {"node_id": ROOT, "content": content}),
-            ("SplitNode", {"node_id": ROOT, "parts": [pb.SplitPart(title="a"), pb.SplitPart(title="b", content=content)]}),
+            (
+                "SplitNode",
+                {"node_id": ROOT, "parts": [pb.SplitPart(title="a"), pb.SplitPart(title="b", content=content)]},
+            ),
         ]
         for method, fields in calls:
             refusal = await untouched.refused(method, **fields)
@@ -591,7 +596,11 @@ async def test_a_page_token_of_another_call_is_refused(untouched: Wire) -> None:
 
 @requirement("SERVE-1", "CANVAS-8")
 async def test_a_deadline_that_has_passed_changes_nothing(untouched: Wire) -> None:
-    for method, fields in (("CreateNode", creation()), ("CommitChanges", {"message": "m"}), ("DeleteNode", {"node_id": ROOT})):
+    for method, fields in (
+        ("CreateNode", creation()),
+        ("CommitChanges", {"message": "m"}),
+        ("DeleteNode", {"node_id": ROOT}),
+    ):
         refusal = await untouched.refused(method, timeout=0, **fields)  # type: ignore[arg-type]
         assert refusal.code == "DEADLINE_EXCEEDED"
 

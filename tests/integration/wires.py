@@ -15,7 +15,6 @@ from memotree_storage.node import new_id
 from memotree.server.binding import contract
 from memotree.v1 import types_pb2
 
-
 UNBOUNDED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 """Options of a channel that leaves limits to the server."""
 

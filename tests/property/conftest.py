@@ -11,7 +11,7 @@ __all__ = ["arena", "postgres"]
 
 
 @pytest.fixture
-def arena(postgres: str, tmp_path: Path) -> Iterator[Arena]:  # noqa: F811 - the fixture, not the function
+def arena(postgres: str, tmp_path: Path) -> Iterator[Arena]:
     """An empty store with an index in memory."""
     opened = Arena.open(postgres, tmp_path / "data")
     try:

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from memotree_storage.codec import encode_entry, entry_path
 from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
 from memotree_storage.git.pack import PackWriter
@@ -84,16 +91,34 @@ def row(point: Point, times: Mapping[str, datetime], entry: Entry) -> dict[str, 
     }
     if isinstance(entry, Archive):
         return common | {
-            **{"is_archive": True, "archive_id": entry.id, "parent_id": "", "position": "", "type": entry.model_id},
-            **{"title": entry.name, "brief": "", "summary": entry.description, "tags": [], "attributes": {}},
-            **{"relations": [], "source": None, "tokens": 0},
+            "is_archive": True,
+            "archive_id": entry.id,
+            "parent_id": "",
+            "position": "",
+            "type": entry.model_id,
+            "title": entry.name,
+            "brief": "",
+            "summary": entry.description,
+            "tags": [],
+            "attributes": {},
+            "relations": [],
+            "source": None,
+            "tokens": 0,
         }
     return common | {
-        **{"is_archive": False, "archive_id": entry.archive_id, "parent_id": entry.parent_id or ""},
-        **{"position": entry.position, "type": entry.type, "title": entry.title, "brief": entry.brief},
-        **{"summary": entry.summary, "tags": list(entry.tags), "attributes": dict(entry.attributes)},
+        "is_archive": False,
+        "archive_id": entry.archive_id,
+        "parent_id": entry.parent_id or "",
+        "position": entry.position,
+        "type": entry.type,
+        "title": entry.title,
+        "brief": entry.brief,
+        "summary": entry.summary,
+        "tags": list(entry.tags),
+        "attributes": dict(entry.attributes),
         "relations": [[relation.type, relation.target_id, relation.description] for relation in entry.relations],
-        **{"source": None, "tokens": count_tokens(entry.content)},
+        "source": None,
+        "tokens": count_tokens(entry.content),
     }
 
 

@@ -303,7 +303,9 @@ class Searches(RuleBasedStateMachine):
 
     async def _check(self) -> None:
         async with self.store.database.connection() as conn:
-            cursor = await conn.execute("select commit_id from mirror.commit where workspace_id = %s", (self.workspace,))
+            cursor = await conn.execute(
+                "select commit_id from mirror.commit where workspace_id = %s", (self.workspace,)
+            )
             known = {row[0] for row in await cursor.fetchall()}
         heads = [commit_id for commit_id in self.refs.values() if commit_id in known]
         older = [commit_id for commit_id in self.order if commit_id in known]
@@ -364,9 +366,7 @@ class Searches(RuleBasedStateMachine):
                 made = replace(pick(nodes, first), position=pick(PLACES, second))
             else:
                 node = pick(nodes, first)
-                made = replace(
-                    self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id
-                )
+                made = replace(self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id)
             changes[made.id] = after[made.id] = made
         return changes
 
@@ -404,9 +404,7 @@ class Searches(RuleBasedStateMachine):
 
     async def _open_session(self, session_id: str, base: State, branch: str) -> None:
         async with self.store.database.transaction() as conn:
-            await staging.open_session(
-                conn, session_id, base, branch=branch, agent="tester", ttl=timedelta(days=1)
-            )
+            await staging.open_session(conn, session_id, base, branch=branch, agent="tester", ttl=timedelta(days=1))
         assert self._git().move_ref(f"refs/memotree/keep/{session_id}", None, base.commit_id)
 
     async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from memotree_storage.codec import decode_entry, encode_entry, entry_path, parse_path
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.merge import merge_entries
