@@ -304,6 +304,8 @@ def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) 
 @lru_cache(maxsize=1 << 15)
 def _name_ids(name: str) -> tuple[tuple[int, ...], int]:
     """The ids of a name's terms, and how many of them are words."""
+    if name.isascii() and name.isalnum() and (name.islower() or name[1:].islower()):
+        return (term_id(_stem(name.lower())),), 1  # one plain word: most names are
     pieces = _name_pieces(name)
     return tuple(term_id(piece.term) for piece in pieces), sum(not piece.bonus for piece in pieces)
 

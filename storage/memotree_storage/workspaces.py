@@ -17,8 +17,8 @@ from typing import Final
 import structlog
 
 from memotree_storage import trailers
-from memotree_storage.codec import README_PATH, describe_layout
-from memotree_storage.errors import AbortedError, CorruptError, NotFoundError
+from memotree_storage.codec import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
+from memotree_storage.errors import AbortedError, CorruptError, FailedPreconditionError, NotFoundError
 from memotree_storage.git.disk import disk_errors, sync_folder
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
@@ -55,6 +55,12 @@ class WorkspaceDescriptionError(CorruptError):
     """The description of a workspace is missing or damaged in its repository."""
 
     reason = "WORKSPACE_DESCRIPTION_DAMAGED"
+
+
+class WorkspaceTooNewError(FailedPreconditionError):
+    """A later version of MemoTree wrote the repository of a workspace."""
+
+    reason = "WORKSPACE_TOO_NEW"
 
 
 class WorkspaceRacedError(AbortedError):
@@ -148,9 +154,12 @@ class Repositories:
 
         Raises:
             WorkspaceDescriptionError: It is missing or damaged.
+            WorkspaceTooNewError: A later version of MemoTree wrote it.
         """
         repository = self.get(workspace_id)
-        tip = repository.refs().get(WORKSPACE_REF)
+        refs = repository.refs()
+        _check_format(repository, workspace_id, refs.get(f"refs/heads/{DEFAULT_BRANCH}"))
+        tip = refs.get(WORKSPACE_REF)
         data = None if tip is None else repository.read_path(tip, _FILE)
         try:
             fields = json.loads(data or b"")
@@ -192,7 +201,7 @@ class Repositories:
         for workspace_id in self.ids():
             try:
                 yield self.describe(workspace_id)
-            except CorruptError as error:
+            except (CorruptError, FailedPreconditionError) as error:
                 _log.error("a workspace is left out", workspace=workspace_id, why=error.message)
 
     def close(self) -> None:
@@ -214,3 +223,14 @@ class Repositories:
         )
         if not repository.move_ref(WORKSPACE_REF, tip, repository.write_commit(draft).commit_id):
             raise WorkspaceRacedError("The workspace was changed at the same moment. Read it again and repeat.")
+
+
+def _check_format(repository: GitRepository, workspace_id: str, head: str | None) -> None:
+    """Refuse a repository whose README, which explains its layout, names a format that this version does not know."""
+    readme = None if head is None else repository.read_path(head, README_PATH)
+    version = None if readme is None else read_format_version(readme)
+    if version is not None and version > FORMAT_VERSION:
+        raise WorkspaceTooNewError(
+            f"The repository {workspace_id} has format {version} and this version of MemoTree knows {FORMAT_VERSION}. "
+            "Use the newer version."
+        )

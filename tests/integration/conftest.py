@@ -15,6 +15,7 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
+from integration.prepared import prepare
 from integration.wires import UNBOUNDED, Wire
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
@@ -194,3 +195,18 @@ async def wire(wire_server: Server) -> AsyncIterator[Wire]:
     """A connection with a workspace and a session of the test's own."""
     async with grpc.aio.insecure_channel(wire_server.address, options=UNBOUNDED) as channel:
         yield await Wire.begin(channel)
+
+
+@pytest.fixture(scope="session")
+async def prepared(wire_server: Server) -> AsyncIterator[Wire]:
+    """A workspace that no test may change."""
+    async with grpc.aio.insecure_channel(wire_server.address, options=UNBOUNDED) as channel:
+        yield await prepare(channel)
+
+
+@pytest.fixture
+async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
+    """The prepared workspace, which is afterwards as it was."""
+    before = await prepared.snapshot()
+    yield prepared
+    assert await prepared.snapshot() == before

@@ -1,61 +1,20 @@
-"""Bad input gets a clear error over gRPC, with code, reason and the fields that are wrong, and changes nothing."""
+"""Bad ids, texts and sizes get a clear error over gRPC: code, reason, fields; and change nothing."""
 
-import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.timestamp_pb2 import Timestamp
-from integration.wires import UNBOUNDED, Refusal, Wire
+from integration.prepared import AMBIGUOUS, CHILD, GONE, LEAF, ROOT, STAGED, TWINS, UNKNOWN, creation
+from integration.wires import Refusal, Wire
 from memotree_storage.node import new_id
 
-from memotree.server.app import Server
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
-requirement = pytest.mark.requirement
-
 INVALID = "INVALID_ARGUMENT"
-ROOT, CHILD, LEAF, GONE, STAGED = (f"{letter}bad{number:012d}" for number, letter in enumerate("abcde"))
-AMBIGUOUS = "twyn"
-TWINS = (f"{AMBIGUOUS}{'0' * 12}", f"{AMBIGUOUS}{'1' * 12}")
-UNKNOWN = "zzzzzzzzzzzzzzzz"
 
 
-@pytest.fixture(scope="module")
-async def prepared(wire_server: Server) -> AsyncIterator[Wire]:
-    """A workspace with committed and staged nodes, a deleted one, a tag and a branch; no test here changes it."""
-    async with grpc.aio.insecure_channel(wire_server.address, options=UNBOUNDED) as channel:
-        wire = await Wire.begin(channel)
-        await wire.create("Root", node_id=ROOT, content="apple " * 20, tags=["a"])
-        await wire.create("Child", node_id=CHILD, parent_id=ROOT)
-        await wire.create("Leaf", node_id=LEAF, parent_id=CHILD)
-        await wire.create("Gone", node_id=GONE)
-        for twin in TWINS:
-            await wire.create("Twin", node_id=twin)
-        await wire.commit(create_tag=True, tag_name="v1")
-        await wire("CreateBranch", name="side")
-        await wire("DeleteNode", node_id=GONE)
-        await wire.commit()
-        await wire.create("Staged", node_id=STAGED, parent_id=ROOT)
-        await wire("ExpandNode", revision=wire.session, node_id=ROOT)
-        yield wire
-
-
-@pytest.fixture
-async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
-    """The prepared workspace, which is afterwards as it was."""
-    before = await prepared.snapshot()
-    yield prepared
-    assert await prepared.snapshot() == before
-
-
-def creation(**fields: Any) -> dict[str, Any]:
-    return {"archive_id": "notes", "title": "t", **fields}
-
-
-# --- Ids -------------------------------------------------------------------------------------------------------------
+# --- Ids --------------------------------------------------------------------------------------------------------------
 
 NAMING_ONE_NODE: list[tuple[str, str, dict[str, Any]]] = [
     ("GetNode", "node_id", {}),
@@ -83,7 +42,7 @@ async def named(wire: Wire, method: str, field: str, text: str, fields: dict[str
     return await wire.refused(method, **{name: text}, **where, **fields)
 
 
-@requirement("CANVAS-13", "CANVAS-7")
+@pytest.mark.requirement("CANVAS-13", "CANVAS-7")
 @pytest.mark.parametrize(("method", "field", "fields"), NAMING_ONE_NODE)
 async def test_an_unknown_ambiguous_or_impossible_id_is_refused(
     untouched: Wire, method: str, field: str, fields: dict[str, Any]
@@ -99,7 +58,7 @@ async def test_an_unknown_ambiguous_or_impossible_id_is_refused(
         assert (impossible.code, impossible.reason, len(impossible.fields)) == (INVALID, "INVALID_ID", 1), text
 
 
-@requirement("CANVAS-13")
+@pytest.mark.requirement("CANVAS-13")
 @pytest.mark.parametrize(("method", "field", "fields"), NAMING_ONE_NODE)
 async def test_a_deleted_node_is_not_found(untouched: Wire, method: str, field: str, fields: dict[str, Any]) -> None:
     if method == "ListNodeRevisions":
@@ -108,7 +67,7 @@ async def test_a_deleted_node_is_not_found(untouched: Wire, method: str, field: 
     assert (refusal.code, refusal.reason) == ("NOT_FOUND", "NODE_NOT_FOUND")
 
 
-@requirement("CANVAS-7")
+@pytest.mark.requirement("CANVAS-7")
 @pytest.mark.parametrize(
     ("method", "fields", "reason"),
     [
@@ -141,7 +100,7 @@ async def test_what_is_not_there_is_named(untouched: Wire, method: str, fields: 
     assert (refusal.code, refusal.reason) == ("NOT_FOUND", reason)
 
 
-@requirement("CANVAS-7")
+@pytest.mark.requirement("CANVAS-7")
 @pytest.mark.parametrize(
     ("method", "fields", "field"),
     [
@@ -180,14 +139,14 @@ async def test_what_is_needed_and_not_given_is_named(
     assert refusal.reason
 
 
-@requirement("CANVAS-10")
+@pytest.mark.requirement("CANVAS-10")
 @pytest.mark.parametrize("parent", [ROOT, CHILD, LEAF, STAGED])
 async def test_a_parent_that_is_the_node_itself_or_below_it_is_refused(untouched: Wire, parent: str) -> None:
     refusal = await untouched.refused("MoveNode", node_id=ROOT, parent_id=parent)
     assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "CYCLE", ("parent_id",))
 
 
-@requirement("CANVAS-10")
+@pytest.mark.requirement("CANVAS-10")
 async def test_a_new_node_cannot_stand_below_itself_and_no_node_points_to_itself(untouched: Wire) -> None:
     own = new_id()
     refusal = await untouched.refused("CreateNode", title="t", node_id=own, parent_id=own)
@@ -196,7 +155,7 @@ async def test_a_new_node_cannot_stand_below_itself_and_no_node_points_to_itself
     assert (refusal.code, refusal.fields) == (INVALID, ("relation.target_id",))
 
 
-@requirement("CANVAS-3")
+@pytest.mark.requirement("CANVAS-3")
 @pytest.mark.parametrize("node_id", ["abc", "ABCDEFGHJKMNPQRS", "../../../etc/pass", "o" * 16, "0" * 17])
 async def test_an_id_of_the_callers_choice_must_be_an_id(untouched: Wire, node_id: str) -> None:
     refusal = await untouched.refused("CreateNode", **creation(node_id=node_id))
@@ -204,7 +163,7 @@ async def test_an_id_of_the_callers_choice_must_be_an_id(untouched: Wire, node_i
     assert "node_id" in refusal.fields or "id" in refusal.fields
 
 
-# --- Text ------------------------------------------------------------------------------------------------------------
+# --- Text -------------------------------------------------------------------------------------------------------------
 
 TEXTS: list[tuple[str, dict[str, Any], str]] = [
     ("CreateNode", {"title": "?"}, "title"),
@@ -238,7 +197,7 @@ def planted(value: Any, text: str) -> Any:
     return value
 
 
-@requirement("CANVAS-3", "CANVAS-4", "CANVAS-7")
+@pytest.mark.requirement("CANVAS-3", "CANVAS-4", "CANVAS-7")
 @pytest.mark.parametrize(("method", "fields", "field"), TEXTS)
 async def test_a_nul_or_control_character_is_refused(
     untouched: Wire, method: str, fields: dict[str, Any], field: str
@@ -252,7 +211,7 @@ async def test_a_nul_or_control_character_is_refused(
         assert refusal.reason
 
 
-@requirement("CANVAS-7", "SERVE-1")
+@pytest.mark.requirement("CANVAS-7", "SERVE-1")
 @pytest.mark.parametrize(
     ("method", "field"), [("CreateNode", "title"), ("CreateNode", "content"), ("SearchNodes", "query")]
 )
@@ -265,14 +224,14 @@ async def test_a_lone_surrogate_is_no_text(untouched: Wire, method: str, field: 
     assert (refusal.code, refusal.reason) == (INVALID, "MALFORMED_REQUEST")
 
 
-@requirement("SERVE-1")
+@pytest.mark.requirement("SERVE-1")
 async def test_bytes_that_are_no_message_are_refused(untouched: Wire) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await untouched.send("CreateNode", b"\xff\xff\xff not a message")
     assert Refusal.of(caught.value).reason == "MALFORMED_REQUEST"
 
 
-@requirement("CANVAS-3")
+@pytest.mark.requirement("CANVAS-3")
 @pytest.mark.parametrize("separator", ["\n", "\r", "\r\n", "\t", "\x0b", "\x0c", "\u2028", "\u2029"], ids=ascii)
 async def test_a_title_brief_tag_or_name_is_one_line(untouched: Wire, separator: str) -> None:
     text = f"one{separator}two"
@@ -306,7 +265,7 @@ LEGAL = [
 ]
 
 
-@requirement("CANVAS-3", "GIT-1")
+@pytest.mark.requirement("CANVAS-3", "GIT-1")
 async def test_legal_text_is_kept_exactly_through_session_commit_and_reading(wire: Wire) -> None:
     made = {}
     for text in LEGAL:
@@ -324,10 +283,10 @@ async def test_legal_text_is_kept_exactly_through_session_commit_and_reading(wir
         assert list(node.tags) == [text[:100].replace(",", "").strip()]
 
 
-# --- Sizes -----------------------------------------------------------------------------------------------------------
+# --- Sizes ------------------------------------------------------------------------------------------------------------
 
 
-@requirement("CANVAS-3", "CANVAS-4")
+@pytest.mark.requirement("CANVAS-3", "CANVAS-4")
 async def test_content_over_the_limit_is_refused_with_the_limit(untouched: Wire) -> None:
     limit = 2**20
     for content in ("x" * (limit + 1), "学" * (limit // 3 + 1)):
@@ -347,7 +306,7 @@ async def test_content_over_the_limit_is_refused_with_the_limit(untouched: Wire)
     assert joined.reason == "CONTENT_TOO_LARGE"
 
 
-@requirement("CANVAS-3")
+@pytest.mark.requirement("CANVAS-3")
 @pytest.mark.parametrize(
     ("fields", "violated"),
     [
@@ -382,7 +341,7 @@ async def test_every_field_over_its_limit_is_named_in_one_go(
     assert (refusal.code, list(refusal.fields)) == (INVALID, violated)
 
 
-@requirement("CANVAS-4", "CANVAS-5", "CANVAS-11")
+@pytest.mark.requirement("CANVAS-4", "CANVAS-5", "CANVAS-11")
 @pytest.mark.parametrize(
     ("method", "fields", "field"),
     [
@@ -408,261 +367,3 @@ async def test_a_number_outside_of_its_range_is_refused(
 ) -> None:
     refusal = await untouched.refused(method, **fields)
     assert (refusal.code, refusal.fields) == (INVALID, (field,))
-
-
-# --- Names, authors, times -------------------------------------------------------------------------------------------
-
-REFUSED_BY_GIT = [
-    "", "a b", "a..b", "-a", "a.lock", "a/", "/a", "a//b", ".a", "a/.b", "a.", "a~b", "a^b", "a:b", "a?b", "a*b",
-    "a[b", "a\\b", "a@{b", "@", "a\x7fb", "a\nb", "x" * 300,
-]  # fmt: skip
-
-
-@requirement("CANVAS-6", "GIT-3")
-@pytest.mark.parametrize("name", REFUSED_BY_GIT, ids=ascii)
-async def test_names_that_git_refuses_are_refused_for_tags_and_branches(untouched: Wire, name: str) -> None:
-    calls: list[tuple[str, dict[str, Any], str]] = [
-        ("CreateTag", {"name": name}, "name"),
-        ("CreateBranch", {"name": name}, "name"),
-        ("CommitChanges", {"message": "m", "create_tag": True, "tag_name": name}, "tag_name"),
-    ]
-    for method, fields, field in calls:
-        refusal = await untouched.refused(method, **fields)
-        assert (refusal.code, refusal.fields) == (INVALID, (field,))
-        assert refusal.reason
-
-
-@requirement("CANVAS-6", "GIT-3")
-async def test_a_tag_or_branch_that_exists_is_refused(untouched: Wire) -> None:
-    refusal = await untouched.refused("CommitChanges", message="m", create_tag=True, tag_name="v1")
-    assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "TAG_EXISTS")
-    assert (await untouched.refused("CreateTag", name="v1")).reason == "TAG_EXISTS"
-    assert (await untouched.refused("CreateBranch", name="side")).reason == "BRANCH_EXISTS"
-    refusal = await untouched.refused("CommitChanges", message="m", tag_name="v2")
-    assert (refusal.code, refusal.fields) == (INVALID, ("create_tag",))
-
-
-@requirement("CANVAS-15")
-@pytest.mark.parametrize(
-    "name",
-    ["..", ".", "../up", "a/b", "/etc", "\\\\host\\share", "C:", "C:\\x", "a b", ".hidden", "-x", "con", "NUL.txt",
-     "a..b", "end.", "x" * 65, "a\x00b", "e\u0301", "*", "a\nb"],
-    ids=ascii,
-)  # fmt: skip
-async def test_a_workspace_name_cannot_leave_its_folder(untouched: Wire, name: str) -> None:
-    for method in ("CreateWorkspace", "UpdateWorkspace"):
-        refusal = await untouched.refused(method, name=name)
-        assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_NAME", {"name"})
-
-
-@requirement("CANVAS-15")
-async def test_a_workspace_name_that_is_taken_is_refused(untouched: Wire) -> None:
-    refusal = await untouched.refused("CreateWorkspace", name=untouched.workspace)
-    assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "WORKSPACE_EXISTS")
-
-
-@requirement("CANVAS-6")
-@pytest.mark.parametrize("text", ["a<b", "a>b", "a\nb", "a\rb", "a\x00b", " a", "a ", "x" * 201], ids=ascii)
-async def test_an_author_that_git_cannot_write_is_refused(untouched: Wire, text: str) -> None:
-    author = types_pb2.CommitAuthor(name=text, email="a@example.org")
-    refusal = await untouched.refused("CommitChanges", message="m", author=author)
-    assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.name"})
-    author = types_pb2.CommitAuthor(name="Ada", email=text)
-    refusal = await untouched.refused("CommitChanges", message="m", author=author)
-    assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.email"})
-    refusal = await untouched.refused("OpenSession", agent=text)
-    assert (refusal.code, refusal.reason) == (INVALID, "INVALID_AUTHOR")
-
-
-@requirement("CANVAS-6")
-@pytest.mark.parametrize(
-    "seconds", [-1, -(2**40), 253402300800, 2**62, -(2**62)], ids=["1969", "long ago", "10000", "never", "before"]
-)
-async def test_times_before_1970_and_after_9999_are_refused(untouched: Wire, seconds: int) -> None:
-    author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
-    refusal = await untouched.refused("CommitChanges", message="m", author=author)
-    assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_TIME", ("author.timestamp",))
-
-
-@requirement("CANVAS-6")
-@pytest.mark.parametrize("seconds", [0, 253402300799], ids=["1970", "9999"])
-async def test_the_first_and_the_last_time_can_be_committed(wire: Wire, seconds: int) -> None:
-    await wire.create()
-    author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
-    commit_id = await wire.commit(author=author)
-    assert (await wire("GetCommit", revision=commit_id)).commit.author.timestamp.seconds == seconds
-
-
-# --- States ----------------------------------------------------------------------------------------------------------
-
-
-@requirement("CANVAS-6")
-async def test_an_empty_commit_is_refused(wire: Wire) -> None:
-    before = await wire.snapshot()
-    refusal = await wire.refused("CommitChanges", message="Nothing", create_tag=True, tag_name="v1")
-    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "NOTHING_TO_COMMIT")
-    assert await wire.snapshot() == before
-
-
-@requirement("CANVAS-4", "STORE-2")
-async def test_a_stale_etag_is_refused(untouched: Wire) -> None:
-    for etag in ("0" * 40, "nonsense"):
-        for method, fields in (("UpdateNode", {"title": "t"}), ("MoveNode", {"position": 0}), ("DeleteNode", {})):
-            refusal = await untouched.refused(method, node_id=ROOT, etag=etag, **fields)  # type: ignore[arg-type]
-            assert (refusal.code, refusal.reason) == ("ABORTED", "STALE_ETAG")
-    assert (await untouched.refused("DeleteArchive", archive="notes", etag="0" * 40)).reason == "STALE_ETAG"
-
-
-@requirement("CANVAS-15", "STORE-5")
-async def test_a_session_of_another_workspace_is_not_found(untouched: Wire, wire: Wire) -> None:
-    foreign = wire.session
-    calls: list[tuple[str, dict[str, Any]]] = [
-        ("CreateNode", creation(session_id=foreign)),
-        ("CommitChanges", {"session_id": foreign, "message": "m"}),
-        ("GetSession", {"session_id": foreign}),
-        ("ListChanges", {"session_id": foreign}),
-        ("DiscardSession", {"session_id": foreign}),
-        ("RebaseSession", {"session_id": foreign}),
-        ("DiscardChanges", {"session_id": foreign, "node_ids": [ROOT]}),
-        ("GetNode", {"revision": foreign, "node_id": ROOT}),
-        ("SearchNodes", {"revision": foreign, "query": "apple"}),
-        ("RenderView", {"revision": foreign}),
-    ]
-    before = await wire.snapshot()
-    for method, fields in calls:
-        refusal = await untouched.refused(method, **fields)
-        assert (refusal.code, refusal.reason) in {
-            ("NOT_FOUND", "SESSION_NOT_FOUND"),
-            ("NOT_FOUND", "REVISION_NOT_FOUND"),
-        }, method
-    assert await wire.snapshot() == before
-
-
-# --- Pages -----------------------------------------------------------------------------------------------------------
-
-LISTS: list[tuple[str, dict[str, Any]]] = [
-    ("ListWorkspaces", {}),
-    ("ListArchives", {}),
-    ("ListSessions", {"include_closed": True}),
-    ("ListChanges", {}),
-    ("ListChildren", {"archive": "notes"}),
-    ("ListViews", {}),
-    ("ListCommits", {}),
-    ("ListBranches", {}),
-    ("ListTags", {}),
-    ("ListNodeRevisions", {"node_id": ROOT}),
-    ("DiffRevisions", {"old_revision": "v1", "new_revision": "main"}),
-]
-
-
-@requirement("SERVE-1")
-@pytest.mark.parametrize(("method", "fields"), LISTS)
-async def test_a_page_size_of_zero_or_a_million_is_bounded_and_below_zero_refused(
-    untouched: Wire, method: str, fields: dict[str, Any]
-) -> None:
-    usual = await untouched(method, page_size=0, **fields)
-    great = await untouched(method, page_size=1_000_000, **fields)
-    if not usual.next_page_token:
-        assert great == usual
-    for size in (-1, -(2**31)):
-        refusal = await untouched.refused(method, page_size=size, **fields)
-        assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_SIZE", ("page_size",))
-
-
-@requirement("SERVE-1")
-@pytest.mark.parametrize(("method", "fields"), LISTS)
-async def test_a_forged_page_token_is_refused(untouched: Wire, method: str, fields: dict[str, Any]) -> None:
-    for token in ("x", "AAAA" * 10, json.dumps({"id": "a"}), "%", "\u4e2d", "x" * 100_000, "' or 1=1 --"):
-        refusal = await untouched.refused(method, page_token=token, **fields)
-        assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_TOKEN", ("page_token",))
-
-
-@requirement("SERVE-1")
-async def test_a_page_token_of_another_call_is_refused(untouched: Wire) -> None:
-    token = (await untouched("ListChildren", archive="notes", page_size=1)).next_page_token
-    assert token
-    assert (await untouched("ListChildren", archive="notes", page_size=2, page_token=token)).nodes
-    for method, fields in (
-        ("ListChildren", {"archive": "notes", "revision": "v1"}),
-        ("ListChildren", {"parent_id": ROOT}),
-        ("ListCommits", {}),
-    ):
-        refusal = await untouched.refused(method, page_token=token, **fields)
-        assert refusal.reason == "INVALID_PAGE_TOKEN"
-
-
-# --- Calls -----------------------------------------------------------------------------------------------------------
-
-
-@requirement("SERVE-1", "CANVAS-8")
-async def test_a_deadline_that_has_passed_changes_nothing(untouched: Wire) -> None:
-    for method, fields in (
-        ("CreateNode", creation()),
-        ("CommitChanges", {"message": "m"}),
-        ("DeleteNode", {"node_id": ROOT}),
-    ):
-        refusal = await untouched.refused(method, timeout=0, **fields)  # type: ignore[arg-type]
-        assert refusal.code == "DEADLINE_EXCEEDED"
-
-
-@requirement("SERVE-1")
-async def test_a_message_over_the_size_limit_is_refused_with_the_limit(untouched: Wire) -> None:
-    refusal = await untouched.refused("CreateNode", **creation(content="x" * (2**24 + 1)))
-    assert refusal.code == "RESOURCE_EXHAUSTED"
-    assert str(2**24) in refusal.message
-
-
-SYNTAX = [
-    "'; drop schema mirror cascade; --",
-    "' or '1'='1",
-    '" & | ! ( ) :* <->',
-    "apple & !pear | (fig",
-    "title:apple -pear +fig ~2 ^3",
-    "%_%",
-    "$1 %s %(workspace)s {0}",
-    '{"must": [{"key": "workspace", "match": {"any": ["x"]}}]}',
-    "\\",
-    "\\x00",
-    "(" * 1000,
-    "*" * 8192,
-    "a" * 8192,
-    "学" * 8192,
-    "a.b" * 2000,
-    "\u202e\u200f\ufeff",
-    "\U0001f600",
-]
-
-
-@requirement("CANVAS-5")
-@pytest.mark.parametrize("kind", [pb.SEARCH_TYPE_FULL_TEXT, pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID])
-async def test_a_query_is_text_and_never_syntax(untouched: Wire, kind: int) -> None:
-    for query in SYNTAX:
-        found = await untouched("SearchNodes", revision=untouched.session, query=query, search_type=kind)
-        assert all(0 <= hit.score <= 1 for hit in found.hits)
-    for name in ("'; drop schema mirror cascade; --", "%", '"'):
-        assert not (await untouched("SearchNodes", query="apple", search_type=kind, tags=[name])).hits
-        assert not (await untouched("SearchNodes", query="apple", search_type=kind, node_types=[name])).hits
-
-
-@requirement("CANVAS-5")
-async def test_words_are_found_among_syntax(untouched: Wire) -> None:
-    for query in ("apple'; drop schema mirror; --", "apple & !pear | (fig", '{"must": "apple"}'):
-        found = await untouched("SearchNodes", query=query)
-        assert [hit.node.id for hit in found.hits] == [ROOT], query
-
-
-@requirement("CANVAS-5")
-async def test_a_query_of_100_000_characters_is_refused_with_the_limit(untouched: Wire) -> None:
-    for kind in (pb.SEARCH_TYPE_FULL_TEXT, pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_RELATION, pb.SEARCH_TYPE_HYBRID):
-        refusal = await untouched.refused("SearchNodes", query="word " * 20_000, search_type=kind)
-        assert (refusal.code, refusal.fields) == (INVALID, ("query",))
-        assert "8192" in refusal.message
-
-
-@requirement("CANVAS-5")
-async def test_a_query_of_stop_words_only_finds_the_nodes_that_have_them(wire: Wire) -> None:
-    await wire.create("To be", content="to be or not to be that is the question")
-    await wire.create("Other", content="elephants swim")
-    assert await wire.search("to be or not to be") == ["To be"]
-    assert await wire.search("the") == ["To be"]
-    assert await wire.search("... !!! ???") == []

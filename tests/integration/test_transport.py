@@ -200,6 +200,26 @@ async def test_a_cancelled_commit_that_nobody_repeats_leaves_everything_staged_o
     git.check()
 
 
+@pytest.mark.requirement("CANVAS-6", "CANVAS-8")
+async def test_a_tag_that_cannot_be_made_refuses_the_whole_commit_before_anything_is_written(
+    calls: Calls, server: Service
+) -> None:
+    git = Judge(server.data / calls.repository)
+    await calls.create("first")
+    head = await calls.commit(create_tag=True, tag_name="release/one")
+    node_id = await calls.create("second")
+    for name in ("release", "release/one/more"):  # git keeps a ref as a file, so these would be file and folder at once
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await calls.commit(create_tag=True, tag_name=name, request_id=new_id())
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert reason(caught.value) == "REF_NAME_TAKEN"
+    assert git.run("rev-parse", "main").strip() == head
+    assert await calls.read(node_id) is None
+    assert await calls.changes() == 1
+    await calls.commit(create_tag=True, tag_name="release/two")
+    assert await calls.read(node_id) == "second"
+
+
 @pytest.mark.requirement("SERVE-1", "STORE-1", "STORE-6")
 async def test_a_graceful_stop_lets_a_running_commit_end_well_and_the_next_server_goes_on(tmp_path: Path) -> None:
     service = await start(tmp_path / "data", tmp_path / "server.log")

@@ -88,7 +88,7 @@ class Wire:
         given = {name: value for name, value in own.items() if name in names and value}
         return kind(**given | fields)
 
-    async def __call__(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Any:
+    async def __call__(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Any:  # noqa: ASYNC109 - gRPC's deadline
         """Send a call and return its answer."""
         return await self.send(method, self.request(method, **fields).SerializeToString(), timeout=timeout)
 
@@ -100,7 +100,7 @@ class Wire:
         call = self._channel.unary_unary(path, response_deserializer=answer.FromString)
         return await call(raw, timeout=timeout)
 
-    async def refused(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Refusal:
+    async def refused(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Refusal:  # noqa: ASYNC109
         """Send a call that must fail."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await self(method, timeout=timeout, **fields)
@@ -166,3 +166,16 @@ class Wire:
         answers += [await self("ListChanges", page_size=1000)] if self.session else []
         sessions = sorted(one.id for one in (await self("ListSessions", include_closed=True)).sessions)
         return (*(answer.SerializeToString(deterministic=True) for answer in answers), repr(sessions).encode())
+
+
+async def family(wire: Wire) -> tuple[types_pb2.Node, types_pb2.Node, types_pb2.Node]:
+    """A root, a child and a grandchild."""
+    root = await wire.create("Root", content="The root of all.", brief="root brief", summary="root summary")
+    child = await wire.create("Child", parent_id=root.id, content="Child content.", brief="b", summary="child summary")
+    leaf = await wire.create("Leaf", parent_id=child.id, content="Leaf content.", summary="leaf summary")
+    return root, child, leaf
+
+
+async def rendered(wire: Wire, **fields: Any) -> str:
+    """The Markdown of a view of the session."""
+    return str((await wire("RenderView", revision=wire.session, **fields)).markdown)

@@ -46,6 +46,11 @@ PLACES: Final = many_between(None, None, 8, random.Random(3))
 START: Final = datetime(2024, 1, 1, tzinfo=UTC)
 ALL: Final = 1000
 
+_VERSIONS: Final = (
+    "select v.entry_id, v.line_id, v.from_seq, v.to_seq from mirror.version v join mirror.line using (line_id)"
+    " where workspace_id = %s and not v.dead and not v.is_archive"
+)
+
 choices = st.integers(0, 1000)
 edits = st.lists(
     st.tuples(st.sampled_from(["create", "create", "edit", "edit", "move", "delete", "again"]), choices, choices),
@@ -260,6 +265,7 @@ class Searches(RuleBasedStateMachine):
     @rule()
     def let_the_indexer_run(self) -> None:
         self.run_in(self.store.indexer.drain(self.workspace))
+        self.run_in(self._check_index())
 
     @rule()
     def flush(self) -> None:
@@ -315,6 +321,19 @@ class Searches(RuleBasedStateMachine):
             await self._check_state(State(self.workspace, commit_id), self.states[commit_id], word)
         for draft in self.drafts:
             await self._check_state(State(self.workspace, draft.base, draft.id), self._state_of(draft), word)
+
+    async def _check_index(self) -> None:
+        """When nothing is pending, the index has each version with its span, and of other lines what it likes."""
+        async with self.store.database.connection() as conn:
+            cursor = await conn.execute(_VERSIONS, (self.workspace,))
+            spans = {(row[0], row[1], row[2]): row[3] for row in await cursor.fetchall()}
+        lines = {line_id for _, line_id, _ in spans}
+        found = {
+            (point.node_id, point.line_id, point.from_seq): point.to_seq
+            async for point in self.store.index.scan(self.workspace)
+            if point.line_id in lines
+        }
+        assert found == spans
 
     async def _check_state(self, state: State, alive: dict[str, Entry], word: str) -> None:
         nodes = {key: node for key, node in alive.items() if isinstance(node, Node)}

@@ -6,7 +6,7 @@ rows onto the head; it must succeed exactly when nothing conflicts and the resul
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,6 @@ from hypothesis.stateful import (
 )
 from memotree_storage.codec import decode_entry, encode_entry, entry_path, parse_path
 from memotree_storage.errors import MemoTreeError
-from memotree_storage.merge import merge_entries
 from memotree_storage.node import Archive, Entry, Node, Relation
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import registry, tree
@@ -30,6 +29,7 @@ from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import State
 from memotree_storage.validation import canonical_node
 from property.arena import Arena, effort, numbered_id
+from property.desks import Row, Session, Verdict, carried, merged, overlaid
 from property.trees import ancestors, archive_tree, children, faults, subtree
 
 from memotree.canvas import NodeOperations
@@ -46,76 +46,6 @@ choices = st.integers(0, 1000)
 START = datetime(2024, 1, 1, tzinfo=UTC)
 ARCHIVE_NAMES = ["notes", "plans", "drafts"]
 RELATIONS = [types_pb2.RELATION_TYPE_REFERENCES, types_pb2.RELATION_TYPE_EXTENDS]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A staged change: what it was derived from (``None``: created here) and what it makes of it (``None``: gone)."""
-
-    derived: Entry | None
-    entry: Entry | None
-
-
-@dataclass
-class Session:
-    """A session of the model."""
-
-    id: str
-    base: dict[str, Entry]
-    rows: dict[str, Row] = field(default_factory=dict)
-
-    @property
-    def state(self) -> dict[str, Entry]:
-        return overlaid(self.base, {key: row.entry for key, row in self.rows.items()})
-
-    def put(self, entry_id: str, entry: Entry | None) -> None:
-        """Stage an entry as it shall be; what is again as it was is no change."""
-        derived = self.rows[entry_id].derived if entry_id in self.rows else self.base.get(entry_id)
-        self.rows[entry_id] = Row(derived, entry)
-        if entry == derived:
-            del self.rows[entry_id]
-
-
-def overlaid(state: dict[str, Entry], changes: dict[str, Entry | None]) -> dict[str, Entry]:
-    merged = {**state, **changes}
-    return {key: entry for key, entry in merged.items() if entry is not None}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a merge of rows onto a state gives: the new state, or that it cannot be."""
-
-    changes: dict[str, Entry | None]
-    state: dict[str, Entry]
-    conflicts: bool
-    broken: list[str]
-
-    @property
-    def refused(self) -> bool:
-        return self.conflicts or bool(self.broken)
-
-
-def merged(rows: dict[str, Row], head: dict[str, Entry]) -> Verdict:
-    changes: dict[str, Entry | None] = {}
-    conflicts = False
-    for key, row in rows.items():
-        result = merge_entries(row.derived, row.entry, head.get(key))
-        changes[key] = result.entry
-        conflicts |= bool(result.conflicts)
-    state = overlaid(head, changes)
-    return Verdict(changes, state, conflicts, faults(state))
-
-
-def carried(rows: dict[str, Row], head: dict[str, Entry]) -> dict[str, Row]:
-    """Rows that stay when the base moves: merged where that is clean, as they were where it is not."""
-    kept: dict[str, Row] = {}
-    for key, row in rows.items():
-        theirs = head.get(key)
-        result = merge_entries(row.derived, row.entry, theirs)
-        moved = row if result.conflicts or theirs == row.derived else Row(theirs, result.entry)
-        if moved.entry != moved.derived:
-            kept[key] = moved
-    return kept
 
 
 def pick(options: Sequence[Any], number: int) -> Any:

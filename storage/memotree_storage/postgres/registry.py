@@ -166,13 +166,15 @@ async def lock_workspace(conn: Connection, workspace_id: str) -> None:
     Raises:
         WorkspaceNotFoundError: It is gone.
     """
-    cursor = await conn.execute(
-        "select set_config('statement_timeout', '0', true) from mirror.workspace where workspace_id = %s"
-        " for no key update",
-        (workspace_id,),
-    )
-    if await cursor.fetchone() is None:
-        raise WorkspaceNotFoundError(workspace_id)
+    for _ in range(2):  # a rebuild puts another row in the place of the one that the first look waited for
+        cursor = await conn.execute(
+            "select set_config('statement_timeout', '0', true) from mirror.workspace where workspace_id = %s"
+            " for no key update",
+            (workspace_id,),
+        )
+        if await cursor.fetchone() is not None:
+            return
+    raise WorkspaceNotFoundError(workspace_id)
 
 
 async def resolve(conn: Connection, workspace: str, revision: str) -> tuple[Workspace, Resolved]:

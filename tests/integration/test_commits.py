@@ -1,0 +1,202 @@
+"""Commits of a session: whole, in part, at once with others, once per request id."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from integration.wires import Refusal, Wire, family
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import new_id
+
+from memotree.server.app import Server
+from memotree.v1 import node_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+
+@pytest.fixture
+def repository(wire: Wire, wire_server: Server) -> Callable[[], Any]:
+    """Opens the workspace's repository beside the server."""
+
+    async def open_it() -> GitRepository:
+        path = (await wire("GetWorkspace")).workspace.repository
+        return GitRepository.open(Path(wire_server._settings.data_folder) / path)
+
+    return open_it
+
+
+@pytest.mark.requirement("CANVAS-6", "GIT-2")
+async def test_a_commit_has_author_time_message_reasons_trailers_and_tag(
+    wire: Wire, repository: Callable[[], Any]
+) -> None:
+    node = await wire.create("The title", commit_message="I had an idea")
+    await wire("UpdateNode", node_id=node.id, content="more", commit_message="It grew")
+    when = datetime(2021, 5, 4, 3, 2, 1, tzinfo=UTC)
+    stamp = Timestamp()
+    stamp.FromDatetime(when)
+    author = types_pb2.CommitAuthor(name="Ada", email="ada@example.org", timestamp=stamp)
+    found = await wire(
+        "CommitChanges",
+        message="Say it\n\nIn more words.",
+        author=author,
+        create_tag=True,
+        tag_name="v1",
+        request_id="r-1",
+    )
+    assert (found.branch, found.tag_name, found.change_count, found.remaining_changes) == ("main", "v1", 1, 0)
+    with await repository() as git:
+        info = git.commit_info(found.commit_id)
+        assert (info.author.name, info.author.email, info.author.when) == ("Ada", "ada@example.org", when)
+        assert info.committer.name == "MemoTree"
+        subject, *rest = info.message.split("\n")
+        assert subject == "Say it"
+        body = "\n".join(rest)
+        for part in ("In more words.", "The title", node.id, "I had an idea", "It grew"):
+            assert part in body
+        assert f"MemoTree-Session: {wire.session}\n" in info.message
+        assert "MemoTree-Agent: tester\n" in info.message
+        assert "MemoTree-Request: r-1\n" in info.message
+        tag = git.read_tag(git.refs()["refs/tags/v1"])
+        assert tag is not None
+        assert tag.name == "v1"
+        assert git.refs()["refs/heads/main"] == found.commit_id
+    assert (await wire.get(node.id, "v1")).commit_id == found.commit_id
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_the_agent_of_the_session_is_the_author_unless_one_is_named(
+    wire: Wire, repository: Callable[[], Any]
+) -> None:
+    await wire.create()
+    commit_id = await wire.commit()
+    with await repository() as git:
+        assert git.commit_info(commit_id).author.name == "tester"
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_an_empty_session_an_existing_tag_and_a_tag_without_a_name_are_refused(wire: Wire) -> None:
+    refusal = await wire.refused("CommitChanges", message="Nothing")
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "NOTHING_TO_COMMIT")
+    await wire.create()
+    await wire.commit(create_tag=True, tag_name="v1")
+    await wire.create()
+    before = await wire.snapshot()
+    refusal = await wire.refused("CommitChanges", message="Again", create_tag=True, tag_name="v1")
+    assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "TAG_EXISTS")
+    refusal = await wire.refused("CommitChanges", message="Again", create_tag=True)
+    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", ("tag_name",))
+    assert await wire.snapshot() == before
+    node = await wire.create("Undone")
+    await wire("DeleteNode", node_id=node.id)
+    assert len((await wire("ListChanges")).changes) == 1, "what was made and unmade is no change"
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_a_choice_of_nodes_is_committed_and_the_rest_stays_staged(wire: Wire) -> None:
+    one, two = await wire.create("One"), await wire.create("Two")
+    found = await wire("CommitChanges", message="One", specific_nodes=[one.id[:8]])
+    assert (found.change_count, found.remaining_changes) == (1, 1)
+    assert await wire.children(revision="") == [one.id]
+    assert await wire.children() == [one.id, two.id]
+    assert [change.node_id for change in (await wire("ListChanges")).changes] == [two.id]
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_a_choice_that_would_leave_an_orphan_names_the_nodes_that_are_missing(wire: Wire) -> None:
+    root, child, leaf = await family(wire)
+    refusal = await wire.refused("CommitChanges", message="Leaf", specific_nodes=[leaf.id])
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "INCOMPLETE_CHOICE")
+    assert [(node.id, node.title) for node in refusal.nodes] == [(child.id, "Child")]
+    await wire.commit()
+    await wire("DeleteNode", node_id=root.id, recursive=True)
+    refusal = await wire.refused("CommitChanges", message="Top only", specific_nodes=[root.id])
+    assert (refusal.code, [node.id for node in refusal.nodes]) == ("FAILED_PRECONDITION", [child.id])
+    refusal = await wire.refused("CommitChanges", message="Top only", specific_nodes=[root.id, child.id])
+    assert [node.title for node in refusal.nodes] == ["Leaf"], "a deleted node is named by its last title"
+    refusal = await wire.refused("CommitChanges", message="Unknown", specific_nodes=[new_id()])
+    assert (refusal.code, refusal.reason) == ("NOT_FOUND", "CHANGE_NOT_FOUND")
+    await wire.commit("All", specific_nodes=[root.id, child.id, leaf.id])
+    assert await wire.tree("") == []
+
+
+async def outcome(work: Any) -> Any:
+    """The answer, or how it was refused."""
+    try:
+        return await work
+    except grpc.aio.AioRpcError as error:
+        return Refusal.of(error)
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_disjoint_edits_of_two_clients_at_once_both_land(wire: Wire) -> None:
+    node, second = await wire.create("Node", content="c"), await wire.create("Second")
+    await wire.commit()
+    other = await wire.other()
+    await wire("UpdateNode", node_id=node.id, content="changed here")
+    await other("UpdateNode", node_id=node.id, title="Changed there")
+    await other("UpdateNode", node_id=second.id, content="more")
+    ids = await asyncio.gather(wire.commit("Here"), other.commit("There"))
+    assert len(set(ids)) == 2
+    found = await wire.get(node.id, "")
+    assert (found.content, found.title) == ("changed here", "Changed there")
+    assert (await wire.get(second.id, "")).content == "more"
+
+
+@pytest.mark.requirement("STORE-2", "CANVAS-7")
+async def test_edits_of_one_field_by_two_clients_at_once_end_in_a_conflict_that_loses_nothing(wire: Wire) -> None:
+    node = await wire.create("Node", content="base")
+    await wire.commit()
+    other = await wire.other()
+    await wire("UpdateNode", node_id=node.id, content="mine")
+    await other("UpdateNode", node_id=node.id, content="yours")
+    answers = await asyncio.gather(outcome(wire.commit("Mine")), outcome(other.commit("Yours")))
+    lost = [answer for answer in answers if isinstance(answer, Refusal)]
+    assert len(lost) == 1
+    assert (lost[0].code, lost[0].reason) == ("ABORTED", "CONFLICT")
+    first_won = answers[1] is lost[0]
+    loser = other if first_won else wire
+    conflict = lost[0].conflicts[0]
+    assert (conflict.node_id, conflict.field, conflict.base) == (node.id, "content", "base")
+    assert [conflict.ours, conflict.theirs] == (["yours", "mine"] if first_won else ["mine", "yours"])
+    assert (await loser.get(node.id)).content == conflict.ours, "it is still staged"
+    refusal = await loser.refused("RebaseSession")
+    assert (refusal.code, len(refusal.conflicts)) == ("ABORTED", 1)
+    await loser("DiscardChanges", node_ids=[node.id])
+    await loser("RebaseSession")
+    await loser("UpdateNode", node_id=node.id, content="both")
+    await loser.commit("Both")
+    assert (await wire.get(node.id, "")).content == "both"
+
+
+@pytest.mark.requirement("STORE-2", "CANVAS-6")
+async def test_the_same_request_id_gives_one_commit_also_at_once(wire: Wire) -> None:
+    await wire.create("Node")
+    again = [wire("CommitChanges", message="Once", request_id="one") for _ in range(4)]
+    answers = await asyncio.gather(*again)
+    assert len({answer.commit_id for answer in answers}) == 1
+    await wire.create("More")
+    assert (await wire("CommitChanges", message="Once", request_id="one")).commit_id == answers[0].commit_id
+    assert len((await wire("ListCommits")).commits) == 3
+    refusal = await wire.refused("CommitChanges", message="Another", request_id="one")
+    assert (refusal.code, refusal.reason, refusal.fields) == (
+        "INVALID_ARGUMENT",
+        "REQUEST_ID_REUSED",
+        ("request_id",),
+    )
+
+
+@pytest.mark.requirement("STORE-2", "CANVAS-3")
+async def test_a_repeated_change_with_its_request_id_happens_once(wire: Wire) -> None:
+    fields: dict[str, Any] = {"archive_id": "notes", "title": "Once", "request_id": "a"}
+    first, second = await asyncio.gather(wire("CreateNode", **fields), wire("CreateNode", **fields))
+    assert first == second
+    append = {"node_id": first.node.id, "mode": pb.UPDATE_MODE_APPEND, "content": "x", "request_id": "b"}
+    for _ in range(3):
+        await wire("UpdateNode", **append)
+    assert (await wire.get(first.node.id)).content == "x"
+    opened = [await wire("OpenSession", request_id="c") for _ in range(2)]
+    assert opened[0] == opened[1]
