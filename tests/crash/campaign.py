@@ -44,7 +44,7 @@ BEHIND: Final = "commit.swapped"
 """A point whose death leaves the mirror behind."""
 
 _WRITERS: Final = 2
-_LIVE: Final = 0.4
+_LIVE: Final = 0.6
 """Seconds of load before a kill at a random moment, at most."""
 
 _PATIENCE: Final = 20.0

@@ -18,7 +18,7 @@ INVALID = "INVALID_ARGUMENT"
 
 REFUSED_BY_GIT = [
     "", "a b", "a..b", "-a", "a.lock", "a/", "/a", "a//b", ".a", "a/.b", "a.", "a~b", "a^b", "a:b", "a?b", "a*b",
-    "a[b", "a\\b", "a@{b", "@", "a\x7fb", "a\nb", "x" * 300,
+    "a[b", "a\\b", "a@{b", "@", "HEAD", "a\x7fb", "a\nb", "x" * 300,
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from integration.calls import Calls, reason
 from memotree_storage.node import new_id
 from unit.git.judge import Judge
 
-from memotree.v1 import history_service_pb2, node_service_pb2, types_pb2
+from memotree.v1 import history_service_pb2, maintenance_service_pb2, node_service_pb2, types_pb2
 
 DEADLINE: Final = 60.0
 POSTGRES: Final = "bin/postgres -D"
@@ -380,3 +380,34 @@ async def _until_refused(calls: Calls, staged: dict[str, str]) -> grpc.aio.AioRp
             return error
         staged[node_id] = content
     pytest.fail("the disk took everything")
+
+
+@pytest.mark.requirement("STORE-4", "STORE-2", "STORE-3")
+async def test_commits_and_reads_go_on_while_the_mirrors_are_made_anew(server: Service, calls: Calls) -> None:
+    ended = asyncio.Event()
+    made: list[str] = []
+
+    async def commit_on() -> None:
+        async with server.channel() as channel:
+            writer = Calls(channel, calls.workspace)
+            writer.root = calls.root
+            await writer.open()
+            while not ended.is_set():
+                node_id = await writer.create("committed beside a rebuild")
+                made.append(await writer.commit())
+                assert await writer.read(node_id) == "committed beside a rebuild"
+                assert await writer.read(writer.root) == "Below."
+
+    writers = [asyncio.create_task(commit_on()) for _ in range(2)]
+    rebuild = maintenance_service_pb2.RebuildWorkspaceRequest(workspace=calls.workspace)
+    for _ in range(3):
+        async for _progress in calls.maintenance.RebuildWorkspace(rebuild):
+            pass
+    ended.set()
+    await asyncio.gather(*writers)
+    chain = Judge(server.data / calls.repository).run("rev-list", "main").split()
+    assert set(made) <= set(chain)
+    assert len(set(made)) == len(made)
+    verify = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=calls.workspace)
+    events = [event async for event in calls.maintenance.VerifyWorkspace(verify)]
+    assert [event.difference for event in events if event.HasField("difference")] == []

@@ -301,6 +301,11 @@ class Histories(RuleBasedStateMachine):
             await registry.lock_workspace(conn, self.workspace)
             await projector.collect_lines(conn, self.workspace)
 
+    async def _told_faults(self, commit_id: str) -> list[tuple[str, str]]:
+        async with self.arena.store.database.connection() as conn:
+            cursor = await conn.execute("select path, description from mirror.fault where commit_id = %s", (commit_id,))
+            return await cursor.fetchall()
+
     def _changed(self, before: Files, wanted: list[tuple[str, int, int]]) -> Files:
         files = dict(before)
         for kind, first, second in wanted:
@@ -435,3 +440,36 @@ class shuffled:  # noqa: N801 - reads as a clause of a with statement
 @pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "STORE-3")
 def test_every_commit_reads_as_git_has_it_whatever_happens_to_branches(arena: Arena) -> None:
     run_state_machine_as_test(lambda: Histories(arena), settings=effort(25, 20))
+
+
+@pytest.mark.requirement("GIT-1", "STORE-3")
+def test_a_commit_with_an_unreadable_file_that_was_collected_can_come_back(arena: Arena) -> None:
+    machine = Histories(arena)
+    machine.make()
+    machine.commit(0, [("create", 0, 0), ("create", 1, 1)], quiet=False)
+    machine.commit(0, [("spoil", 0, 0)], quiet=False)
+    spoiled = len(machine.model.points) - 1
+    machine.point_branch("main", 0)
+    machine.commit(0, [("create", 2, 2)], quiet=False)
+    machine.collect()
+    machine.point_branch("one", spoiled)
+    machine.every_commit_reads_as_git_has_it()
+    machine.teardown()
+
+
+@pytest.mark.requirement("GIT-1", "STORE-3")
+def test_a_node_and_an_archive_of_one_id_do_not_stop_the_mirror_and_are_told(arena: Arena) -> None:
+    machine = Histories(arena)
+    machine.make()
+    machine.commit(0, [("create", 0, 0), ("create", 1, 1)], quiet=False)
+    ref = "refs/heads/main"
+    point = machine.model.points[machine.model.refs[ref]]
+    twin, archive = numbered_id(999), next(key for key, entry in point.files.items() if isinstance(entry, Archive))
+    both = (Archive(twin, "twin"), Node(twin, archive, None, "a0", title="twin"))
+    by = machine._by()
+    draft = CommitDraft(point.commit_id, {entry_path(one): encode_entry(one) for one in both}, "Two\n", by, by)
+    commit_id = machine.repository.write_commit(draft).commit_id
+    assert machine.repository.move_ref(ref, point.commit_id, commit_id)
+    arena.run(arena.store.catch_up(machine.workspace))
+    assert [path for path, _ in arena.run(machine._told_faults(commit_id))] == [entry_path(both[1])]
+    machine.teardown()

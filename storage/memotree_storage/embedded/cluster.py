@@ -18,6 +18,8 @@ from memotree_storage.errors import FailedPreconditionError
 SUPERUSER: Final = "memotree"
 _BUILTIN_LOCALE_SINCE: Final = 17
 _UNFINISHED: Final = "cluster.unfinished-"
+_REMOVALS: Final = 50
+_REMOVAL_PAUSE: Final = 0.02
 _SERVICE_USER: Final = "nobody"
 _ORPHAN_GRACE: Final = 5.0
 _POLL: Final = 0.005
@@ -137,8 +139,24 @@ def initdb_arguments(binaries: Path, folder: Path) -> list[str]:
 def unfinished_folder(cluster: Path) -> Path:
     """A fresh folder beside ``cluster`` to make it in; what earlier, killed attempts left is removed."""
     for rest in cluster.parent.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(rest)
+        _remove(rest)
     return Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=cluster.parent))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder in which a process of a killed ``initdb`` may still be tidying up after itself."""
+    for attempt in range(_REMOVALS):
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            if not folder.exists():
+                return
+        except OSError:
+            if attempt == _REMOVALS - 1:
+                raise
+        else:
+            return
+        time.sleep(_REMOVAL_PAUSE)
 
 
 def publish(folder: Path, cluster: Path) -> None:

@@ -11,7 +11,8 @@ import sys
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -35,7 +36,8 @@ def _check(result: int, call: str) -> None:
 def _change_user(libc: Any, uid: int, gid: int, *, pass_folders: bool) -> None:
     """Become ``uid``; with ``pass_folders`` keep the one capability that passes folders closed to that user."""
     if pass_folders:
-        _check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
+        # Without this bit access(2), by which initdb looks for its neighbours, ignores what a user other than root may.
+        _check(libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0), "prctl(PR_SET_SECUREBITS)")
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
