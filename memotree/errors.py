@@ -79,6 +79,14 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
             "PostgreSQL needed longer than a statement may; ask for less, or send the call again when it is less busy.",
         ),
     ),
+    (
+        psycopg.DataError,
+        Answer(
+            Code.INVALID_ARGUMENT,
+            "INVALID_TEXT",
+            "A text of the request has a character that can neither be stored nor looked up (NUL); leave it out.",
+        ),
+    ),
     *(
         (
             kind,

@@ -175,16 +175,13 @@ class Indexer:
             return int(row[0]) if row else 0
 
     async def _work(self) -> None:
-        async with self._database.connection() as conn:
-            cursor = await conn.execute("select distinct workspace_id from mirror.outbox")
-            self._waiting |= {row[0] for row in await cursor.fetchall()}
+        known = False
         while True:
             try:
-                while self._waiting:
-                    workspace_id = next(iter(self._waiting))
-                    await self.drain(workspace_id)
-                    self._waiting.discard(workspace_id)
-                await self.flush()
+                if not known:
+                    self._waiting |= await self._behind()
+                    known = True
+                await self._round()
                 self._wake.clear()
                 if not self._waiting:
                     await self._wake.wait()
@@ -195,6 +192,25 @@ class Indexer:
                 _log.exception("the indexer failed and tries again")
                 await asyncio.sleep(_RETRY_SECONDS)
 
+    async def _behind(self) -> set[str]:
+        async with self._database.connection() as conn:
+            cursor = await conn.execute("select distinct workspace_id from mirror.outbox")
+            return {row[0] for row in await cursor.fetchall()}
+
+    async def _round(self) -> None:
+        """Drain each waiting workspace once, then flush: one that fails keeps none of the others waiting."""
+        failed: Exception | None = None
+        for workspace_id in sorted(self._waiting):
+            self._waiting.discard(workspace_id)
+            try:
+                await self.drain(workspace_id)
+            except Exception as error:  # noqa: BLE001 - raised again when all others had their turn
+                self._waiting.add(workspace_id)
+                failed = error
+        await self.flush()
+        if failed is not None:
+            raise failed
+
     @staticmethod
     async def _pending(conn: Connection, workspace_id: str) -> list[_Row]:
         cursor = await conn.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
@@ -202,21 +218,7 @@ class Indexer:
 
     async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
         """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
-        fresh = [row for row in rows if not row.ends]
-        counts: Counter[int] = Counter()
-        putting: asyncio.Task[None] | None = None
-        for start in range(0, len(fresh), _SLICE):
-            part = fresh[start : start + _SLICE]
-            points = await self._points(workspace_id, part)
-            if putting is not None:
-                await putting
-            putting = asyncio.create_task(self._index.upsert(points))
-            for row, point in zip(part, points, strict=True):
-                if not row.counted:
-                    counts.update(point.terms.ids)
-                    counts[ALL_DOCUMENTS] += 1
-        if putting is not None:
-            await putting
+        counts = await self._put(workspace_id, [row for row in rows if not row.ends])
         await self._index.close_versions(
             [
                 (
@@ -233,6 +235,29 @@ class Indexer:
             "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",
             ([row.outbox_id for row in rows],),
         )
+
+    async def _put(self, workspace_id: str, fresh: Sequence[_Row]) -> Counter[int]:
+        """Put points in slices; how many of them hold each term is returned, those counted before left out."""
+        counts: Counter[int] = Counter()
+        putting: asyncio.Task[None] | None = None
+        try:
+            for start in range(0, len(fresh), _SLICE):
+                part = fresh[start : start + _SLICE]
+                points = await self._points(workspace_id, part)
+                if putting is not None:
+                    await putting
+                putting = asyncio.create_task(self._index.upsert(points))
+                for row, point in zip(part, points, strict=True):
+                    if not row.counted:
+                        counts.update(point.terms.ids)
+                        counts[ALL_DOCUMENTS] += 1
+            if putting is not None:
+                await putting
+        finally:
+            if putting is not None and not putting.done():
+                putting.cancel()
+                await asyncio.wait([putting])
+        return counts
 
     async def _points(self, workspace_id: str, rows: Sequence[_Row]) -> list[IndexPoint]:
         entries = await self._entries.load(workspace_id, [row.version for row in rows])

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import grpc
+import structlog
 from qdrant_client import AsyncQdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -30,6 +31,7 @@ _REFUSALS: Final = frozenset(
 
 _HTTP_NOT_FOUND: Final = 404
 _HTTP_SERVER_FAULT: Final = 500
+_log = structlog.get_logger(__name__)
 
 
 class IndexMissingError(FailedPreconditionError):
@@ -48,8 +50,9 @@ class IndexRefusedError(FailedPreconditionError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(
-            f"The search index refused the call ({detail}); check Qdrant's version, its limits and the key."
+            "The search index refused the call; check Qdrant's version, its limits and the key. The log says why."
         )
+        self.detail = detail
 
 
 def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOUT) -> AsyncQdrantClient:
@@ -80,7 +83,17 @@ def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOU
 
 @contextmanager
 def failures(collection: str) -> Iterator[None]:
-    """Turn the client's failures into the store's errors."""
+    """Turn the client's failures into the store's errors, and log what it said: that is not for every reader."""
+    try:
+        with _translated(collection):
+            yield
+    except (IndexUnavailableError, IndexRefusedError) as error:
+        _log.warning("the index failed", collection=collection, reason=error.reason, detail=error.detail)
+        raise
+
+
+@contextmanager
+def _translated(collection: str) -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:

@@ -10,6 +10,8 @@ class IndexUnavailableError(UnavailableError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(
-            f"The search index does not answer ({detail}). Nothing is lost; send the call again, and check Qdrant if "
-            "that keeps failing."
+            "The search index does not answer. Nothing is lost; send the call again, and check Qdrant if that keeps "
+            "failing: the log of the server says how."
         )
+        self.detail = detail
+        """What the connection said; for the log, never for a client."""
