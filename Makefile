@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py)
 
-.PHONY: help run demo test lint format proto bench clean
+.PHONY: help run demo test lint format proto docs bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-8s %s\n", $$1, $$2}'
@@ -23,8 +24,9 @@ run: $(STAMP)             ## Start the server on embedded stores
 demo: $(STAMP)            ## Do the main job on the Python language reference
 	@$(BIN)/memotree demo
 
-test: $(STAMP)            ## Run the test suite
+test: $(STAMP)            ## Run the test suite, a part of it once more on a PostgreSQL of the machine if there is one
 	@$(BIN)/python -m pytest
+	@MEMOTREE_TEST_POSTGRES=system $(BIN)/python -m pytest -q $(ON_SYSTEM_POSTGRES)
 
 lint: $(STAMP)            ## Check style, types, layers, the wire contract and the generated code
 	@$(BIN)/ruff check .
@@ -41,6 +43,10 @@ format: $(STAMP)          ## Put the code into its house form
 
 proto: $(STAMP)           ## Generate memotree/v1 from proto/
 	@$(BIN)/python proto/generate.py
+
+docs: $(STAMP)            ## Make the reference pages anew from the code
+	@$(BIN)/python -m memotree.server.reference
+	@$(BIN)/python docs/reference/cli_page.py
 
 bench: $(STAMP)           ## Measure the budgets beside their peers
 	@$(BIN)/python -m bench
