@@ -30,7 +30,7 @@ NOT_SETTINGS: Final = (
     CONFIG_VARIABLE,
     *(f"{PREFIX}{name}" for name in ("ADDRESS", "WORKSPACE", "SESSION", "DEBUG", "FAULT_", "TEST_")),
 )
-"""Beginnings of the variables that the command line, the client and crash tests read."""
+"""The variables that the command line, the client and crash tests read; with a ``_`` at the end, all that begin so."""
 
 LogFormat = Literal["auto", "console", "json"]
 
@@ -207,8 +207,13 @@ class _Environment(_Source):
         return {
             known.get(name, name): value
             for name, value in os.environ.items()
-            if value and name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS)
+            if value and name.startswith(PREFIX) and not _is_of_others(name)
         }
+
+
+def _is_of_others(name: str) -> bool:
+    """Whether a variable is no setting; ``MEMOTREE_SESSION`` is none, and ``MEMOTREE_SESSION_TTL`` is one."""
+    return any(name == other or (other.endswith("_") and name.startswith(other)) for other in NOT_SETTINGS)
 
 
 class _ConfigFile(_Source):

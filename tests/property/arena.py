@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import psycopg
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from memotree_storage.node import ID_ALPHABET, ID_LENGTH, new_id
 from memotree_storage.ports import (
     IndexEntry,
@@ -40,9 +40,13 @@ _EXAMPLES: Final = 30
 """What the default profile asks for; a machine's own number is scaled by the profile that runs."""
 
 
-def effort(examples: int, steps: int) -> settings:
-    """Settings of a state machine: ``examples`` in the default profile, ten times as many in the profile ``ci``."""
+def effort(examples: int, steps: int, *, shrink: bool = True) -> settings:
+    """Settings of a state machine: ``examples`` in the default profile, ten times as many in the profile ``ci``.
+
+    Where a step takes long, a failing example is told as it was found: to shrink it would outlast the test.
+    """
     return settings(
+        phases=[phase for phase in Phase if shrink or phase is not Phase.shrink],
         max_examples=max(1, examples * settings().max_examples // _EXAMPLES),
         stateful_step_count=steps,
         deadline=None,

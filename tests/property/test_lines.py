@@ -437,6 +437,7 @@ class shuffled:  # noqa: N801 - reads as a clause of a with statement
         del self._repository.refs, self._repository.history
 
 
+@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
 @pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "STORE-3")
 def test_every_commit_reads_as_git_has_it_whatever_happens_to_branches(arena: Arena) -> None:
     run_state_machine_as_test(lambda: Histories(arena), settings=effort(25, 20))

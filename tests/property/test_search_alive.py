@@ -434,6 +434,7 @@ class Searches(RuleBasedStateMachine):
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
+@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
 @pytest.mark.requirement("STORE-3", "STORE-5", "GIT-1", "GIT-4")
 def test_hits_are_exactly_the_alive_nodes_whatever_was_lost_in_between(stores: Stores) -> None:
-    run_state_machine_as_test(lambda: Searches(stores), settings=effort(10, 12))
+    run_state_machine_as_test(lambda: Searches(stores), settings=effort(10, 12, shrink=False))
