@@ -45,15 +45,24 @@ class EntryReader:
 
     async def load(self, workspace_id: str, versions: Iterable[Version]) -> dict[str, Entry]:
         """The entries of committed versions, by blob."""
+        return await self.read(
+            workspace_id,
+            {
+                version.blob: archive_path(version.entry_id) if version.is_archive else node_path(version.entry_id)
+                for version in versions
+            },
+        )
+
+    async def read(self, workspace_id: str, paths: Mapping[str, str]) -> dict[str, Entry]:
+        """The entries of blobs, given with the path that each stands at."""
         found: dict[str, Entry] = {}
         missing: dict[str, str] = {}
-        for version in versions:
-            cached = self._cache.get(version.blob)
+        for blob, path in paths.items():
+            cached = self._cache.get(blob)
             if cached is None:
-                path = archive_path(version.entry_id) if version.is_archive else node_path(version.entry_id)
-                missing[version.blob] = path
+                missing[blob] = path
             else:
-                found[version.blob] = cached
+                found[blob] = cached
         pending = list(missing.items())
         for start in range(0, len(pending), _AT_ONCE):
             found.update(await asyncio.to_thread(self._read, workspace_id, pending[start : start + _AT_ONCE]))

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from psycopg.rows import args_row
 
 from memotree_storage import faults
+from memotree_storage.codec import node_path
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import UnavailableError
 from memotree_storage.node import Node
 from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
 from memotree_storage.postgres.database import Connection, Database
-from memotree_storage.postgres.rows import FIELDS, Version
 from memotree_storage.terms import document_terms
 
 ALL_DOCUMENTS: Final = -1
@@ -34,24 +35,36 @@ _SUMMARY_CHARS: Final = 2000
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger(__name__)
 
-_COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
-_PENDING: Final = f"""
-  select o.outbox_id, o.ends, o.counted, v.to_seq,
-         {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+_PENDING: Final = """
+  select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, c.commit_id,
+         v.line_id, v.from_seq, v.to_seq
     from mirror.outbox o
     join mirror.version v using (version_id)
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where o.workspace_id = %(workspace)s and not o.applied
-   order by o.outbox_id limit %(limit)s for update of o"""  # noqa: S608
+   order by o.outbox_id limit %(limit)s for update of o"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
+    """A row of the outbox with what the index has to know of its version."""
+
     outbox_id: int
     ends: bool
     counted: bool
+    entry_id: str
+    blob: str
+    archive_id: str
+    type: str
+    tags: list[str]
+    commit_id: str
+    line_id: int
+    from_seq: int
     to_seq: int | None
-    version: Version
+
+    def point_id(self, workspace_id: str) -> str:
+        """The id of the version's point."""
+        return point_id(workspace_id, self.entry_id, self.blob, self.commit_id)
 
 
 def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
@@ -213,23 +226,15 @@ class Indexer:
 
     @staticmethod
     async def _pending(conn: Connection, workspace_id: str) -> list[_Row]:
-        cursor = await conn.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
-        return [_Row(row[0], row[1], row[2], row[3], Version(*row[4:])) for row in await cursor.fetchall()]
+        async with conn.cursor(row_factory=args_row(_Row)) as cursor:
+            await cursor.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
+            return await cursor.fetchall()
 
     async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
         """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
         counts = await self._put(workspace_id, [row for row in rows if not row.ends])
-        await self._index.close_versions(
-            [
-                (
-                    point_id(workspace_id, row.version.entry_id, row.version.blob, row.version.commit_id or ""),
-                    row.to_seq,
-                )
-                for row in rows
-                if row.ends and row.to_seq is not None
-            ]
-        )
-        faults.point("index.put")
+        ended = [(row.point_id(workspace_id), row.to_seq) for row in rows if row.ends]
+        await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
         await self._count(conn, workspace_id, counts)
         await conn.execute(
             "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",
@@ -260,8 +265,8 @@ class Indexer:
         return counts
 
     async def _points(self, workspace_id: str, rows: Sequence[_Row]) -> list[IndexPoint]:
-        entries = await self._entries.load(workspace_id, [row.version for row in rows])
-        nodes = [entries[row.version.blob] for row in rows]
+        entries = await self._entries.read(workspace_id, {row.blob: node_path(row.entry_id) for row in rows})
+        nodes = [entries[row.blob] for row in rows]
         vectors = await self._embedder.embed([embedded_text(node) for node in nodes if isinstance(node, Node)])
         terms = await asyncio.to_thread(
             lambda: [
@@ -272,15 +277,15 @@ class Indexer:
         )
         return [
             IndexPoint(
-                point_id=point_id(workspace_id, row.version.entry_id, row.version.blob, row.version.commit_id or ""),
+                point_id=row.point_id(workspace_id),
                 workspace_id=workspace_id,
-                node_id=row.version.entry_id,
-                line_id=row.version.line_id or 0,
-                from_seq=row.version.from_seq or 0,
+                node_id=row.entry_id,
+                line_id=row.line_id,
+                from_seq=row.from_seq,
                 to_seq=row.to_seq,
-                archive_id=row.version.archive_id,
-                type=row.version.type,
-                tags=tuple(row.version.tags),
+                archive_id=row.archive_id,
+                type=row.type,
+                tags=tuple(row.tags),
                 vector=vector,
                 terms=term,
             )

@@ -293,19 +293,38 @@ def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) 
             elif (term := _cut(word)).strip("_"):
                 frequencies[term_id(term)] += boost * times * inside
                 length += times * inside
-    for name, times in names.items():
+    for key, name, times in zip(map(_PLAIN.__getitem__, names), names, names.values(), strict=True):
+        if key != _NOT_PLAIN:
+            length += times
+            frequencies[key] += boost * times
+            continue
         ids, words = _name_ids(name)
         length += words * times
-        for key in ids:
-            frequencies[key] += boost * times
+        for part in ids:
+            frequencies[part] += boost * times
     return length
+
+
+class _PlainIds(dict[str, int]):
+    """The term ids of plain words by name; a word that was seen before costs one look-up in C."""
+
+    def __missing__(self, name: str) -> int:
+        plain = name.isascii() and name.isalnum() and (name.islower() or name[1:].islower())
+        key = term_id(_stem(name.lower())) if plain else _NOT_PLAIN
+        if len(self) >= _MOST_PLAIN:
+            self.clear()
+        self[name] = key
+        return key
+
+
+_NOT_PLAIN: Final = -1
+_MOST_PLAIN: Final = 1 << 17
+_PLAIN: Final = _PlainIds()
 
 
 @lru_cache(maxsize=1 << 15)
 def _name_ids(name: str) -> tuple[tuple[int, ...], int]:
     """The ids of a name's terms, and how many of them are words."""
-    if name.isascii() and name.isalnum() and (name.islower() or name[1:].islower()):
-        return (term_id(_stem(name.lower())),), 1  # one plain word: most names are
     pieces = _name_pieces(name)
     return tuple(term_id(piece.term) for piece in pieces), sum(not piece.bonus for piece in pieces)
 
