@@ -1,5 +1,6 @@
 """What the names in a request stand for: workspaces, revisions, and ids given by a prefix."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,15 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
 _MOST_CANDIDATES = 20
+_TOUCH_SECONDS = 60.0
+_MOST_TOUCHED = 10_000
+_TOUCH = (
+    "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
+    " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
+    " where s.session_id = free.session_id returning extract(epoch from s.ttl)"
+)
+_touched: dict[str, float] = {}
+"""When each session that was read may be marked as used again: reads would write a row each otherwise."""
 
 
 class NodeNotFoundError(NotFoundError):
@@ -40,6 +50,14 @@ class InvalidIdError(InvalidInputError):
     """A text that can be no id and no prefix of one."""
 
     reason = "INVALID_ID"
+
+    @classmethod
+    def of(cls, field: str, text: str) -> InvalidInputError:
+        """The error that says what an id is."""
+        return cls.at(
+            field,
+            f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u.",
+        )
 
 
 class AmbiguousIdError(InvalidInputError):
@@ -88,8 +106,23 @@ def needed(field: str, text: str) -> str:
 
 
 async def place(conn: Connection, workspace: str, revision: str) -> Place:
-    """The workspace of that name or id, and the state that the revision names there."""
-    return Place(*await registry.resolve(conn, needed("workspace", workspace), revision))
+    """The workspace of that name or id, and the state that the revision names there; a session counts as used."""
+    found = Place(*await registry.resolve(conn, needed("workspace", workspace), revision))
+    if found.resolved.kind == "session":
+        await _touch(conn, found.resolved.name)
+    return found
+
+
+async def _touch(conn: Connection, session_id: str) -> None:
+    """Mark an open session as used, once a minute at most; who holds it for a change marks it too."""
+    now = time.monotonic()
+    if now < _touched.get(session_id, 0.0):
+        return
+    cursor = await conn.execute(_TOUCH, (session_id,))
+    row = await cursor.fetchone()
+    if len(_touched) >= _MOST_TOUCHED:
+        _touched.clear()
+    _touched[session_id] = now + min(_TOUCH_SECONDS, float(row[0]) / 10 if row else _TOUCH_SECONDS)
 
 
 async def full_id(conn: Connection, state: State, text: str, field: str = "node_id") -> str:
@@ -103,10 +136,7 @@ async def full_id(conn: Connection, state: State, text: str, field: str = "node_
     if is_id(needed(field, text)):
         return text
     if not is_id_prefix(text):
-        raise InvalidIdError.at(
-            field,
-            f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u.",
-        )
+        raise InvalidIdError.of(field, text)
     found = await tree.versions(conn, state, await tree.with_prefix(conn, state, text))
     if not found:
         raise NodeNotFoundError(text)

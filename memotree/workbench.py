@@ -212,7 +212,8 @@ async def change(
         lookup.needed("workspace", request.workspace),
         lookup.needed("session_id", request.session_id),
     )
-    async with store.database.transaction() as conn:
+    # Its turn before a connection: many changes of one session wait without one.
+    async with store.turns.of(session_id), store.database.transaction() as conn:
 
         async def run() -> Response:
             session = await staging.hold_session(conn, workspace, session_id)

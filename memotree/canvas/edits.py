@@ -1,5 +1,6 @@
 """Creating, updating and deleting nodes."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError
 from memotree_storage.node import DEFAULT_TYPE, Node, Relation, new_id
 from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.rows import Version
 
 from memotree import lookup
 from memotree.messages import read_relation, read_source
@@ -19,6 +21,10 @@ DERIVED_TYPE: Final = "summary_node"
 
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
 """The fields that an update mask may name."""
+
+
+FEW_CHARS: Final = 1 << 15
+"""Longer texts are summed up in a thread, so that other calls go on meanwhile."""
 
 
 class NodeExistsError(AlreadyExistsError):
@@ -92,11 +98,8 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
     )
     generate = request.auto_generate_summary if request.HasField("auto_generate_summary") else True
     if generate and not request.HasField("summary"):
-        node = replace(
-            node,
-            summary=summary_of(node.title, node.content),
-            brief=node.brief if request.HasField("brief") else brief_of(node.title, node.content),
-        )
+        brief, summary = await told_briefly(node.title, node.content)
+        node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     version = await bench.put(node, None, request.commit_message or message)
     return Outcome(Placed(version, path, 0), node.content)
 
@@ -120,10 +123,11 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
     changed = _with_given(node, request, given)
     warnings: list[str] = []
     if request.regenerate_summary:
+        brief, summary = await told_briefly(changed.title, changed.content)
         changed = replace(
             changed,
-            summary=changed.summary if "summary" in given else summary_of(changed.title, changed.content),
-            brief=changed.brief if "brief" in given else brief_of(changed.title, changed.content),
+            summary=changed.summary if "summary" in given else summary,
+            brief=changed.brief if "brief" in given else brief,
         )
     elif changed.content != node.content and "summary" not in given and node.summary:
         warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
@@ -172,9 +176,27 @@ async def _home(bench: Workbench, parent: str, archive: str) -> tuple[str, str, 
         return "", (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id, []
     placed = await bench.placed(parent, field="parent_id")
     above = placed.version
-    if archive and (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id != above.archive_id:
-        raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {above.archive_id}.")
+    await check_archive_of(bench, above, archive)
     return above.entry_id, above.archive_id, [*placed.path, above.entry_id]
+
+
+async def check_archive_of(bench: Workbench, parent: Version, archive: str) -> None:
+    """Refuse an archive that is named beside a parent and is not the parent's.
+
+    Raises:
+        InvalidInputError: It is another one.
+    """
+    if archive and (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id != parent.archive_id:
+        raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {parent.archive_id}.")
+
+
+async def told_briefly(title: str, content: str) -> tuple[str, str]:
+    """The brief and the summary of a text; those of a long one are made in a thread."""
+
+    def told() -> tuple[str, str]:
+        return brief_of(title, content), summary_of(title, content)
+
+    return await asyncio.to_thread(told) if len(content) > FEW_CHARS else told()
 
 
 async def _relations(bench: Workbench, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:

@@ -11,8 +11,14 @@ from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
 from memotree import lookup
-from memotree.canvas.edits import DERIVED_TYPE, DerivedContentError, NodeExistsError, Outcome
-from memotree.models.extractive import brief_of, summary_of
+from memotree.canvas.edits import (
+    DERIVED_TYPE,
+    DerivedContentError,
+    NodeExistsError,
+    Outcome,
+    check_archive_of,
+    told_briefly,
+)
 from memotree.v1 import node_service_pb2 as pb
 from memotree.workbench import Workbench, moved_to
 
@@ -57,6 +63,7 @@ async def _destination(bench: Workbench, version: Version, request: pb.MoveNodeR
                 "parent_id",
                 f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of it.",
             )
+        await check_archive_of(bench, above, request.archive_id)
         return above.entry_id, above.archive_id
     archive_id = version.archive_id
     if request.archive_id:
@@ -93,18 +100,17 @@ async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
         raise NodeExistsError("A part has an id that was used before. Leave it empty for a fresh one.", "node")
     places = await _places(bench, version, len(ids) - 1, as_children=request.as_children)
     first = request.parts[0]
-    await bench.put(_part(node, first.title or node.title, first.content), version, request.commit_message)
+    await bench.put(await _part(node, first.title or node.title, first.content), version, request.commit_message)
     parent_id = version.entry_id if request.as_children else node.parent_id
     for part_id, part, place in zip(ids[1:], request.parts[1:], places, strict=True):
         fresh = replace(node, id=part_id, parent_id=parent_id, position=place, relations=())
-        await bench.put(_part(fresh, part.title, part.content), None, request.commit_message)
+        await bench.put(await _part(fresh, part.title, part.content), None, request.commit_message)
     return ids
 
 
-def _part(node: Node, title: str, content: str) -> Node:
-    return replace(
-        node, title=title, content=content, brief=brief_of(title, content), summary=summary_of(title, content)
-    )
+async def _part(node: Node, title: str, content: str) -> Node:
+    brief, summary = await told_briefly(title, content)
+    return replace(node, title=title, content=content, brief=brief, summary=summary)
 
 
 async def _places(bench: Workbench, version: Version, count: int, *, as_children: bool) -> list[str]:
@@ -140,7 +146,7 @@ async def merge(bench: Workbench, request: pb.MergeNodesRequest) -> tuple[str, l
     if set(above) & set(ids):
         raise CycleError.at("node_ids", "A node cannot take in one that stands above it; put the upper one first.")
     nodes = [await bench.load_node(version) for version in versions]
-    union = _union(nodes, request.title if request.HasField("title") else nodes[0].title)
+    union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
     await bench.put(union, first, request.commit_message)
     for version in others:
         await _adopt(bench, version, first, request.commit_message)
@@ -151,7 +157,7 @@ async def merge(bench: Workbench, request: pb.MergeNodesRequest) -> tuple[str, l
     return first.entry_id, ids[1:], warnings
 
 
-def _union(nodes: Sequence[Node], title: str) -> Node:
+async def _union(nodes: Sequence[Node], title: str) -> Node:
     first, ids = nodes[0], {node.id for node in nodes}
     content = "\n\n".join(node.content for node in nodes if node.content)
     attributes: dict[str, str] = {}
@@ -164,7 +170,7 @@ def _union(nodes: Sequence[Node], title: str) -> Node:
         if relation.target_id not in ids
     }
     return replace(
-        _part(first, title, content),
+        await _part(first, title, content),
         tags=tuple(sorted({tag for node in nodes for tag in node.tags})),
         attributes=attributes,
         relations=tuple(sorted(relations.values())),

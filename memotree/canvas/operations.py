@@ -13,7 +13,7 @@ from memotree.canvas import edits, moves, relations
 from memotree.canvas.edits import Outcome
 from memotree.canvas.reading import contents, node_at, nodes_at
 from memotree.canvas.searching import Searching
-from memotree.canvas.shown import render, shown, text_at
+from memotree.canvas.shown import shown, stored_usage, text_at
 from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
 from memotree.limits import ServiceLimits
 from memotree.lookup import Place
@@ -229,6 +229,7 @@ class NodeOperations:
             warnings: list[str] = []
             for number, one in enumerate(request.changes):
                 try:
+                    _check_home(bench, request.workspace, one)
                     result, said = await self._apply(bench, one, request.commit_message)
                 except MemoTreeError as error:
                     _place_in_batch(error, number, one.WhichOneof("change") or "")
@@ -292,7 +293,7 @@ class NodeOperations:
 
     async def _usage(self, conn: Connection, place: Place, view: str) -> pb.ContextUsage:
         what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))
-        return (await render(conn, self._store, place.state, what, 0)).usage
+        return await stored_usage(what)
 
 
 def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:
@@ -300,6 +301,18 @@ def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb
     return node_message(
         placed.version, level, content=outcome.content, path=placed.path, child_count=placed.child_count
     )
+
+
+def _check_home(bench: Workbench, workspace: str, one: pb.NodeChange) -> None:
+    """A change of a batch may leave its workspace and session out, or give those of the batch."""
+    kind = one.WhichOneof("change")
+    if kind is None:
+        return
+    change_request = getattr(one, kind)
+    if change_request.workspace not in ("", workspace, bench.session.workspace_id):
+        raise InvalidInputError.at("workspace", "is not the one of the batch; leave it out.")
+    if change_request.session_id not in ("", bench.session.session_id):
+        raise InvalidInputError.at("session_id", "is not the one of the batch; leave it out.")
 
 
 def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:

@@ -1,11 +1,14 @@
 """Reading nodes, children and trees as messages."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from memotree_storage.node import Node
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
@@ -13,16 +16,19 @@ from memotree.lookup import NodeNotFoundError
 from memotree.messages import DETAIL, Level, node_message
 from memotree.v1 import types_pb2
 
+_FEW_ROWS: Final = 100
+_FEW_BYTES: Final = 1 << 16
+"""More staged nodes or bytes are decoded in a thread, so that other calls go on meanwhile."""
+
 
 async def contents(conn: Connection, store: Store, state: State, versions: Sequence[Version]) -> dict[str, Node]:
     """The whole nodes of versions by id: staged ones from the session, the others from Git."""
     found: dict[str, Node] = {}
     fresh = [version.entry_id for version in versions if version.commit_id is None]
     if fresh and state.session_id:
-        for row in await staging.staged(conn, state.session_id, ids=fresh):
-            entry = row.entry
-            if isinstance(entry, Node):
-                found[row.entry_id] = entry
+        rows = await staging.staged(conn, state.session_id, ids=fresh)
+        is_much = len(rows) > _FEW_ROWS or sum(len(row.data) for row in rows) > _FEW_BYTES
+        found.update(await asyncio.to_thread(_decoded, rows) if is_much else _decoded(rows))
     committed = [version for version in versions if version.commit_id is not None]
     if committed:
         entries = await store.entries.load(state.workspace_id, committed)
@@ -31,6 +37,10 @@ async def contents(conn: Connection, store: Store, state: State, versions: Seque
             if isinstance(entry, Node):
                 found[version.entry_id] = entry
     return found
+
+
+def _decoded(rows: Sequence[Staged]) -> dict[str, Node]:
+    return {row.entry_id: entry for row in rows if isinstance(entry := row.entry, Node)}
 
 
 async def node_at(

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.node import is_id, is_id_prefix
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -57,16 +58,24 @@ async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: s
 
     Raises:
         RelationNotFoundError: The node holds no such relation.
+        InvalidIdError: The target can be no id.
+        AmbiguousIdError: Several relations of that type go to ids that begin with it.
     """
     placed = await bench.placed(request.node_id)
     node = await bench.load_node(placed.version)
     kind = relation_name(request.type, "type")
     wanted = lookup.needed("target_id", request.target_id)
     gone = [r for r in node.relations if r.type == kind and r.target_id.startswith(wanted)]
-    if len(gone) != 1:
+    if not is_id(wanted) and not is_id_prefix(wanted):
+        raise lookup.InvalidIdError.of("target_id", wanted)
+    if len(gone) > 1:
+        ends = await tree.versions(bench.conn, bench.state, {r.target_id for r in gone}, dead=True)
+        known = sorted(ends.values(), key=lambda end: end.entry_id)
+        raise lookup.AmbiguousIdError.among("target_id", wanted, known)
+    if not gone:
         held = ", ".join(f"{r.type} {r.target_id}" for r in node.relations) or "none"
         raise RelationNotFoundError(
-            f"{node.id} has {'no' if not gone else 'more than one'} {kind} relation to {wanted!r}. It holds: {held}.",
+            f"{node.id} has no {kind} relation to {wanted!r}. It holds: {held}.",
             "relation",
             wanted,
         )

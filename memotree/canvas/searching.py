@@ -1,5 +1,6 @@
 """SearchNodes: scopes, kinds of search, previews and reasons."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,10 +11,10 @@ from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
-from memotree_storage.preview import make_preview
+from memotree_storage.preview import Preview, make_preview
 from memotree_storage.search import Found, SearchQuery
 from memotree_storage.store import Store
-from memotree_storage.terms import query_terms
+from memotree_storage.terms import QueryTerm, query_terms
 
 from memotree import lookup
 from memotree.canvas.reading import contents
@@ -23,6 +24,7 @@ from memotree.canvas.view_operations import archive_ids, view_key
 from memotree.lookup import Place
 from memotree.messages import SUMMARY, node_message, relation_name
 from memotree.v1 import node_service_pb2 as pb
+from memotree.v1 import types_pb2
 
 MAX_QUERY_CHARS: Final = 8192
 _DEFAULT_RESULTS: Final = 10
@@ -33,6 +35,9 @@ _DEFAULT_DEPTH: Final = 2
 _MOST_DEPTH: Final = 5
 _STARTS: Final = 5
 _SURE: Final = 0.05
+_FEW_HITS: Final = 100
+_FEW_CHARS: Final = 1 << 16
+"""Previews of more hits or characters than these are made in a thread, so that other calls go on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,12 @@ class Searching:
             archives = await lookup.archives(conn, state, request.archives)
             starts = await self._start(conn, state)
         if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
-            found = await self._found(state, _STARTS, node_ids, archives)
-            starts, node_ids = {hit.version.entry_id: hit.score for hit in found}, None
+            # Scope and filters are about the results; relations may lead to them from anywhere.
+            found = await self._store.search.find(state, SearchQuery(request.query, _STARTS))
+            starts = {hit.version.entry_id: hit.score for hit in found}
         hits: list[_Hit] = []
         if self._kind != pb.SEARCH_TYPE_RELATION:
-            hits = [_Hit(found) for found in await self._found(state, self._limit, node_ids, archives)]
+            hits = [_Hit(found) for found in await self._found(state, node_ids, archives)]
         async with self._store.database.connection() as conn:
             if self._kind == pb.SEARCH_TYPE_RELATION:
                 hits = await self._along_relations(conn, state, starts, node_ids, archives)
@@ -124,12 +130,12 @@ class Searching:
         """The node that relations are walked from, when one is given; else the best matches of the words are."""
         if self._kind != pb.SEARCH_TYPE_RELATION or not self._request.scope_node_id:
             return {}
-        return {} if self._scope == pb.SEARCH_SCOPE_SUBTREE else {await self._scope_node(conn, state): 1.0}
+        return {await self._scope_node(conn, state): 1.0}
 
-    async def _found(self, state: State, limit: int, node_ids: set[str] | None, archives: Sequence[str]) -> list[Found]:
+    async def _found(self, state: State, node_ids: set[str] | None, archives: Sequence[str]) -> list[Found]:
         query = SearchQuery(
             text=self._request.query,
-            limit=limit,
+            limit=self._limit,
             words=self._kind != pb.SEARCH_TYPE_SEMANTIC,
             meaning=self._kind in (pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID),
             types=list(self._request.node_types),
@@ -176,27 +182,59 @@ class Searching:
         ends = await tree.versions(conn, state, {step.end for hit in hits for step in hit.way})
         terms = query_terms(self._request.query)
         length = self._request.preview_length or _DEFAULT_PREVIEW
-        messages = []
-        for hit in hits:
-            version = hit.found.version
-            message = pb.SearchHit(
-                node=node_message(version, SUMMARY, path=ways[version.entry_id], child_count=counts[version.entry_id]),
-                score=hit.found.score,
-                lexical_score=hit.found.words,
-                semantic_score=hit.found.meaning,
-                relation_path=[related_message(step, ends) for step in hit.way],
-            )
-            if version.entry_id in nodes:
-                preview = make_preview(_searched_text(nodes[version.entry_id]), terms, length)
-                message.preview = preview.text
-                message.matched_terms.extend(preview.matched)
-            message.reason = _reason(hit, message.matched_terms)
-            messages.append(message)
-        return messages
+
+        def told() -> list[pb.SearchHit]:
+            return [
+                _message(
+                    hit,
+                    node_message(
+                        hit.found.version,
+                        SUMMARY,
+                        path=ways[hit.found.version.entry_id],
+                        child_count=counts[hit.found.version.entry_id],
+                    ),
+                    ends,
+                    _preview(nodes[hit.found.version.entry_id], terms, length)
+                    if hit.found.version.entry_id in nodes
+                    else Preview("", ()),
+                )
+                for hit in hits
+            ]
+
+        is_much = len(hits) > _FEW_HITS or sum(len(node.content) for node in nodes.values()) > _FEW_CHARS
+        return await asyncio.to_thread(told) if is_much else told()
 
 
-def _searched_text(node: Node) -> str:
-    return "\n".join(part for part in (node.title, node.content or node.summary, " ".join(node.tags)) if part)
+def _message(hit: _Hit, node: types_pb2.Node, ends: Mapping[str, Version], preview: Preview) -> pb.SearchHit:
+    return pb.SearchHit(
+        node=node,
+        score=hit.found.score,
+        lexical_score=hit.found.words,
+        semantic_score=hit.found.meaning,
+        relation_path=[related_message(step, ends) for step in hit.way],
+        preview=preview.text,
+        matched_terms=preview.matched,
+        reason=_reason(hit, preview.matched),
+    )
+
+
+def _preview(node: Node, terms: Sequence[QueryTerm], length: int) -> Preview:
+    """The part of a node that shows why it was found: of its content, or else of the texts about it."""
+    main = make_preview(_joined(node.title, node.content or node.summary, " ".join(node.tags)), terms, length)
+    others = [term for term in terms if term.term not in main.matched]
+    if not others or not (node.brief or node.summary):
+        return main
+    # The terms that the content lacks, and those that stand behind the matches that are enough for a preview.
+    about = make_preview(_joined(node.brief, node.summary, " ".join(node.tags)), others, length)
+    both = {*main.matched, *about.matched}
+    return Preview(
+        main.text if main.matched or not about.matched else about.text,
+        tuple(dict.fromkeys(term.term for term in terms if term.term in both)),
+    )
+
+
+def _joined(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)
 
 
 def _origin(entry_id: str, way: Sequence[Step]) -> str:

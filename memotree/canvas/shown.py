@@ -1,8 +1,10 @@
 """What a view shows: roots at TITLE, its own nodes at their levels, nothing below a node that it hides.
 
-A node of the view stands below the nearest node above it that is shown; the ones between stay hidden.
+A node of the view stands below the nearest node above it that is shown; the ones between stay hidden. What is brought
+in after a node above it was hidden is shown.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +24,11 @@ from memotree.v1 import node_service_pb2 as pb
 
 _MOST_HASHES: Final = 6
 _MOST_NODES: Final = 5000
+"""Roots of an archive that a view shows."""
+
+_FEW_NODES: Final = 100
+_FEW_TOKENS: Final = 1 << 14
+"""A view of more nodes or tokens is put together in a thread, so that other calls go on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +52,29 @@ class ShownNode:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Everything that a view shows, in the order of the tree, and the nodes of it that are not alive any more."""
+    """Everything that a view shows.
+
+    Attributes:
+        nodes: In the order of the tree.
+        gone: Ids of nodes of the view that are not alive any more.
+        cut: Names of archives with more roots than are shown.
+    """
 
     nodes: list[ShownNode]
     gone: list[str]
+    cut: list[str]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know about what is not shown."""
+        return [
+            *(f"{entry_id} is in the view and not alive any more." for entry_id in self.gone),
+            *(
+                f"Archive {name} has more than {_MOST_NODES} roots; only the first {_MOST_NODES} roots are shown. "
+                "Expand others by their ids."
+                for name in self.cut
+            ),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +90,14 @@ class Rendered:
 async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
     """What a view shows of some archives."""
     levels = await views.levels(conn, key)
-    roots = [
-        entry_id
-        for archive_id in archive_ids
-        for entry_id, _ in await tree.children(conn, state, "", archive_id=archive_id, limit=_MOST_NODES)
-    ]
+    roots: list[str] = []
+    cut: list[str] = []
+    for archive_id in archive_ids:
+        some = await tree.children(conn, state, "", archive_id=archive_id, limit=_MOST_NODES + 1)
+        roots += [entry_id for entry_id, _ in some[:_MOST_NODES]]
+        if len(some) > _MOST_NODES:
+            cut.append(archive_id)
+    named = await tree.versions(conn, state, cut)
     wanted = [*dict.fromkeys([*roots, *levels])]
     alive = await tree.versions(conn, state, wanted)
     ways = await tree.ancestors(conn, state, list(alive))
@@ -90,13 +119,21 @@ async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Seque
         )
         for entry_id in ordered
     ]
-    return Shown(nodes, sorted(entry_id for entry_id in levels if entry_id not in alive))
+    return Shown(
+        nodes,
+        gone=sorted(entry_id for entry_id in levels if entry_id not in alive),
+        cut=[named[archive_id].title for archive_id in cut if archive_id in named],
+    )
 
 
 def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLevel]) -> bool:
-    if entry_id in levels and not levels[entry_id].shown:
+    """Whether nobody hid the node, nor one above it later than the node itself was used."""
+    own = levels.get(entry_id)
+    if own is not None and not own.shown:
         return False
-    return not any(above in levels and not levels[above].shown for above in way)
+    used = 0 if own is None else own.used
+    hidden = (levels[above].used for above in way if above in levels and not levels[above].shown)
+    return all(when < used for when in hidden)
 
 
 async def _ordered(
@@ -123,23 +160,49 @@ async def render(conn: Connection, store: Store, state: State, what: Shown, budg
     """A view as Markdown; over the budget, the least recently used nodes are shown by their titles alone."""
     detailed = [node.version for node in what.nodes if node.level >= DETAIL]
     texts = await contents(conn, store, state, detailed)
-    full = {node.version.entry_id: block(node, node.level, texts) for node in what.nodes}
-    titles = {node.version.entry_id: block(node, TITLE, texts) for node in what.nodes}
-    tokens = {entry_id: count_tokens(text) for entry_id, text in full.items()}
-    used = sum(tokens.values())
+    is_much = len(what.nodes) > _FEW_NODES or sum(version.tokens for version in detailed) > _FEW_TOKENS
+    return await asyncio.to_thread(_rendered, what, texts, budget) if is_much else _rendered(what, texts, budget)
+
+
+def _rendered(what: Shown, texts: Mapping[str, Node], budget: int) -> Rendered:
+    blocks = {node.version.entry_id: block(node, node.level, texts) for node in what.nodes}
+    markdown = "\n".join(blocks.values())
+    total = count_tokens(markdown)
     collapsed: list[str] = []
-    if budget:
+    if budget and total > budget:
+        # Each node with the line break that joins it to the next: together they count no less than the whole.
+        tokens = {entry_id: count_tokens(text + "\n") for entry_id, text in blocks.items()}
+        used = sum(tokens.values())
         for node in sorted(what.nodes, key=lambda node: (node.used, node.version.entry_id)):
             if used <= budget:
                 break
             entry_id = node.version.entry_id
             if node.level > TITLE:
-                used -= tokens[entry_id] - count_tokens(titles[entry_id])
-                full[entry_id] = titles[entry_id]
+                blocks[entry_id] = block(node, TITLE, texts)
+                used -= tokens[entry_id] - count_tokens(blocks[entry_id] + "\n")
                 collapsed.append(entry_id)
-    markdown = "\n".join(full[node.version.entry_id] for node in what.nodes)
-    usage = usage_of(what, used=count_tokens(markdown), budget=budget, collapsed=len(collapsed))
-    return Rendered(markdown, usage, collapsed, fits=not budget or usage.tokens_used <= budget)
+        markdown = "\n".join(blocks.values())
+        total = count_tokens(markdown)
+    usage = usage_of(what, used=total, budget=budget, collapsed=len(collapsed))
+    return Rendered(markdown, usage, collapsed, fits=not budget or total <= budget)
+
+
+async def stored_usage(what: Shown) -> pb.ContextUsage:
+    """How much of a context a view takes, from the token counts that are stored: no content is read.
+
+    Each node is rounded up by itself, so this may be up to three tokens a node more than the rendered view has.
+    """
+
+    def used() -> int:
+        return sum(_stored_tokens(node) for node in what.nodes)
+
+    return usage_of(what, used=await asyncio.to_thread(used) if len(what.nodes) > _FEW_NODES else used())
+
+
+def _stored_tokens(node: ShownNode) -> int:
+    content = node.version.tokens if node.level >= DETAIL else 0
+    frame = "\n\n\n" if content else "\n"
+    return count_tokens(block(node, node.level, {}) + frame) + content
 
 
 def usage_of(what: Shown, *, used: int, budget: int = 0, collapsed: int = 0) -> pb.ContextUsage:

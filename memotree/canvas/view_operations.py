@@ -58,7 +58,7 @@ class ViewOperations:
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             what = await shown(conn, place.state, key, await archive_ids(conn, place.state, request.archive))
             rendered = await render(conn, self._store, place.state, what, request.token_budget)
-        warnings = [f"{entry_id} is in the view and not alive any more." for entry_id in what.gone]
+        warnings = what.warnings
         if not rendered.fits:
             warnings.append(f"Not even the titles fit into {request.token_budget} tokens; collapse nodes of the view.")
         return pb.RenderViewResponse(

@@ -1,6 +1,7 @@
 """Blame: which commit wrote each line of a node's content."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
@@ -19,6 +20,11 @@ MOST_REVISIONS: Final = 2000
 
 _MOST_LINES: Final = 4000
 """Lines of the changed middle of a text up to which its lines are matched one by one."""
+
+MOST_COST: Final = 2_000_000
+"""Pairs of equal lines that are looked at for one answer, over all versions; a few seconds of work."""
+
+_READ_AT_ONCE: Final = 20
 
 _Line = tuple[str, int]
 
@@ -39,50 +45,88 @@ class Blame:
             )
         cut = len(rows) > MOST_REVISIONS
         rows = [row for row in reversed(rows[:MOST_REVISIONS]) if not row.version.dead]
-        entries = await self._store.entries.load(place.state.workspace_id, [row.version for row in rows])
-        texts = [entry.content if isinstance(entry := entries[row.version.blob], Node) else "" for row in rows]
-        found = await asyncio.to_thread(_blamed, texts)
+        found, work = await self._found(place.state.workspace_id, rows)
         used = sorted({number for _, number in found})
         place_of = {number: index for index, number in enumerate(used)}
         return pb.BlameNodeResponse(
             lines=[pb.BlameLine(text=text, commit_index=place_of[number]) for text, number in found],
             commits=[commit_message(rows[number].commit) for number in used],
             agents=[_agent(rows[number].commit) for number in used],
-            warnings=[f"Only the last {MOST_REVISIONS} versions were read; older lines are put on the first of them."]
-            if cut
-            else [],
+            warnings=_warnings(cut=cut, cost=work),
         )
+
+    async def _found(self, workspace_id: str, rows: Sequence[commits.Revision]) -> tuple[list[_Line], int]:
+        """The last text's lines, each with the number of the row that wrote it, and what finding them has cost.
+
+        Only a few of the texts are in memory at a time.
+        """
+        lines: list[_Line] = []
+        cost = 0
+        for start in range(0, len(rows), _READ_AT_ONCE):
+            some = rows[start : start + _READ_AT_ONCE]
+            entries = await self._store.entries.load(workspace_id, [row.version for row in some])
+            texts = [entry.content if isinstance(entry := entries[row.version.blob], Node) else "" for row in some]
+            lines, cost = await asyncio.to_thread(_folded, lines, texts, start, cost)
+        return lines, cost
+
+
+def _warnings(*, cut: bool, cost: int) -> list[str]:
+    warnings = []
+    if cut:
+        warnings.append(f"Only the last {MOST_REVISIONS} versions were read; older lines are put on the first of them.")
+    if cost > MOST_COST:
+        warnings.append("The texts changed too much to match every line; some lines are put on a later commit.")
+    return warnings
 
 
 def _agent(row: commits.CommitRow) -> str:
     return trailers.trailers_of(row.message).get(trailers.AGENT, row.author_name)
 
 
-def _blamed(texts: Iterable[str]) -> list[_Line]:
-    """The lines of the last text, each with the number of the text that it first stood in."""
-    lines: list[_Line] = []
-    for number, text in enumerate(texts):
-        lines = list(_carried(lines, text.split("\n") if text else [], number))
-    return lines
+def _folded(lines: list[_Line], texts: Iterable[str], first: int, cost: int) -> tuple[list[_Line], int]:
+    """The lines of the last text, each with the number of the text that it first stood in; texts count from ``first``.
+
+    ``cost`` is what was spent before; with what is spent here it is returned.
+    """
+    for number, text in enumerate(texts, start=first):
+        new = text.split("\n") if text else []
+        head, tail = _common(lines, new)
+        middle, fresh = lines[head : len(lines) - tail], new[head : len(new) - tail]
+        cost += _cost(middle, fresh)
+        carried = (
+            _matched(middle, fresh, number)
+            if cost <= MOST_COST and max(len(middle), len(fresh)) <= _MOST_LINES
+            else [(line, number) for line in fresh]
+        )
+        lines = [*lines[:head], *carried, *lines[len(lines) - tail :]]
+    return lines, cost
 
 
-def _carried(old: Sequence[_Line], new: Sequence[str], number: int) -> Iterator[_Line]:
-    """The new lines; those that stood in the old text keep their number."""
+def _common(old: Sequence[_Line], new: Sequence[str]) -> tuple[int, int]:
+    """How many lines both begin with, and how many of the others both end with."""
+    most = min(len(old), len(new))
     head = 0
-    while head < min(len(old), len(new)) and old[head][0] == new[head]:
+    while head < most and old[head][0] == new[head]:
         head += 1
     tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail][0] == new[-1 - tail]:
+    while tail < most - head and old[-1 - tail][0] == new[-1 - tail]:
         tail += 1
-    yield from old[:head]
-    middle, fresh = old[head : len(old) - tail], new[head : len(new) - tail]
-    if max(len(middle), len(fresh)) > _MOST_LINES:
-        yield from ((line, number) for line in fresh)
-    else:
-        matcher = SequenceMatcher(None, [line for line, _ in middle], fresh, autojunk=False)
-        for kind, low, high, begin, end in matcher.get_opcodes():
-            if kind == "equal":
-                yield from middle[low:high]
-            else:
-                yield from ((line, number) for line in fresh[begin:end])
-    yield from old[len(old) - tail :]
+    return head, tail
+
+
+def _cost(middle: Sequence[_Line], fresh: Sequence[str]) -> int:
+    """What matching costs: difflib looks at the pairs of equal lines, once for each stretch between matches."""
+    if not middle or not fresh:
+        return 0
+    counts = Counter(fresh)
+    return len(middle) + len(fresh) + sum(counts[line] for line, _ in middle)
+
+
+def _matched(middle: Sequence[_Line], fresh: Sequence[str], number: int) -> Iterator[_Line]:
+    """The new lines of the changed part; those that stood in the old one keep their number."""
+    matcher = SequenceMatcher(None, [line for line, _ in middle], fresh, autojunk=False)
+    for kind, low, high, begin, end in matcher.get_opcodes():
+        if kind == "equal":
+            yield from middle[low:high]
+        else:
+            yield from ((line, number) for line in fresh[begin:end])

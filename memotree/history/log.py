@@ -28,6 +28,7 @@ PAGE_BYTES: Final = 2 << 20
 """A page ends early when its messages together have more bytes than this, so that it fits into a message."""
 
 _READ_AT_ONCE: Final = 20
+_COMPARED_AT_ONCE: Final = 50
 _One = TypeVar("_One", bound=Message)
 
 
@@ -114,16 +115,19 @@ class Log:
     async def _changes(
         self, workspace_id: str, before: dict[str, Version], after: Sequence[Version]
     ) -> list[pb.EntryChange]:
-        entries = await self._store.entries.load(
-            workspace_id, [*before.values(), *(version for version in after if not version.dead)]
-        )
-        changes = []
-        for version in after:
-            old = before.get(version.entry_id)
-            old_entry = entries[old.blob] if old else None
-            new_entry = None if version.dead else entries[version.blob]
-            if old_entry is not None or new_entry is not None:
-                changes.append(entry_change(old_entry, new_entry, fields=False))
+        """The changes; a few entries are in memory at a time."""
+        changes: list[pb.EntryChange] = []
+        for start in range(0, len(after), _COMPARED_AT_ONCE):
+            some = after[start : start + _COMPARED_AT_ONCE]
+            old = [before[version.entry_id] for version in some if version.entry_id in before]
+            new = [version for version in some if not version.dead]
+            entries = await self._store.entries.load(workspace_id, [*old, *new])
+            for version in some:
+                was = before.get(version.entry_id)
+                old_entry = entries[was.blob] if was else None
+                new_entry = None if version.dead else entries[version.blob]
+                if old_entry is not None or new_entry is not None:
+                    changes.append(entry_change(old_entry, new_entry, fields=False))
         return changes
 
     async def _revision_messages(

@@ -4,13 +4,11 @@ Dying between the two leaves a mirror that is behind; it is brought up to date b
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
-from memotree_storage.catchup import catch_up_within, is_behind
 from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
@@ -19,7 +17,9 @@ from memotree_storage.postgres import commits, projector, registry
 from memotree_storage.postgres.commits import RefRow
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
+from memotree_storage.shield import Passage, finish_once_begun
 from memotree_storage.store import Store
+from memotree_storage.turns import turn_of
 from memotree_storage.validation import check_text
 
 from memotree import lookup
@@ -40,6 +40,8 @@ from memotree.pages import PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 _MESSAGE_BYTES: Final = 64 << 10
+
+Response = TypeVar("Response")
 
 
 class BranchProtectedError(FailedPreconditionError):
@@ -64,6 +66,7 @@ class _Turn:
     conn: Connection
     workspace: Workspace
     repository: GitRepository
+    passage: Passage
 
     async def commit_of(self, revision: str) -> str:
         """The commit that a branch, tag or commit names."""
@@ -76,6 +79,7 @@ class _Turn:
 
     async def put(self, ref: str, object_id: str, commit_id: str) -> bool:
         """Make a ref; ``False`` when somebody else has."""
+        self.passage.begun = True
         if not await asyncio.to_thread(self.repository.move_ref, ref, None, object_id):
             return False
         await projector.put_ref(self.conn, self.workspace.workspace_id, ref, object_id, commit_id)
@@ -87,6 +91,7 @@ class _Turn:
         Raises:
             RefMovedError: It is not any more.
         """
+        self.passage.begun = True
         if not await asyncio.to_thread(self.repository.move_ref, prefix + found.name, found.object_id, None):
             raise RefMovedError(found.name)
         await self.conn.execute(
@@ -106,7 +111,8 @@ class Refs:
     async def create_branch(self, request: pb.CreateBranchRequest) -> pb.CreateBranchResponse:
         """A new name for a commit; nothing is copied."""
         check_branch_name(request.name)
-        async with self._turn(request.workspace) as turn:
+
+        async def change(turn: _Turn) -> pb.CreateBranchResponse:
             if await turn.find(BRANCHES, request.name):
                 raise BranchExistsError(request.name)
             commit_id = await turn.commit_of(request.revision)
@@ -114,6 +120,8 @@ class Refs:
                 raise BranchExistsError(request.name)
             row = RefRow(request.name, commit_id, commit_id)
             return pb.CreateBranchResponse(branch=_branch_message(row, turn.workspace))
+
+        return await self._in_turn(request.workspace, change)
 
     async def list_branches(self, request: pb.ListBranchesRequest) -> pb.ListBranchesResponse:
         """Branches by name."""
@@ -130,7 +138,8 @@ class Refs:
 
     async def delete_branch(self, request: pb.DeleteBranchRequest) -> pb.DeleteBranchResponse:
         """Take a branch away and detach its open sessions."""
-        async with self._turn(request.workspace) as turn:
+
+        async def change(turn: _Turn) -> pb.DeleteBranchResponse:
             found = await turn.find(BRANCHES, lookup.needed("name", request.name))
             if found is None:
                 raise BranchNotFoundError(request.name)
@@ -145,6 +154,8 @@ class Refs:
             open_ones = sum(row[0] for row in await cursor.fetchall())
             return pb.DeleteBranchResponse(detached_sessions=open_ones)
 
+        return await self._in_turn(request.workspace, change)
+
     async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
         """An annotated tag of a commit."""
         check_tag_name(request.name)
@@ -153,7 +164,8 @@ class Refs:
         service = Signature(self._limits.committer_name, self._limits.committer_email, now)
         tagger = read_author(request.tagger, "tagger", service) if request.HasField("tagger") else service
         draft = TagDraft(request.name, (request.message.strip() or request.name) + "\n", tagger)
-        async with self._turn(request.workspace) as turn:
+
+        async def change(turn: _Turn) -> pb.CreateTagResponse:
             if await turn.find(TAGS, request.name):
                 raise TagExistsError(request.name)
             commit_id = await turn.commit_of(request.revision)
@@ -161,6 +173,8 @@ class Refs:
             if not await turn.put(TAGS + request.name, tag_id, commit_id):
                 raise TagExistsError(request.name)
             return pb.CreateTagResponse(tag=_tag_message(RefRow(request.name, tag_id, commit_id), draft))
+
+        return await self._in_turn(request.workspace, change)
 
     async def list_tags(self, request: pb.ListTagsRequest) -> pb.ListTagsResponse:
         """Tags by name."""
@@ -180,23 +194,24 @@ class Refs:
 
     async def delete_tag(self, request: pb.DeleteTagRequest) -> pb.DeleteTagResponse:
         """Take a tag away."""
-        async with self._turn(request.workspace) as turn:
+
+        async def change(turn: _Turn) -> pb.DeleteTagResponse:
             found = await turn.find(TAGS, lookup.needed("name", request.name))
             if found is None:
                 raise TagNotFoundError(request.name)
             await turn.remove(TAGS, found)
             return pb.DeleteTagResponse()
 
-    @asynccontextmanager
-    async def _turn(self, workspace: str) -> AsyncIterator[_Turn]:
-        async with self._store.database.transaction() as conn:
-            found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
-            await registry.lock_workspace(conn, found.workspace_id)
-            repository = await asyncio.to_thread(self._store.repositories.get, found.workspace_id)
-            if await is_behind(conn, found.workspace_id, repository):
-                await catch_up_within(conn, found.workspace_id, repository)
-                self._store.indexer.notice(found.workspace_id)
-            yield _Turn(conn, found, repository)
+        return await self._in_turn(request.workspace, change)
+
+    async def _in_turn(self, workspace: str, change: Callable[[_Turn], Awaitable[Response]]) -> Response:
+        async def run(passage: Passage) -> Response:
+            async with self._store.database.connection() as conn:
+                found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
+            async with turn_of(self._store, found.workspace_id, passage) as turn:
+                return await change(_Turn(turn.conn, found, turn.repository, passage))
+
+        return await finish_once_begun(run)
 
 
 def _branch_message(row: RefRow, workspace: Workspace) -> pb.Branch:

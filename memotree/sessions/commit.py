@@ -32,9 +32,9 @@ from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenComm
 from memotree_storage.postgres import projector, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
-from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.staging import Session, Staged
 from memotree_storage.postgres.tree import State
+from memotree_storage.shield import Passage
 from memotree_storage.store import Store
 from memotree_storage.validation import check_archive, check_node, check_text
 
@@ -106,17 +106,14 @@ class CommitResult:
 class Commit:
     """One commit of a session's changes, inside the transaction that holds the workspace and the session."""
 
-    def __init__(
-        self, conn: Connection, store: Store, workspace: Workspace, session: Session, order: CommitOrder
-    ) -> None:
+    def __init__(self, conn: Connection, store: Store, session: Session, order: CommitOrder, passage: Passage) -> None:
         self._conn = conn
         self._store = store
-        self._workspace_id = workspace.workspace_id
+        self._workspace_id = session.workspace_id
         self._session = session
         self._order = order
         self._ref = f"refs/heads/{session.branch}"
-        self.past_return = False
-        """Whether the ref may have moved already."""
+        self._passage = passage
 
     async def run(self) -> CommitResult:
         """Make the commit.
@@ -140,10 +137,10 @@ class Commit:
             faults.point("commit.merged")
             written = await asyncio.to_thread(repository.write_commit, self._draft(head, merged))
             faults.point("commit.before-swap")
-            self.past_return = True
+            self._passage.begun = True
             if await asyncio.to_thread(repository.move_ref, self._ref, head.commit_id, written.commit_id):
                 return await self._finish(repository, written, merged)
-            self.past_return = False
+            self._passage.begun = False
         raise BranchBusyError(
             f"Branch {self._session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
             "Send the call again."
@@ -235,13 +232,11 @@ class Commit:
             shell = item.entry or item.theirs
             if shell is not None:
                 changes[entry_path(shell)] = None if item.entry is None else encode_entry(item.entry)
-        subject = order.message.strip().split("\n", 1)[0]
-        tag = TagDraft(order.tag, subject + "\n", order.committer) if order.tag else None
+        tag = _tag_draft(order) if order.tag else None
         return CommitDraft(head.commit_id, changes, message, order.author, order.committer, tag)
 
     async def _finish(self, repository: GitRepository, written: WrittenCommit, merged: list[Merged]) -> CommitResult:
         faults.point("commit.swapped")
-        warnings: list[str] = []
         changes = [_entry_change(item, written) for item in merged if _changes_something(item)]
         self._store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
         info = await asyncio.to_thread(repository.commit_info, written.commit_id)
@@ -255,44 +250,75 @@ class Commit:
             self._conn, self._store, self._session.session_id, State(self._workspace_id, written.commit_id)
         )
         faults.point("commit.mirrored")
-        if self._order.tag and written.tag_id:
-            warnings += await self._tag(repository, written)
+        tag, warnings = self._order.tag, list[str]()
+        if tag and written.tag_id:
+            warnings = await _place_tag(self._conn, repository, self._workspace_id, tag, written)
         faults.point("commit.tagged")
         return CommitResult(
             written.commit_id,
             self._session.branch,
-            self._order.tag,
+            "" if warnings else tag,
             len(changes),
             await remaining_changes(self._conn, self._session.session_id),
             tuple(warnings),
         )
 
-    async def _tag(self, repository: GitRepository, written: WrittenCommit) -> list[str]:
-        ref = f"refs/tags/{self._order.tag}"
-        try:
-            made = await asyncio.to_thread(repository.move_ref, ref, None, written.tag_id)
-        except RefNameTakenError as error:  # by a push of this moment; the commit stands
-            return [f"Tag {self._order.tag} was not made: {error.message}"]
-        if not made:
-            return [f"Tag {self._order.tag} was made by someone else at the same moment; the commit has no tag."]
-        await projector.put_ref(self._conn, self._workspace_id, ref, written.tag_id or "", written.commit_id)
-        return []
+
+async def _place_tag(
+    conn: Connection, repository: GitRepository, workspace_id: str, tag: str, written: WrittenCommit
+) -> list[str]:
+    """Make the tag of a commit that stands; why it was not made, if so."""
+    ref = f"refs/tags/{tag}"
+    try:
+        made = await asyncio.to_thread(repository.move_ref, ref, None, written.tag_id)
+    except RefNameTakenError as error:  # by a push of this moment; the commit stands
+        return [f"Tag {tag} was not made: {error.message}"]
+    if not made:
+        return [f"Tag {tag} was made by someone else at the same moment; the commit has no tag."]
+    await projector.put_ref(conn, workspace_id, ref, written.tag_id or "", written.commit_id)
+    return []
 
 
-async def earlier_result(conn: Connection, session: Session, request_id: str, tag: str) -> CommitResult | None:
+async def earlier_result(
+    conn: Connection, repository: GitRepository, session: Session, order: CommitOrder
+) -> CommitResult | None:
     """The result of a request that was cut off after its commit was made; its trailers say whose it is."""
-    if not request_id:
+    if not order.request_id:
         return None
     cursor = await conn.execute(
         "select c.commit_id, count(v.version_id) from mirror.commit c"
         " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
         " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
-        (session.workspace_id, request_id, session.session_id),
+        (session.workspace_id, order.request_id, session.session_id),
     )
     row = await cursor.fetchone()
     if row is None:
         return None
-    return CommitResult(row[0], session.branch, tag, row[1], await remaining_changes(conn, session.session_id))
+    warnings = await _earlier_tag(conn, repository, session.workspace_id, order, row[0]) if order.tag else []
+    remaining = await remaining_changes(conn, session.session_id)
+    return CommitResult(row[0], session.branch, "" if warnings else order.tag, row[1], remaining, tuple(warnings))
+
+
+async def _earlier_tag(
+    conn: Connection, repository: GitRepository, workspace_id: str, order: CommitOrder, commit_id: str
+) -> list[str]:
+    """See that an earlier commit has the tag it asked for; why it has not, if so."""
+    cursor = await conn.execute(
+        "select commit_id from mirror.ref where workspace_id = %s and name = %s",
+        (workspace_id, f"refs/tags/{order.tag}"),
+    )
+    found = await cursor.fetchone()
+    if found is not None:
+        return [] if found[0] == commit_id else [f"Tag {order.tag} names another commit; this one has no tag."]
+    message = (await asyncio.to_thread(repository.commit_info, commit_id)).message
+    if trailers.trailers_of(message).get(trailers.TAG) != order.tag:
+        return [f"The commit was made without tag {order.tag}."]
+    tag_id = await asyncio.to_thread(repository.write_tag, _tag_draft(order), commit_id)
+    return await _place_tag(conn, repository, workspace_id, order.tag, WrittenCommit(commit_id, {}, tag_id))
+
+
+def _tag_draft(order: CommitOrder) -> TagDraft:
+    return TagDraft(order.tag, order.message.strip().split("\n", 1)[0] + "\n", order.committer)
 
 
 async def remaining_changes(conn: Connection, session_id: str) -> int:

@@ -1,6 +1,7 @@
 """The message of a commit: what people read in ``git log``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,6 @@ from memotree_storage.node import Archive, Entry
 from memotree.changes import fields_changed
 
 _MOST_LISTED: Final = 100
-_MOST_NOTES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,41 @@ class ListedChange:
 
 
 def compose(message: str, changes: Iterable[ListedChange], found: Mapping[str, str]) -> str:
-    """The whole message: subject and text as given, the changed nodes by title, and the trailers."""
-    groups: dict[str, list[str]] = {"Created": [], "Changed": [], "Moved": [], "Deleted": []}
+    """The whole message: subject and text as given, the changed nodes by title with their notes, and the trailers.
+
+    Every note stands there in full. Of the nodes that have none, or none that another has not, only some are listed.
+    """
+    groups: dict[str, list[ListedChange]] = {"Created": [], "Changed": [], "Moved": [], "Deleted": []}
     for change in changes:
-        groups[_group(change)].append(_line(change))
+        groups[_group(change)].append(change)
     paragraphs = [message.strip()]
-    for title, lines in groups.items():
-        if lines:
-            shown = sorted(lines, key=str.casefold)[:_MOST_LISTED]
-            rest = len(lines) - len(shown)
-            more = [f"  and {rest} more"] if rest else []
-            paragraphs.append("\n".join([f"{title}:", *shown, *more]))
+    told: set[str] = set()
+    for title, group in groups.items():
+        if group:
+            paragraphs.append("\n".join([f"{title}:", *_lines(sorted(group, key=_heading), told)]))
     return trailers.with_trailers("\n\n".join(paragraphs), found)
+
+
+def _lines(changes: Iterable[ListedChange], told: set[str]) -> Iterator[str]:
+    listed = rest = 0
+    for change in changes:
+        notes = list(dict.fromkeys(note.strip() for note in change.notes if note.strip()))
+        if listed >= _MOST_LISTED:
+            notes = [note for note in notes if note not in told]
+        if listed >= _MOST_LISTED and not notes:
+            rest += 1
+            continue
+        listed += 1
+        told.update(notes)
+        yield _line(change)
+        for note in notes:
+            yield textwrap.indent("\n".join(note.splitlines()), "    ")
+    if rest:
+        yield f"  and {rest} more"
+
+
+def _heading(change: ListedChange) -> str:
+    return _line(change).casefold()
 
 
 def _group(change: ListedChange) -> str:
@@ -53,7 +76,4 @@ def _line(change: ListedChange) -> str:
     title = f"archive {entry.name}" if isinstance(entry, Archive) else entry.title
     fields = fields_changed(change.before, change.after)
     told = f": {', '.join(fields)}" if fields else ""
-    notes = list(dict.fromkeys(note.strip().split("\n", 1)[0] for note in change.notes if note.strip()))
-    lines = [f"- {title} ({entry.id}){told}"]
-    lines += [f"    {note}" for note in notes[-_MOST_NOTES:]]
-    return "\n".join(lines)
+    return f"- {title} ({entry.id}){told}"

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import structlog
@@ -11,17 +13,18 @@ from memotree_storage import faults
 from memotree_storage.catchup import catch_up_within, is_behind
 from memotree_storage.codec import archive_path, decode_entry, node_path
 from memotree_storage.errors import InvalidInputError, UnavailableError
-from memotree_storage.node import Entry, new_id
+from memotree_storage.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import registry, staging
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.staging import Session, Staged
 from memotree_storage.postgres.tree import State
+from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
+from memotree_storage.turns import Turn, turn_of
 from memotree_storage.validation import check_author
 from memotree_storage.workspaces import KEEP_PREFIX
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from memotree import lookup
 from memotree.changes import fields_changed
@@ -56,24 +59,63 @@ class SessionOperations:
         self._store = store
         self._pages = pages
         self._limits = limits
-        self._background: set[asyncio.Task[None]] = set()
 
     async def open_session(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
         """Open a session at the head of a branch."""
         agent = request.agent or _DEFAULT_AGENT
         check_author(agent, "", "agent")
         ttl = self._ttl(request)
-        async with self._store.database.transaction() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-            branch = request.branch or workspace.default_branch
+        workspace = await self._workspace(request.workspace)
+        order = _Opening(request, workspace, request.branch or workspace.default_branch, agent, ttl)
+        await self._follow(workspace.workspace_id)
+        try:
+            return await finish_once_begun(partial(self._open, order, in_turn=False))
+        except BranchNotFoundError:  # or it is being deleted or mirrored anew: who has the turn knows
+            async with self._store.turns.of(workspace.workspace_id):
+                return await finish_once_begun(partial(self._open, order, in_turn=True))
 
-            async def make() -> pb.OpenSessionResponse:
-                head = await self._head(conn, workspace, branch)
-                session = await staging.open_session(conn, new_id(), head, branch=branch, agent=agent, ttl=ttl)
-                await self._keep(session.session_id, workspace.workspace_id, None, head.commit_id)
-                return pb.OpenSessionResponse(session=session_message(session))
+    async def _open(self, order: "_Opening", passage: Passage, *, in_turn: bool) -> pb.OpenSessionResponse:
+        workspace_id, session_id = order.workspace.workspace_id, new_id()
+        try:
+            async with self._store.database.transaction() as conn:
+                if in_turn:
+                    await registry.lock_workspace(conn, workspace_id)
 
-            return await once(conn, workspace.workspace_id, request, pb.OpenSessionResponse, make)
+                async def make() -> pb.OpenSessionResponse:
+                    head = await _head(conn, workspace_id, order.branch, hold=True)
+                    session = await staging.open_session(
+                        conn, session_id, head, branch=order.branch, agent=order.agent, ttl=order.ttl
+                    )
+                    passage.begun = True
+                    await self._keep(session_id, workspace_id, None, head.commit_id)
+                    return pb.OpenSessionResponse(session=session_message(session))
+
+                return await once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
+        except BaseException:
+            if passage.begun:
+                self._store.turns.afterwards(
+                    until_done(
+                        f"a ref holds the base of {session_id}", partial(self._release, workspace_id, session_id)
+                    )
+                )
+            raise
+
+    async def _release(self, workspace_id: str, session_id: str) -> None:
+        """An opening failed: its hold goes, unless PostgreSQL has the session and only its answer was lost."""
+        try:
+            async with self._store.database.connection() as conn:
+                await staging.find_session(conn, workspace_id, session_id)
+        except staging.SessionNotFoundError:
+            await self._keep(session_id, workspace_id, None, None)
+
+    async def _follow(self, workspace_id: str) -> None:
+        """Mirror what people have pushed meanwhile."""
+        repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
+        async with self._store.database.connection() as conn:
+            behind = await is_behind(conn, workspace_id, repository)
+        if behind:
+            async with self._store.turns.of(workspace_id):
+                await self._store.catch_up(workspace_id)
 
     async def get_session(self, request: pb.GetSessionRequest) -> pb.GetSessionResponse:
         """Read one session."""
@@ -118,41 +160,43 @@ class SessionOperations:
         """Forget some staged changes."""
         if not request.node_ids:
             raise InvalidInputError.at("node_ids", "is needed; to forget all, discard the session.")
-        async with self._store.database.transaction() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-            session = await staging.hold_session(
-                conn, workspace.workspace_id, lookup.needed("session_id", request.session_id)
-            )
+        workspace = await self._workspace(request.workspace)
+        session_id = lookup.needed("session_id", request.session_id)
+        async with self._store.turns.of(session_id), self._store.database.transaction() as conn:
+            session = await staging.hold_session(conn, workspace.workspace_id, session_id)
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
-            ids = {_staged_id(set(rows), text) for text in request.node_ids}
+            ids = {_staged_id(rows, text, "node_ids") for text in request.node_ids}
             check_chosen(ids, rows)
-            stay: dict[str, Entry | None] = {key: row.entry for key, row in rows.items() if key not in ids}
-            verdict = await check_structure(conn, session.base, stay, ids)
-            if verdict.missing or verdict.conflicts:
-                raise _needed_by_others(verdict, rows)
+            await _check_discard(conn, session, rows, ids)
             await staging.unstage(conn, session.session_id, sorted(ids))
             session = await staging.find_session(conn, workspace.workspace_id, session.session_id)
             return pb.DiscardChangesResponse(session=session_message(session))
 
     async def discard_session(self, request: pb.DiscardSessionRequest) -> pb.DiscardSessionResponse:
         """Forget all staged changes and close the session."""
-        async with self._store.database.transaction() as conn:
+        return await finish_once_begun(partial(self._discard, request))
+
+    async def _discard(self, request: pb.DiscardSessionRequest, passage: Passage) -> pb.DiscardSessionResponse:
+        async with self._store.turns.of(request.session_id), self._store.database.transaction() as conn:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
             await staging.close_session(conn, session.session_id, "discarded")
-            await self._keep(session.session_id, workspace.workspace_id, session.base_commit, None)
-            session = await staging.find_session(conn, workspace.workspace_id, session.session_id)
-            return pb.DiscardSessionResponse(session=session_message(session))
+            closed = await staging.find_session(conn, workspace.workspace_id, session.session_id)
+            passage.begun = True
+        await self._keep(session.session_id, workspace.workspace_id, session.base_commit, None)
+        return pb.DiscardSessionResponse(session=session_message(closed))
 
     async def rebase_session(self, request: pb.RebaseSessionRequest) -> pb.RebaseSessionResponse:
         """Lay a session's changes over the head of its branch."""
-        async with self._store.database.transaction() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-            await registry.lock_workspace(conn, workspace.workspace_id)
-            session = await staging.hold_session(
-                conn, workspace.workspace_id, lookup.needed("session_id", request.session_id)
-            )
-            head = await self._head(conn, workspace, session.branch)
-            rows = await staging.staged(conn, session.session_id)
+        return await finish_once_begun(partial(self._rebase, request))
+
+    async def _rebase(self, request: pb.RebaseSessionRequest, passage: Passage) -> pb.RebaseSessionResponse:
+        workspace_id = (await self._workspace(request.workspace)).workspace_id
+        session_id = lookup.needed("session_id", request.session_id)
+        async with turn_of(self._store, workspace_id, passage, session_id=session_id) as turn:
+            conn = turn.conn
+            session = await staging.hold_session(conn, workspace_id, session_id)
+            head = await _head(conn, workspace_id, session.branch)
+            rows = await staging.staged(conn, session_id)
             merging = await merge_onto(conn, self._store, head, rows)
             entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
             verdict = await check_structure(conn, head, entries, set())
@@ -161,109 +205,79 @@ class SessionOperations:
                 raise ConflictError.of(conflicts)
             for item in merging.merged:
                 if item.theirs_blob != item.row.derived_blob:
-                    await staging.restage(conn, session.session_id, item.row, item.entry, item.theirs_blob)
-            await staging.set_base(conn, session.session_id, head.commit_id)
-            await self._keep(session.session_id, workspace.workspace_id, session.base_commit, head.commit_id)
-            session = await staging.find_session(conn, workspace.workspace_id, session.session_id)
-            return pb.RebaseSessionResponse(session=session_message(session))
+                    await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
+            await staging.set_base(conn, session_id, head.commit_id)
+            rebased = await staging.find_session(conn, workspace_id, session_id)
+            passage.begun = True
+        await self._keep(session_id, workspace_id, session.base_commit, head.commit_id)
+        return pb.RebaseSessionResponse(session=session_message(rebased))
 
     async def commit_changes(self, request: pb.CommitChangesRequest) -> pb.CommitChangesResponse:
         """Make one Git commit of a session's changes.
 
         Once the ref may have moved, a cancellation waits for the end: the call has succeeded then, whoever listens.
         """
-        order = self._order(request)
-        under_way: list[Commit] = []
-        task = asyncio.create_task(self._commit(request, order, under_way))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not any(commit.past_return for commit in under_way):
-                task.cancel()
-            await asyncio.wait([task])
-            raise
+        return await finish_once_begun(partial(self._commit, request, self._order(request)))
 
     async def finish(self) -> None:
-        """Wait for what goes on in the background; for a graceful stop."""
-        if self._background:
-            await asyncio.wait(self._background)
+        """Wait for what goes on in the background, a few seconds at most; for a graceful stop."""
+        await self._store.turns.finish()
 
     async def _commit(
-        self, request: pb.CommitChangesRequest, order: CommitOrder, under_way: list[Commit]
+        self, request: pb.CommitChangesRequest, order: CommitOrder, passage: Passage
     ) -> pb.CommitChangesResponse:
-        workspace: Workspace | None = None
-        try:
-            async with self._store.database.transaction() as conn:
-                workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        workspace_id = (await self._workspace(request.workspace)).workspace_id
+        session_id = lookup.needed("session_id", request.session_id)
+        async with turn_of(self._store, workspace_id, passage, session_id=session_id, follow=False) as turn:
 
-                async def make() -> pb.CommitChangesResponse:
-                    result = await self._commit_held(conn, workspace, request, order, under_way)
-                    return pb.CommitChangesResponse(
-                        commit_id=result.commit_id,
-                        branch=result.branch,
-                        tag_name=result.tag,
-                        change_count=result.changes,
-                        remaining_changes=result.remaining,
-                        warnings=result.warnings,
-                    )
+            async def make() -> pb.CommitChangesResponse:
+                faults.point("commit.claimed")
+                result = await self._commit_held(turn, workspace_id, session_id, order, passage)
+                return pb.CommitChangesResponse(
+                    commit_id=result.commit_id,
+                    branch=result.branch,
+                    tag_name=result.tag,
+                    change_count=result.changes,
+                    remaining_changes=result.remaining,
+                    warnings=result.warnings,
+                )
 
-                response = await once(conn, workspace.workspace_id, request, pb.CommitChangesResponse, make)
-        except Exception:  # whatever it was: Git may be ahead now
-            if workspace is not None and any(commit.past_return for commit in under_way):
-                self._catch_up_later(workspace.workspace_id)
-            raise
+            response = await once(turn.conn, workspace_id, request, pb.CommitChangesResponse, make)
         faults.point("commit.recorded")
-        self._store.indexer.notice(workspace.workspace_id)
-        self._store.upkeep.notice(workspace.workspace_id)
+        self._store.indexer.notice(workspace_id)
+        self._store.upkeep.notice(workspace_id)
         return response
 
     async def _commit_held(
-        self,
-        conn: Connection,
-        workspace: Workspace,
-        request: pb.CommitChangesRequest,
-        order: CommitOrder,
-        under_way: list[Commit],
+        self, turn: Turn, workspace_id: str, session_id: str, order: CommitOrder, passage: Passage
     ) -> CommitResult:
-        faults.point("commit.claimed")
-        await registry.lock_workspace(conn, workspace.workspace_id)
-        session_id = lookup.needed("session_id", request.session_id)
+        conn = turn.conn
         if order.request_id:
-            repository = await asyncio.to_thread(self._store.repositories.get, workspace.workspace_id)
-            if await is_behind(conn, workspace.workspace_id, repository):
-                await catch_up_within(conn, workspace.workspace_id, repository)
-            asked = await staging.find_session(conn, workspace.workspace_id, session_id)
-            earlier = await earlier_result(conn, asked, order.request_id, order.tag)
+            if await is_behind(conn, workspace_id, turn.repository):
+                await catch_up_within(conn, workspace_id, turn.repository)
+            asked = await staging.find_session(conn, workspace_id, session_id)
+            earlier = await earlier_result(conn, turn.repository, asked, order)
             if earlier is not None:
                 return earlier
-        session = await staging.hold_session(conn, workspace.workspace_id, session_id)
-        rows = await staging.staged(conn, session.session_id) if order.choice else []
-        known = {row.entry_id for row in rows}
-        commit = Commit(
-            conn,
-            self._store,
-            workspace,
-            session,
-            CommitOrder(
-                message=order.message,
-                author=order.author if order.author.name else self._agent(session, order.author),
-                committer=order.committer,
-                choice=[_staged_id(known, text) for text in order.choice],
-                tag=order.tag,
-                request_id=order.request_id,
-            ),
+        session = await staging.hold_session(conn, workspace_id, session_id)
+        rows = {row.entry_id: row for row in await staging.staged(conn, session_id)} if order.choice else {}
+        full = replace(
+            order,
+            author=order.author if order.author.name else replace(order.author, name=session.agent),
+            choice=[_staged_id(rows, text, "specific_nodes") for text in order.choice],
         )
-        under_way.append(commit)
-        result = await commit.run()
-        self._later(self._keep(session.session_id, workspace.workspace_id, session.base_commit, result.commit_id))
+        result = await Commit(conn, self._store, session, full, passage).run()
+        self._store.turns.afterwards(self._keep(session_id, workspace_id, session.base_commit, result.commit_id))
         return result
 
     def _order(self, request: pb.CommitChangesRequest) -> CommitOrder:
         now = datetime.now(UTC).replace(microsecond=0)
         message = check_message(request.message)
-        author = Signature("", "", now)
+        author = Signature(_DEFAULT_AGENT, self._limits.author_email, now)
         if request.HasField("author"):
-            author = read_author(request.author, "author", Signature(_DEFAULT_AGENT, self._limits.author_email, now))
+            author = read_author(request.author, "author", author)
+        if not request.author.name:
+            author = replace(author, name="")  # the session's agent, which is not known yet
         if request.create_tag and not request.tag_name:
             raise InvalidInputError.at("tag_name", "is needed with create_tag.")
         if request.tag_name and not request.create_tag:
@@ -279,9 +293,6 @@ class SessionOperations:
             request_id=request.request_id,
         )
 
-    def _agent(self, session: Session, author: Signature) -> Signature:
-        return Signature(session.agent, self._limits.author_email, author.when)
-
     def _ttl(self, request: pb.OpenSessionRequest) -> timedelta:
         if not request.HasField("ttl"):
             return self._limits.session_ttl
@@ -295,21 +306,9 @@ class SessionOperations:
         found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
         return found, await staging.find_session(conn, found.workspace_id, lookup.needed("session_id", session_id))
 
-    async def _head(self, conn: Connection, workspace: Workspace, branch: str) -> State:
-        """The head of a branch, with what people have pushed to it meanwhile."""
-        repository = await asyncio.to_thread(self._store.repositories.get, workspace.workspace_id)
-        if await is_behind(conn, workspace.workspace_id, repository):
-            await registry.lock_workspace(conn, workspace.workspace_id)
-            await catch_up_within(conn, workspace.workspace_id, repository)
-            self._store.indexer.notice(workspace.workspace_id)
-        cursor = await conn.execute(
-            "select commit_id from mirror.ref where workspace_id = %s and name = %s",
-            (workspace.workspace_id, f"refs/heads/{branch}"),
-        )
-        row = await cursor.fetchone()
-        if row is None:
-            raise BranchNotFoundError(branch)
-        return State(workspace.workspace_id, row[0])
+    async def _workspace(self, name: str) -> Workspace:
+        async with self._store.database.connection() as conn:
+            return await registry.find_workspace(conn, lookup.needed("workspace", name))
 
     async def _keep(self, session_id: str, workspace_id: str, old: str | None, new: str | None) -> None:
         """Hold the base commit of a session against maintenance by git; best effort, for the mirror holds it too."""
@@ -331,34 +330,58 @@ class SessionOperations:
                 found[row.entry_id] = decode_entry(path, repository.read_blob(row.derived_blob))
         return found
 
-    def _catch_up_later(self, workspace_id: str) -> None:
-        """The commit stands and PostgreSQL did not hear of it: tell it as soon as it answers."""
-        self._later(self._catch_up(workspace_id))
 
-    def _later(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A session that is to be opened."""
 
-    async def _catch_up(self, workspace_id: str) -> None:
-        try:
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception_type(UnavailableError),
-                wait=wait_exponential_jitter(initial=0.2, max=10),
-                stop=stop_after_delay(3600),
-            ):
-                with attempt:
-                    await self._store.catch_up(workspace_id)
-        except Exception:  # noqa: BLE001 - background work goes on, whatever a part of it met
-            _log.exception("the mirror stays behind until the next start", workspace=workspace_id)
+    request: pb.OpenSessionRequest
+    workspace: Workspace
+    branch: str
+    agent: str
+    ttl: timedelta
 
 
-def _staged_id(known: set[str], text: str) -> str:
-    """The staged entry that an id or a unique prefix names; an unknown text is left to the caller's check."""
-    found = [entry_id for entry_id in known if entry_id.startswith(text)] if text else []
+async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State:
+    """The head of a branch as the mirror has it.
+
+    With ``hold`` it can't be deleted before the transaction ends, so that a session on it is there or hears of the
+    deletion; one that is just being deleted counts as gone, and nobody waits with a connection.
+    """
+    query = "select commit_id from mirror.ref where workspace_id = %s and name = %s"
+    if hold:
+        query += " for key share skip locked"
+    cursor = await conn.execute(query, (workspace_id, f"refs/heads/{branch}"))
+    row = await cursor.fetchone()
+    if row is None:
+        raise BranchNotFoundError(branch)
+    return State(workspace_id, row[0])
+
+
+def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
+    """The staged entry that an id or a unique prefix names; an unknown one is left to the caller's check."""
+    if is_id(text):
+        return text
+    if not is_id_prefix(text):
+        raise lookup.InvalidIdError.of(field, text)
+    found = [row.version for entry_id, row in sorted(rows.items()) if entry_id.startswith(text)]
     if len(found) > 1:
-        raise lookup.AmbiguousIdError.at("node_ids", f"{text!r} could be {' or '.join(sorted(found)[:5])}.")
-    return found[0] if found else text
+        raise lookup.AmbiguousIdError.among(field, text, found)
+    return found[0].entry_id if found else text
+
+
+async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, Staged], gone: set[str]) -> None:
+    """Refuse a discard that breaks the tree; what was broken before it (by a commit of others) is no reason."""
+    all_of_them: dict[str, Entry | None] = {key: row.entry for key, row in rows.items()}
+    stay = {key: entry for key, entry in all_of_them.items() if key not in gone}
+    after = await check_structure(conn, session.base, stay, gone)
+    if not after.missing and not after.conflicts:
+        return
+    before = await check_structure(conn, session.base, all_of_them, set())
+    known = {(item.node_id, item.field, item.description) for item in before.conflicts}
+    fresh = [item for item in after.conflicts if (item.node_id, item.field, item.description) not in known]
+    if after.missing or fresh:
+        raise _needed_by_others(Verdict(fresh, after.missing), rows)
 
 
 def _needed_by_others(verdict: Verdict, rows: Mapping[str, Staged]) -> IncompleteChoiceError:

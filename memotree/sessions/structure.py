@@ -135,8 +135,9 @@ class _Check:
             if node.id in self._at_head and self._at_head[node.id].archive_id != node.archive_id
         ]
         nodes = [entry_id for entry_id in gone if not self._at_head[entry_id].is_archive]
+        below = await tree.directly_below(self._conn, self._head, [*nodes, *moved])
         for entry_id in [*nodes, *moved]:
-            for child, _ in await tree.children(self._conn, self._head, entry_id):
+            for child in below.get(entry_id, []):
                 self._check_child(entry_id, child)
         for entry_id in gone:
             if self._at_head[entry_id].is_archive:

@@ -1,19 +1,24 @@
 """The operations on workspaces and archives."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from memotree_storage import faults
-from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError
+from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from memotree_storage.node import Archive, is_id, new_id
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
+from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
+from memotree_storage.turns import turn_of
 from memotree_storage.validation import check_name, check_text
-from memotree_storage.workspaces import WorkspaceInfo
+from memotree_storage.workspaces import WorkspaceInfo, WorkspaceNotFoundError
 
 from memotree import lookup
 from memotree.limits import ServiceLimits
@@ -53,27 +58,50 @@ class WorkspaceOperations:
         check_name("name", request.name)
         check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
         info = WorkspaceInfo(new_id(), request.name, request.description, datetime.now(UTC).replace(microsecond=0))
-        async with self._store.database.transaction() as conn:
+        return await finish_once_begun(partial(self._create, request, info))
 
-            async def make() -> pb.CreateWorkspaceResponse:
-                workspace = await registry.made_by_request(conn, info.name, request.request_id)
-                if workspace is None:
-                    await registry.put_workspace(conn, info)
-                    faults.point("workspace.registered")
-                    await asyncio.to_thread(self._store.repositories.create, info, request.request_id)
-                    faults.point("workspace.made")
-                    workspace = await registry.find_workspace(conn, info.workspace_id)
-                return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
+    async def _create(
+        self, request: pb.CreateWorkspaceRequest, info: WorkspaceInfo, passage: Passage
+    ) -> pb.CreateWorkspaceResponse:
+        try:
+            async with self._store.database.transaction() as conn:
 
-            response = await once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
-        await self._store.catch_up(response.workspace.id)
+                async def make() -> pb.CreateWorkspaceResponse:
+                    workspace = await registry.made_by_request(conn, info.name, request.request_id)
+                    if workspace is None:
+                        await registry.put_workspace(conn, info)
+                        faults.point("workspace.registered")
+                        passage.begun = True
+                        await asyncio.to_thread(self._store.repositories.create, info, request.request_id)
+                        faults.point("workspace.made")
+                        workspace = await registry.find_workspace(conn, info.workspace_id)
+                    return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
+
+                response = await once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
+            await self._store.catch_up(response.workspace.id)
+        except BaseException:
+            if passage.begun:
+                self._later(f"workspace {info.name} is half made", partial(self._settle, info.workspace_id))
+            raise
         return response
+
+    async def _settle(self, workspace_id: str) -> None:
+        """A creation failed: its repository goes, unless PostgreSQL has the workspace and only its answer was lost."""
+        try:
+            async with self._store.database.connection() as conn:
+                await registry.find_workspace(conn, workspace_id)
+        except WorkspaceNotFoundError:
+            if self._store.repositories.path(workspace_id).is_dir():
+                await asyncio.to_thread(self._store.repositories.discard, workspace_id)
+        else:
+            await self._store.catch_up(workspace_id)
+
+    def _later(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._store.turns.afterwards(until_done(what, work))
 
     async def get_workspace(self, request: pb.GetWorkspaceRequest) -> pb.GetWorkspaceResponse:
         """Read one workspace."""
-        async with self._store.database.connection() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-        return pb.GetWorkspaceResponse(workspace=self._message(workspace))
+        return pb.GetWorkspaceResponse(workspace=self._message(await self._find(request.workspace)))
 
     async def list_workspaces(self, request: pb.ListWorkspacesRequest) -> pb.ListWorkspacesResponse:
         """List workspaces by name."""
@@ -88,9 +116,12 @@ class WorkspaceOperations:
 
     async def update_workspace(self, request: pb.UpdateWorkspaceRequest) -> pb.UpdateWorkspaceResponse:
         """Give a workspace another name or description."""
-        async with self._store.database.transaction() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-            await registry.lock_workspace(conn, workspace.workspace_id)
+        return await finish_once_begun(partial(self._update, request))
+
+    async def _update(self, request: pb.UpdateWorkspaceRequest, passage: Passage) -> pb.UpdateWorkspaceResponse:
+        workspace = await self._find(request.workspace)
+        mend = partial(self._register, workspace.workspace_id)
+        async with turn_of(self._store, workspace.workspace_id, passage, follow=False, mend=mend) as turn:
             info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
             if request.HasField("name"):
@@ -100,24 +131,51 @@ class WorkspaceOperations:
             if request.HasField("description"):
                 check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
                 info = replace(info, description=request.description)
-            await registry.put_workspace(conn, info)
+            await registry.put_workspace(turn.conn, info)
+            passage.begun = True
             await asyncio.to_thread(self._store.repositories.update, info, message)
-            workspace = await registry.find_workspace(conn, workspace.workspace_id)
+            workspace = await registry.find_workspace(turn.conn, workspace.workspace_id)
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
+
+    async def _register(self, workspace_id: str) -> None:
+        """Have the name and description that Git has."""
+        info = await asyncio.to_thread(self._store.repositories.describe, workspace_id)
+        async with self._store.database.transaction() as conn:
+            await registry.put_workspace(conn, info)
 
     async def delete_workspace(self, request: pb.DeleteWorkspaceRequest) -> pb.DeleteWorkspaceResponse:
         """Move a workspace's repository to the trash and forget its rows and points."""
-        async with self._store.database.transaction() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        return await finish_once_begun(partial(self._delete, request))
+
+    async def _delete(self, request: pb.DeleteWorkspaceRequest, passage: Passage) -> pb.DeleteWorkspaceResponse:
+        workspace_id = (await self._find(request.workspace)).workspace_id
+        mend = partial(self._forget, workspace_id)
+        async with turn_of(self._store, workspace_id, passage, follow=False, mend=mend) as turn:
+            workspace = await registry.find_workspace(turn.conn, workspace_id)
             if request.confirm_name != workspace.name:
                 raise NotConfirmedError(
                     f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
                 )
-            await registry.lock_workspace(conn, workspace.workspace_id)
-            await registry.remove_workspace(conn, workspace.workspace_id)
-            trash = await asyncio.to_thread(self._store.repositories.discard, workspace.workspace_id)
-        await self._store.index.delete(workspace.workspace_id)
+            await registry.remove_workspace(turn.conn, workspace_id)
+            passage.begun = True
+            trash = await asyncio.to_thread(self._store.repositories.discard, workspace_id)
+        try:
+            await self._store.index.delete(workspace_id)
+        except UnavailableError:  # the workspace is gone, and no search can ask for its points
+            self._later(f"points of workspace {workspace_id} are left", partial(self._forget, workspace_id))
         return pb.DeleteWorkspaceResponse(trash=self._relative(trash))
+
+    async def _forget(self, workspace_id: str) -> None:
+        """Forget the rows and points of a workspace whose repository has gone to the trash."""
+        if self._store.repositories.path(workspace_id).is_dir():
+            return
+        async with self._store.database.transaction() as conn:
+            await registry.remove_workspace(conn, workspace_id)
+        await self._store.index.delete(workspace_id)
+
+    async def _find(self, workspace: str) -> Workspace:
+        async with self._store.database.connection() as conn:
+            return await registry.find_workspace(conn, lookup.needed("workspace", workspace))
 
     async def create_archive(self, request: pb.CreateArchiveRequest) -> pb.CreateArchiveResponse:
         """Stage a new archive."""

@@ -5,16 +5,18 @@ either nothing or a commit that the next start mirrors.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
-from memotree_storage.catchup import catch_up_within, is_behind
 from memotree_storage.codec import encode_entry, entry_path
 from memotree_storage.errors import AbortedError
 from memotree_storage.node import Entry
 from memotree_storage.ports import CommitDraft, Signature
-from memotree_storage.postgres import projector, registry
+from memotree_storage.postgres import projector
 from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.shield import Passage, finish_once_begun
 from memotree_storage.store import Store
+from memotree_storage.turns import turn_of
 from memotree_storage.workspaces import service_signature
 
 
@@ -45,29 +47,36 @@ async def import_entries(
     Raises:
         ImportRacedError: The branch moved meanwhile; nothing was committed.
     """
-    repository = await asyncio.to_thread(store.repositories.get, workspace_id)
-    ref = f"refs/heads/{branch}"
     by_path = {entry_path(entry): entry for entry in entries}
-    async with store.database.transaction() as conn:
-        await conn.execute("set local statement_timeout = 0")
-        await registry.lock_workspace(conn, workspace_id)
-        if await is_behind(conn, workspace_id, repository):
-            await catch_up_within(conn, workspace_id, repository)
+    changes = await asyncio.to_thread(lambda: {path: encode_entry(entry) for path, entry in by_path.items()})
+    return await finish_once_begun(
+        partial(_import, store, workspace_id, branch, by_path, changes, message.rstrip("\n") + "\n", author)
+    )
+
+
+async def _import(
+    store: Store,
+    workspace_id: str,
+    branch: str,
+    by_path: Mapping[str, Entry],
+    data: Mapping[str, bytes],
+    message: str,
+    author: Signature | None,
+    passage: Passage,
+) -> str:
+    ref = f"refs/heads/{branch}"
+    async with turn_of(store, workspace_id, passage) as turn:
+        repository = turn.repository
         head = (await asyncio.to_thread(repository.refs)).get(ref)
-        draft = CommitDraft(
-            parent=head,
-            changes=await asyncio.to_thread(lambda: {path: encode_entry(entry) for path, entry in by_path.items()}),
-            message=message.rstrip("\n") + "\n",
-            author=author or service_signature(),
-            committer=service_signature(),
-        )
+        draft = CommitDraft(head, dict(data), message, author or service_signature(), service_signature())
         written = await asyncio.to_thread(repository.write_commit, draft)
+        passage.begun = True
         if not await asyncio.to_thread(repository.move_ref, ref, head, written.commit_id):
             raise ImportRacedError(f"Branch {branch} moved while the import was written. Run the import again.")
         info = await asyncio.to_thread(repository.commit_info, written.commit_id)
         changes = [EntryChange(entry.id, written.blobs[path], entry) for path, entry in by_path.items()]
-        await projector.project(conn, workspace_id, info, changes)
-        await projector.put_ref(conn, workspace_id, ref, written.commit_id, written.commit_id)
+        await projector.project(turn.conn, workspace_id, info, changes)
+        await projector.put_ref(turn.conn, workspace_id, ref, written.commit_id, written.commit_id)
     store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
     store.indexer.notice(workspace_id)
     return written.commit_id

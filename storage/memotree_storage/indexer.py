@@ -235,6 +235,7 @@ class Indexer:
         counts = await self._put(workspace_id, [row for row in rows if not row.ends])
         ended = [(row.point_id(workspace_id), row.to_seq) for row in rows if row.ends]
         await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
+        faults.point("index.put")
         await self._count(conn, workspace_id, counts)
         await conn.execute(
             "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",

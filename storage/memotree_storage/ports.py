@@ -235,8 +235,13 @@ class VectorIndex(Protocol):
         """How many points a workspace has, exactly."""
         ...
 
-    async def delete(self, workspace_id: str, *, keep_lines: Sequence[int] | None = None) -> None:
-        """Remove the workspace's points; with ``keep_lines`` only those of other lines."""
+    async def delete(
+        self, workspace_id: str, *, lines: Sequence[int] | None = None, keep_lines: Sequence[int] | None = None
+    ) -> None:
+        """Remove the workspace's points; with ``lines`` only those of these, with ``keep_lines`` those of others.
+
+        ``keep_lines`` is for a caller that keeps new lines from being opened meanwhile; their points would go, too.
+        """
         ...
 
     async def flush(self) -> None:

@@ -5,11 +5,12 @@ only when it is the very version that the state shows: SQL has looked at nearer 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memotree_storage.git.cache import BoundedCache
 from memotree_storage.indexer import ALL_DOCUMENTS, Indexer, embedded_text
@@ -24,10 +25,24 @@ from memotree_storage.terms import QueryTerm, document_terms, max_score, query_t
 _SLACK: Final = 20
 _MOST_CANDIDATES: Final = 20_000
 _MOST_IDS: Final = 2_000
+"""Ids that one question to the index may carry."""
+
+_FEW_PARTS: Final = 5
+"""Up to so many times `_MOST_IDS`, the ids of a query go to the index at once, part by part."""
+
+_MOST_TRIES: Final = 4
+"""How often a search begins again because the lines it asked about were built anew meanwhile."""
+
 _FUSION_RANK: Final = 60.0
 """The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
-_CACHED_ROWS: Final = 20_000
+_CACHED_BYTES: Final = 64 << 20
+_READ_AT_ONCE: Final = 500
+_TOKENS_AT_ONCE: Final = 1 << 20
+"""Staged nodes, and tokens of them, whose contents are in memory at once."""
+
+_FEW_ROWS: Final = 100
+"""So many staged nodes are scored at once; more are left to a thread, so that other calls go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +70,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Overlay:
-    """A staged node with what the index would hold of it."""
+class _Scored:
+    """What the index would hold of a staged node: ascending term ids with their weights, and the vector."""
 
-    version: Version
-    terms: TermVector
+    ids: NDArray[np.uint32]
+    weights: NDArray[np.float64]
     vector: Vector
 
+    def weigh(self) -> int:
+        return 500 + self.ids.nbytes + self.weights.nbytes + self.vector.nbytes
 
+
+_Overlay = list[tuple[Version, _Scored]]
+_Pairs = list[tuple[Version, float]]
 _Ask = Callable[[IndexQuery], Awaitable[list[IndexHit]]]
 
 
@@ -74,7 +94,7 @@ class Search:
         self._index = index
         self._embedder = embedder
         self._indexer = indexer
-        self._staged: BoundedCache[str, _Overlay] = BoundedCache(_CACHED_ROWS, lambda _: 1)
+        self._staged: BoundedCache[str, _Scored] = BoundedCache(_CACHED_BYTES, _Scored.weigh)
 
     async def find(self, state: State, query: SearchQuery) -> list[Found]:
         """The best nodes of a state, best first, equals by id.
@@ -86,57 +106,68 @@ class Search:
         if query.node_ids is not None and not query.node_ids:
             return []
         # In this order: what a commit takes away from the staged rows meanwhile is found through the index as well.
-        async with self._database.connection() as conn:
-            overlay = await self._overlay(conn, state, query)
+        overlay = await self._overlay(state, query)
         await self._indexer.current(state.workspace_id)
-        async with self._database.connection() as conn:
-            lineage = await lineage_of(conn, state)
-            ranks: list[dict[str, Found]] = []
-            if query.words:
-                ranks.append(await self._by_words(conn, state, query, lineage, overlay))
-            if query.meaning:
-                ranks.append(await self._by_meaning(conn, state, query, lineage, overlay))
+        ranks: list[dict[str, Found]] = []
+        if query.words:
+            ranks.append(await self._by_words(state, query, overlay))
+        if query.meaning:
+            ranks.append(await self._by_meaning(state, query, overlay))
         found = ranks[0] if len(ranks) == 1 else _fused(*ranks)
         return sorted(found.values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 
-    async def _by_words(
-        self, conn: Connection, state: State, query: SearchQuery, lineage: list[LineSpan], overlay: list[_Overlay]
-    ) -> dict[str, Found]:
+    async def _by_words(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
         terms = query_terms(query.text)
         if not terms:
             return {}
-        frequencies, documents = await _frequencies(conn, state.workspace_id, terms)
+        async with self._database.connection() as conn:
+            frequencies, documents = await _frequencies(conn, state.workspace_id, terms)
         documents += len(overlay)
         weights = term_weights(terms, frequencies, documents)
         best = max_score(terms, frequencies, documents)
-        wanted = dict(zip(weights.ids, weights.weights, strict=True))
-        scores = {item.version.entry_id: _dot(wanted, item.terms) for item in overlay}
-        hits = await self._checked(conn, state, query, lineage, lambda part: self._index.best_terms(part, weights))
-        hits += [(item.version, scores[item.version.entry_id]) for item in overlay]
+        hits = await self._checked(state, query, lambda part: self._index.best_terms(part, weights))
+        hits += await _scores(overlay, lambda item: _dot(weights, item))
         return {
             version.entry_id: Found(version, relative, words=relative)
             for version, score in hits
             if score > 0 and (relative := relative_score(score, best)) > 0
         }
 
-    async def _by_meaning(
-        self, conn: Connection, state: State, query: SearchQuery, lineage: list[LineSpan], overlay: list[_Overlay]
-    ) -> dict[str, Found]:
+    async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
         vector = (await self._embedder.embed([query.text]))[0]
-        hits = await self._checked(conn, state, query, lineage, lambda part: self._index.nearest(part, vector))
-        hits += [(item.version, float(np.dot(vector, item.vector))) for item in overlay]
+        hits = await self._checked(state, query, lambda part: self._index.nearest(part, vector))
+        hits += await _scores(overlay, lambda item: float(np.dot(vector, item.vector)))
         return {
             version.entry_id: Found(version, score, meaning=score)
             for version, cosine in hits
             if (score := min(1.0, max(0.0, cosine))) > 0
         }
 
-    async def _checked(
-        self, conn: Connection, state: State, query: SearchQuery, lineage: list[LineSpan], ask: _Ask
-    ) -> list[tuple[Version, float]]:
-        """The candidates that the state really shows; asks for more until there are enough or no more."""
-        ids = None if query.node_ids is None or len(query.node_ids) > _MOST_IDS else sorted(query.node_ids)
-        wanted = 2 * query.limit + _SLACK
+    async def _checked(self, state: State, query: SearchQuery, ask: _Ask) -> _Pairs:
+        """The candidates that the state really shows.
+
+        Among very many ids the best of all are looked at first, which needs fewer questions when many are wanted ones;
+        only when that ends without an answer are the ids asked for part by part.
+        """
+        ids = None if query.node_ids is None else sorted(query.node_ids)
+        if ids is None or len(ids) > _FEW_PARTS * _MOST_IDS:
+            good, complete = await self._asked(state, query, None, ask)
+            if ids is None or complete:
+                return good
+        good = []
+        for start in range(0, len(ids), _MOST_IDS):
+            good += (await self._asked(state, query, ids[start : start + _MOST_IDS], ask))[0]
+        return good
+
+    async def _asked(self, state: State, query: SearchQuery, ids: list[str] | None, ask: _Ask) -> tuple[_Pairs, bool]:
+        """The good candidates, and whether there are enough or no more; asks for more of them until then.
+
+        No connection is held while the index is asked. When the lines were built anew meanwhile, their points may have
+        been deleted before the index looked: the question is asked again along the new ones.
+        """
+        wanted, tries = 2 * query.limit + _SLACK, 0
+        async with self._database.connection() as conn:
+            lineage = await lineage_of(conn, state)
         while True:
             part = IndexQuery(
                 workspace_id=state.workspace_id,
@@ -148,39 +179,92 @@ class Search:
                 node_ids=ids,
             )
             candidates = await ask(part)
-            shown = await tree.versions(conn, state, {hit.node_id for hit in candidates})
-            good = [
-                (version, hit.score)
-                for hit in candidates
-                if (version := shown.get(hit.node_id)) is not None
-                and (version.line_id, version.from_seq) == (hit.line_id, hit.from_seq)
-                and _matches(version, query)
-            ]
-            if len(good) >= query.limit or len(candidates) < wanted or wanted >= _MOST_CANDIDATES:
-                return good
+            async with self._database.connection() as conn:
+                shown = await tree.versions(conn, state, {hit.node_id for hit in candidates})
+                now = await lineage_of(conn, state)
+            if now != lineage and tries < _MOST_TRIES:
+                lineage, tries = now, tries + 1
+                await self._indexer.current(state.workspace_id)
+                continue
+            good = _good(candidates, shown, query)
+            complete = len(good) >= query.limit or len(candidates) < wanted
+            if complete or wanted >= _MOST_CANDIDATES:
+                return good, complete
             wanted = min(4 * wanted, _MOST_CANDIDATES)
 
-    async def _overlay(self, conn: Connection, state: State, query: SearchQuery) -> list[_Overlay]:
-        """The alive staged nodes that match the filters, with terms and vectors."""
+    async def _overlay(self, state: State, query: SearchQuery) -> _Overlay:
+        """The alive staged nodes that match the filters, with terms and vectors; only new ones are read whole."""
         if state.session_id is None:
             return []
-        rows = [
-            row
-            for row in await staging.staged(conn, state.session_id)
-            if not row.version.dead and not row.version.is_archive and _matches(row.version, query)
+        async with self._database.connection() as conn:
+            rows = await staging.staged(conn, state.session_id, data=False)
+        found: _Overlay = []
+        missing: list[Version] = []
+        for row in rows:
+            if row.version.dead or row.version.is_archive or not _matches(row.version, query):
+                continue
+            cached = self._staged.get(row.version.blob)
+            if cached is None:
+                missing.append(row.version)
+            else:
+                found.append((row.version, cached))
+        for some in _parts(missing):
+            found += await self._overlaid(state.session_id, some, query)
+        return found
+
+    async def _overlaid(self, session_id: str, ids: Sequence[str], query: SearchQuery) -> _Overlay:
+        """Some staged nodes as they are now; one that a commit has taken since is found through the index."""
+        async with self._database.connection() as conn:
+            rows = await staging.staged(conn, session_id, ids=ids)
+        entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
+        pairs = [
+            (row.version, entry)
+            for row, entry in zip(rows, entries, strict=True)
+            if isinstance(entry, Node) and _matches(row.version, query)
         ]
-        found = {row.version.blob: self._staged.get(row.version.blob) for row in rows}
-        missing = [row for row in rows if found[row.version.blob] is None]
-        if missing:
-            nodes = [node for row in missing if isinstance(node := row.entry, Node)]
-            vectors = await self._embedder.embed([embedded_text(node) for node in nodes])
-            terms = await asyncio.to_thread(_terms_of, nodes)
-            for row, vector, term in zip(missing, vectors, terms, strict=True):
-                made = _Overlay(row.version, term, vector)
-                self._staged.put(row.version.blob, made)
-                found[row.version.blob] = made
-        shown = ((row.version, found[row.version.blob]) for row in rows)
-        return [replace(item, version=version) for version, item in shown if item is not None]
+        if not pairs:
+            return []
+        vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
+        terms = await asyncio.to_thread(_terms_of, [node for _, node in pairs])
+        made: _Overlay = []
+        for (version, _), vector, term in zip(pairs, vectors, terms, strict=True):
+            # A copy: a row of the batch would keep all of its rows in memory.
+            item = _Scored(np.array(term.ids, np.uint32), np.array(term.weights, np.float64), vector.copy())
+            self._staged.put(version.blob, item)
+            made.append((version, item))
+        return made
+
+
+def _parts(versions: Sequence[Version]) -> Iterator[list[str]]:
+    """The ids in parts that may be in memory with their contents."""
+    part: list[str] = []
+    tokens = 0
+    for version in versions:
+        if part and (len(part) >= _READ_AT_ONCE or tokens + version.tokens > _TOKENS_AT_ONCE):
+            yield part
+            part, tokens = [], 0
+        part.append(version.entry_id)
+        tokens += version.tokens
+    if part:
+        yield part
+
+
+def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: SearchQuery) -> _Pairs:
+    """The candidates that are the very versions that the state shows."""
+    return [
+        (version, hit.score)
+        for hit in candidates
+        if (version := shown.get(hit.node_id)) is not None
+        and (version.line_id, version.from_seq) == (hit.line_id, hit.from_seq)
+        and _matches(version, query)
+    ]
+
+
+async def _scores(overlay: _Overlay, score: Callable[[_Scored], float]) -> _Pairs:
+    def scored() -> _Pairs:
+        return [(version, score(item)) for version, item in overlay]
+
+    return await asyncio.to_thread(scored) if len(overlay) > _FEW_ROWS else scored()
 
 
 def _terms_of(nodes: Sequence[Node]) -> list[TermVector]:
@@ -196,8 +280,12 @@ def _matches(version: Version, query: SearchQuery) -> bool:
     )
 
 
-def _dot(wanted: Mapping[int, float], terms: TermVector) -> float:
-    return sum(wanted.get(term, 0.0) * weight for term, weight in zip(terms.ids, terms.weights, strict=True))
+def _dot(wanted: TermVector, item: _Scored) -> float:
+    if not len(item.ids):
+        return 0.0
+    ids = np.array(wanted.ids, np.uint32)
+    places = np.minimum(np.searchsorted(item.ids, ids), len(item.ids) - 1)
+    return float(np.sum(np.where(item.ids[places] == ids, item.weights[places], 0.0) * np.array(wanted.weights)))
 
 
 def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str, Found]:

@@ -4,24 +4,27 @@ This is the library's front door. The service builds on it; so can any program t
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import structlog
 
-from memotree_storage.catchup import Report, catch_up, replay_within
+from memotree_storage.catchup import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
 from memotree_storage.entries import EntryReader
-from memotree_storage.errors import AlreadyExistsError, CorruptError, InvalidInputError
+from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.indexer import Indexer
 from memotree_storage.ports import Embedder, VectorIndex
 from memotree_storage.postgres import projector, registry
-from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError
+from memotree_storage.qdrant.outage import IndexUnavailableError
 from memotree_storage.search import Search
-from memotree_storage.upkeep import Upkeep
-from memotree_storage.workspaces import Repositories, WorkspaceInfo
+from memotree_storage.turns import Turns
+from memotree_storage.upkeep import Upkeep, remove_gone_points
+from memotree_storage.workspaces import SERVICE_EMAIL, Repositories, WorkspaceInfo
 
 _log = structlog.get_logger(__name__)
 
@@ -44,6 +47,8 @@ class Store:
         index: The index of vectors and terms.
         embedder: Makes the vectors.
         request_retention: How long the result of a request id is remembered.
+        committer_email: The address under which commits of sessions are made; after a crash, only commits of this
+            address (or of one that an earlier start gave) are taken for a session's.
     """
 
     def __init__(
@@ -54,19 +59,24 @@ class Store:
         embedder: Embedder,
         *,
         request_retention: timedelta = timedelta(days=7),
+        committer_email: str = SERVICE_EMAIL,
     ) -> None:
         self.data_folder = data_folder
         self.database = database
         self.index = index
         self.embedder = embedder
+        self._committer_email = committer_email
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
+        self.turns = Turns()
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.upkeep = Upkeep(database, self.repositories, index, request_retention)
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
         """Connect, recover from whatever happened before, and bring the mirrors to where Git is.
+
+        A workspace that cannot be recovered is told in the log and left as it is; the others are served.
 
         Raises:
             DatabaseUnavailableError: PostgreSQL does not answer.
@@ -75,12 +85,14 @@ class Store:
         await self.database.open()
         await self.index.prepare()
         await asyncio.to_thread(self.repositories.clear_unfinished)
-        for info in await asyncio.to_thread(lambda: list(self.repositories.described())):
-            try:
-                await self._recover(info)
-            except (CorruptError, InvalidInputError, psycopg.IntegrityError) as error:
-                _log.error("a workspace could not be mirrored; verify it", workspace=info.name, why=str(error))
+        async with self.database.transaction() as conn:
+            await note_committer(conn, self._committer_email)
         await self._forget_missing()
+        infos = _told_apart(await asyncio.to_thread(self.repositories.described))
+        for info in infos:
+            await _alone(info, self._enter)
+        for info in infos:
+            await _alone(info, self._recover)
         await self.indexer.forget_applied()
         self.indexer.start()
         self.upkeep.start()
@@ -103,24 +115,24 @@ class Store:
     async def rebuild(self, workspace_id: str, report: Report | None = None) -> None:
         """Make the rows and the index of a workspace anew from Git. Sessions and what they staged stay.
 
-        Reads see the old rows until all new ones are there; a search then waits for the index.
+        Reads see the old rows until all new ones are there; a search then waits for the index. The points of the old
+        rows go last, so that a search that has read the old rows finds most of them still.
         """
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
-        async with self.database.transaction() as conn:
+        async with self.turns.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
-            await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
-            await registry.put_workspace(conn, info)
+            # The lock of the removal, from the start: a stronger one later would wait for those who hold this one.
+            await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
+            await self._follow(conn, workspace_id, repository)
+            await projector.forget(conn, workspace_id)
+            await _register(conn, info)
             await replay_within(conn, workspace_id, repository, report)
-            lines = await projector.line_ids(conn, workspace_id)
-        # Points of the lines before go; those that a waiting search has put meanwhile stand on the new ones and stay.
-        await self.index.delete(workspace_id, keep_lines=lines)
         await self._index(workspace_id, report)
 
     async def reindex(self, workspace_id: str, report: Report | None = None) -> None:
         """Make the index of a workspace anew from the mirror and Git."""
-        await self.index.delete(workspace_id)
-        async with self.database.transaction() as conn:
+        async with self.turns.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
             await self.indexer.enqueue_all(conn, workspace_id)
@@ -132,27 +144,48 @@ class Store:
         tell(0)
         await self.indexer.drain(workspace_id, tell)
         tell(total)  # another one, who waited for a search, may have done a part
+        async with self.turns.of(workspace_id), self.database.transaction() as conn:
+            # Nobody opens a line meanwhile, so what stands on none of these stands on none.
+            await registry.lock_workspace(conn, workspace_id)
+            gone = (await projector.gone_lines(conn, workspace_id)).get(workspace_id, [])
+            await self.index.delete(workspace_id, keep_lines=await projector.line_ids(conn, workspace_id))
         await self.indexer.flush()
+        async with self.database.connection() as conn:
+            await projector.forget_gone(conn, workspace_id, gone)
+
+    async def _follow(self, conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+        """Tell sessions of commits that the mirror has not heard of, before it forgets what they stand on."""
+        try:
+            async with conn.transaction():
+                if await is_behind(conn, workspace_id, repository):
+                    await catch_up_within(conn, workspace_id, repository)
+        except UnavailableError:
+            raise
+        except (MemoTreeError, psycopg.IntegrityError, psycopg.DataError) as error:
+            _log.warning("the mirror of a workspace could not catch up before", workspace=workspace_id, why=str(error))
+
+    async def _enter(self, info: WorkspaceInfo) -> None:
+        async with self.database.transaction() as conn:
+            await _register(conn, info)
 
     async def _recover(self, info: WorkspaceInfo) -> None:
         workspace_id = info.workspace_id
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
         for sentence in await asyncio.to_thread(repository.recover, exclusive=True):
             _log.warning("recovered", workspace=info.name, what=sentence)
-        try:
-            async with self.database.transaction() as conn:
-                await registry.put_workspace(conn, info)
-        except AlreadyExistsError as error:
-            _log.error("a workspace is left out", workspace=workspace_id, why=error.message)
-            return
         if not await self._counts_agree(workspace_id):
             _log.warning("the mirror of a workspace has lost rows and is built again", workspace=info.name)
             await self.rebuild(workspace_id)
             return
         await self.catch_up(workspace_id)
+        await remove_gone_points(self.database, self.index, workspace_id)
+        if await self._index_agrees(workspace_id):
+            return
+        _log.warning("the index of a workspace has other points than it should; built again", workspace=info.name)
+        await self.reindex(workspace_id)
         if not await self._index_agrees(workspace_id):
-            _log.warning("the index of a workspace lacks points and is built again", workspace=info.name)
-            await self.reindex(workspace_id)
+            # Points that stand on a line of the mirror and belong to nothing there: new lines leave them behind.
+            await self.rebuild(workspace_id)
 
     async def _counts_agree(self, workspace_id: str) -> bool:
         async with self.database.transaction() as conn:
@@ -161,16 +194,17 @@ class Store:
             return noted == await counts(conn, workspace_id)
 
     async def _index_agrees(self, workspace_id: str) -> bool:
-        """Whether the index holds as many points as it should, the pending ones aside."""
+        """Whether the index holds as many points as it should; those that are pending may be there or not."""
         async with self.database.connection() as conn:
             cursor = await conn.execute(
-                "select count(*) from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
-                " and not v.dead and not v.is_archive and not exists (select from mirror.outbox o"
-                " where o.version_id = v.version_id and not o.ends)",
+                "select count(*) filter (where not exists (select from mirror.outbox o"
+                " where o.version_id = v.version_id and not o.ends)), count(*)"
+                " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
+                " and not v.dead and not v.is_archive",
                 (workspace_id,),
             )
             row = await cursor.fetchone()
-        return row is not None and await self.index.count(workspace_id) >= int(row[0])
+        return row is not None and int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
 
     async def _forget_missing(self) -> None:
         """Forget the mirror of workspaces whose repository is not there any more."""
@@ -179,9 +213,7 @@ class Store:
             for workspace in await registry.list_workspaces(conn):
                 if workspace.workspace_id not in present:
                     _log.warning("a workspace has no repository any more", workspace=workspace.name)
-                    await conn.execute(
-                        "delete from mirror.workspace where workspace_id = %s", (workspace.workspace_id,)
-                    )
+                    await projector.forget(conn, workspace.workspace_id)
 
 
 async def counts(conn: Connection, workspace_id: str) -> RowCounts:
@@ -192,6 +224,40 @@ async def counts(conn: Connection, workspace_id: str) -> RowCounts:
     )
     row = await cursor.fetchone()
     return RowCounts(*row) if row else RowCounts(0, 0, 0)
+
+
+async def _register(conn: Connection, info: WorkspaceInfo) -> None:
+    """Register a workspace by its name, or by its other name when another one has that."""
+    try:
+        async with conn.transaction():
+            await registry.put_workspace(conn, info)
+    except AlreadyExistsError:
+        _log.warning("another workspace has the name of this one", name=info.name, registered_as=info.other_name)
+        await registry.put_workspace(conn, replace(info, name=info.other_name))
+
+
+def _told_apart(infos: list[WorkspaceInfo]) -> list[WorkspaceInfo]:
+    """The workspaces, oldest first, with unique names: a later one goes by its other name, and stands in front.
+
+    In front, so that a name is free when the one that it belongs to is registered.
+    """
+    first: dict[str, WorkspaceInfo] = {}
+    later = [info for info in infos if first.setdefault(info.name, info) is not info]
+    for info in later:
+        _log.warning("two workspaces have one name; rename one", name=info.name, registered_as=info.other_name)
+    return [*(replace(info, name=info.other_name) for info in later), *first.values()]
+
+
+async def _alone(info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> None:
+    """Take a step of one workspace's recovery; when it fails, the others go on without it."""
+    try:
+        await step(info)
+    except (DatabaseUnavailableError, IndexUnavailableError):
+        raise
+    except MemoTreeError as error:
+        _log.error("a workspace could not be recovered; verify it", workspace=info.name, why=error.message)
+    except Exception:  # noqa: BLE001 - what is damaged may break anything that reads it
+        _log.exception("a workspace could not be recovered; verify it", workspace=info.name)
 
 
 def _told(report: Report | None, step: str, total: int) -> Callable[[int], None]:

@@ -8,7 +8,6 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ import structlog
 
 from memotree_storage import trailers
 from memotree_storage.codec import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
-from memotree_storage.errors import AbortedError, CorruptError, FailedPreconditionError, NotFoundError
+from memotree_storage.errors import AbortedError, CorruptError, FailedPreconditionError, MemoTreeError, NotFoundError
 from memotree_storage.git.disk import disk_errors, sync_folder
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
@@ -77,6 +76,11 @@ class WorkspaceInfo:
     name: str
     description: str
     created_at: datetime
+
+    @property
+    def other_name(self) -> str:
+        """What it is registered as when an older workspace has its name."""
+        return f"{self.name}-{self.workspace_id}"
 
 
 def service_signature(when: datetime | None = None) -> Signature:
@@ -196,13 +200,17 @@ class Repositories:
                 sync_folder(self._folder)
             return target
 
-    def described(self) -> Iterator[WorkspaceInfo]:
-        """Every workspace with a readable description; the others are reported in the log and left alone."""
+    def described(self) -> list[WorkspaceInfo]:
+        """Every workspace with a readable description, the oldest first; the others are told in the log and left."""
+        found = []
         for workspace_id in self.ids():
             try:
-                yield self.describe(workspace_id)
-            except (CorruptError, FailedPreconditionError) as error:
+                found.append(self.describe(workspace_id))
+            except MemoTreeError as error:
                 _log.error("a workspace is left out", workspace=workspace_id, why=error.message)
+            except Exception:  # noqa: BLE001 - a damaged repository may break its reader anywhere, and takes no other one with it
+                _log.exception("a workspace is left out", workspace=workspace_id)
+        return sorted(found, key=lambda info: (info.created_at.replace(tzinfo=None), info.workspace_id))
 
     def close(self) -> None:
         """Close every open repository."""

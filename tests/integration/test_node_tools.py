@@ -1,13 +1,20 @@
 """Creating, updating, moving, splitting and uniting nodes, alone and in batches."""
 
+import threading
 from typing import Any
 
+import psycopg
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from integration.wires import Wire, family, rendered
-from memotree_storage.node import new_id
+from integration.worlds import World
+from memotree_storage.node import Entry, new_id
+from memotree_storage.postgres import staging
+from memotree_storage.postgres.tree import State
 from memotree_storage.tokens import count_tokens
 
+from memotree.canvas import edits
+from memotree.sessions.structure import check_structure
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -325,3 +332,96 @@ async def test_every_type_of_relation_can_be_added_described_and_removed(wire: W
     assert not node.relations
     refusal = await wire.refused("RemoveRelation", node_id=root.id, type=kind, target_id=child.id)
     assert (refusal.code, refusal.reason) == ("NOT_FOUND", "RELATION_NOT_FOUND")
+
+
+@pytest.mark.requirement("CANVAS-10", "CANVAS-13")
+async def test_the_target_of_a_relation_to_remove_is_named_as_every_node_is(wire: Wire) -> None:
+    root = await wire.create("Root")
+    twins = [await wire.create(f"Twin {end}", node_id=f"abcd{end * 12}") for end in ("0", "1")]
+    for twin in twins:
+        await wire("AddRelation", node_id=root.id, relation=types_pb2.Relation(type=REFERENCES, target_id=twin.id))
+    wanted = {"node_id": root.id, "type": REFERENCES}
+    refusal = await wire.refused("RemoveRelation", target_id="abc", **wanted)
+    assert (refusal.code, refusal.reason, refusal.fields) == ("INVALID_ARGUMENT", "INVALID_ID", ("target_id",))
+    refusal = await wire.refused("RemoveRelation", target_id="abcd", **wanted)
+    assert (refusal.code, refusal.reason, refusal.fields) == ("INVALID_ARGUMENT", "AMBIGUOUS_ID", ("target_id",))
+    assert [node.id for node in refusal.nodes] == [twin.id for twin in twins]
+    await wire("DeleteNode", node_id=twins[0].id)
+    left = (await wire("RemoveRelation", target_id="abcd0", **wanted)).node.relations
+    assert [relation.target_id for relation in left] == [twins[1].id], "the target may be gone"
+
+
+@pytest.mark.requirement("CANVAS-10")
+async def test_a_move_below_a_parent_of_another_archive_than_the_named_one_is_refused(wire: Wire) -> None:
+    root, child, leaf = await family(wire)
+    await wire("CreateArchive", name="plans")
+    refusal = await wire.refused("MoveNode", node_id=leaf.id, parent_id=root.id, archive_id="plans")
+    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", ("archive_id",))
+    assert await wire.children(child.id) == [leaf.id]
+    moved = (await wire("MoveNode", node_id=leaf.id, parent_id=root.id, archive_id="notes")).node
+    assert moved.parent_id == root.id
+
+
+@pytest.mark.requirement("CANVAS-9")
+@pytest.mark.parametrize("field", ["workspace", "session_id"])
+async def test_a_change_of_a_batch_cannot_be_of_another_workspace_or_session(wire: Wire, field: str) -> None:
+    node = await wire.create("Node")
+    own = {"workspace": wire.workspace, "session_id": wire.session}
+    fine = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=node.id, title="Fine", **own))
+    await wire("BatchChangeNodes", changes=[fine])
+    other = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=node.id, title="Wrong", **own | {field: "another"}))
+    refusal = await wire.refused("BatchChangeNodes", changes=[fine, other])
+    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", (f"changes[1].update.{field}",))
+    assert (await wire.get(node.id)).title == "Fine"
+
+
+@pytest.mark.requirement("CANVAS-10")
+async def test_many_deletions_take_few_statements(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = world.nodes(60)
+    child = world.node("Child", parent=nodes[7])
+    commit = await world.put(*nodes, child)
+    session = await world.open()
+    statements: list[Any] = []
+    for name in ("execute", "executemany"):
+        run = getattr(psycopg.AsyncCursor, name)
+
+        async def counted(self: Any, *args: Any, run: Any = run, **fields: Any) -> Any:
+            statements.append(args)
+            return await run(self, *args, **fields)
+
+        monkeypatch.setattr(psycopg.AsyncCursor, name, counted)
+    await world.stage(session, delete=nodes)
+    assert len(statements) < 20
+    statements.clear()
+    async with world.store.database.connection() as conn:
+        assert len(await staging.staged(conn, session)) == 60
+        gone: dict[str, Entry | None] = {node.id: None for node in nodes}
+        verdict = await check_structure(conn, State(world.workspace, commit), gone, set())
+    assert len(statements) < 10
+    assert [(conflict.node_id, conflict.theirs) for conflict in verdict.conflicts] == [
+        (nodes[7].id, f"has {child.id} below it")
+    ]
+
+
+@pytest.mark.requirement("CANVAS-3")
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_only_large_contents_are_worked_on_in_a_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    threads: list[bool] = []
+    encode_entry, brief_of = staging.encode_entry, edits.brief_of
+
+    def encoded(entry: Entry) -> bytes:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return encode_entry(entry)
+
+    def brief(title: str, content: str) -> str:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return brief_of(title, content)
+
+    monkeypatch.setattr(staging, "encode_entry", encoded)
+    monkeypatch.setattr(edits, "brief_of", brief)
+    content = "word " * (20_000 if is_large else 20)
+    await world.stage(await world.open(), world.node("Node", content=content))
+    await edits.told_briefly("Node", content)
+    assert threads == [is_large, is_large]

@@ -1,9 +1,19 @@
 """Search by words, meaning and relations, within scopes, in any script; and ids by prefix."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from integration.wires import Wire, family
+from integration.worlds import World
+from memotree_storage import search
+from memotree_storage.ports import IndexHit, IndexQuery, TermVector
+from memotree_storage.postgres import staging
+from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.staging import Staged
+from memotree_storage.postgres.tree import State
+from memotree_storage.search import Search, SearchQuery
 
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -171,3 +181,125 @@ async def test_a_unique_prefix_of_four_characters_names_a_node(wire: Wire) -> No
     assert (await wire.get(same)).id == one.id, "only alive nodes count"
     refusal = await wire.refused("GetNode", revision=wire.session, node_id="abc")
     assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "INVALID_ID")
+
+
+@pytest.mark.requirement("CANVAS-12", "CANVAS-5")
+async def test_scopes_and_filters_of_a_search_along_relations_are_about_its_results(wire: Wire) -> None:
+    root = await wire.create("Root", content="quokka", type="plan", tags=["start"])
+    child = await wire.create("Child", parent_id=root.id, content="text", tags=["end"])
+    outside = await wire.create("Outside", content="text", tags=["end"])
+    for aim in (child, outside):
+        relation = types_pb2.Relation(type=REFERENCES, target_id=aim.id)
+        await wire("AddRelation", node_id=root.id, relation=relation)
+    kind = {"search_type": pb.SEARCH_TYPE_RELATION}
+    subtree = {"scope": pb.SEARCH_SCOPE_SUBTREE, "scope_node_id": root.id}
+    assert await wire.search("quokka", **kind, **subtree) == ["Child"]
+    assert await wire.search("", **kind, **subtree) == ["Child"]
+    assert set(await wire.search("quokka", **kind, node_types=["note"])) == {"Child", "Outside"}
+    assert set(await wire.search("quokka", **kind, tags=["end"])) == {"Child", "Outside"}
+    assert await wire.search("quokka", **kind, tags=["start"]) == []
+    refusal = await wire.refused("SearchNodes", **kind)
+    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", ("query",))
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_words_of_the_brief_and_the_summary_are_shown_as_the_reason(wire: Wire) -> None:
+    await wire.create("Node", content="plain text", brief="a wombat", summary="The kiwi sleeps.")
+    for query, word in (("wombat", "wombat"), ("kiwis", "kiwi")):
+        hit = (await wire("SearchNodes", revision=wire.session, query=query)).hits[0]
+        assert (f"**{word}**" in hit.preview, list(hit.matched_terms)) == (True, [word])
+    hit = (await wire("SearchNodes", revision=wire.session, query="kiwi text")).hits[0]
+    assert ("plain **text**" in hit.preview, list(hit.matched_terms)) == (True, ["kiwi", "text"])
+
+
+class _Interrupted:
+    """The index of a store; something happens just before it answers a question."""
+
+    def __init__(self, world: World, before: Callable[[], Awaitable[None]]) -> None:
+        self._index = world.store.index
+        self._before = before
+
+    async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
+        await self._before()
+        return await self._index.best_terms(query, terms)
+
+
+def _searching(world: World, before: Callable[[], Awaitable[None]], database: Database | None = None) -> Search:
+    index: Any = _Interrupted(world, before)
+    store = world.store
+    return Search(database or store.database, index, store.embedder, store.indexer)
+
+
+@pytest.mark.requirement("STORE-5")
+async def test_a_search_that_a_rebuild_overtakes_is_not_empty(world: World) -> None:
+    state = State(world.workspace, await world.put(world.node("zebra")))
+    asked = 0
+
+    async def rebuild() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await world.store.rebuild(world.workspace)
+
+    found = await _searching(world, rebuild).find(state, SearchQuery("zebra", 10))
+    assert ([hit.version.title for hit in found], asked) == (["zebra"], 2)
+
+
+@pytest.mark.requirement("STORE-5")
+async def test_a_search_holds_no_connection_while_the_index_is_asked(world: World, database_url: str) -> None:
+    state = State(world.workspace, await world.put(world.node("zebra")))
+    database = Database(database_url, min_size=1, max_size=1)
+    await database.open()
+
+    async def need_the_only_connection() -> None:
+        async with database.connection() as conn:
+            await conn.execute("select 1")
+
+    try:
+        searching = _searching(world, need_the_only_connection, database)
+        async with asyncio.timeout(2):
+            found = await searching.find(state, SearchQuery("zebra", 10))
+    finally:
+        await database.close()
+    assert [hit.version.title for hit in found] == ["zebra"]
+
+
+@pytest.mark.requirement("CANVAS-5")
+@pytest.mark.parametrize("few_parts", [1, 100])
+async def test_a_scope_of_very_many_nodes_hides_none_behind_better_matches_outside(
+    world: World, monkeypatch: pytest.MonkeyPatch, few_parts: int
+) -> None:
+    monkeypatch.setattr(search, "_MOST_IDS", 2)
+    monkeypatch.setattr(search, "_FEW_PARTS", few_parts, raising=False)
+    monkeypatch.setattr(search, "_MOST_CANDIDATES", 30)
+    outside = world.nodes(40, content="apple")
+    inside = world.nodes(5, content="apple " + "other words " * 200)
+    state = State(world.workspace, await world.put(*outside, *inside))
+    ids = {node.id for node in inside}
+    for limit in (2, 10):
+        found = await world.store.search.find(state, SearchQuery("apple", limit, node_ids=ids))
+        assert len(found) == min(limit, 5)
+        assert {hit.version.entry_id for hit in found} <= ids
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_staged_contents_are_read_for_a_search_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_TOKENS_AT_ONCE", 10_000, raising=False)
+    session = await world.open()
+    await world.stage(session, *world.nodes(120, content="apple " * 100))
+    read: list[int] = []
+    staged = staging.staged
+
+    async def recorded(*args: Any, **fields: Any) -> list[Staged]:
+        rows = await staged(*args, **fields)
+        read.append(sum(1 for row in rows if row.data))
+        return rows
+
+    monkeypatch.setattr(staging, "staged", recorded)
+    state = State(world.workspace, "", session)
+    first = await world.store.search.find(state, SearchQuery("apple", 200))
+    assert (len(first), sum(read)) == (120, 120)
+    assert max(read) < 120, "not all contents are in memory at once"
+    read.clear()
+    assert await world.store.search.find(state, SearchQuery("apple", 200)) == first
+    assert sum(read) == 0

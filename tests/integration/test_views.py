@@ -1,9 +1,16 @@
 """Levels of detail, views, rendering within a budget, and the tree."""
 
+import psycopg
 import pytest
 from integration.wires import Wire, family, rendered
+from integration.worlds import World
+from memotree_storage.node import Archive, new_id
+from memotree_storage.postgres import tree, views
+from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.views import ViewKey
 from memotree_storage.tokens import count_tokens
 
+from memotree.canvas import shown as shown_module
 from memotree.v1 import types_pb2
 
 TITLE = types_pb2.LEVEL_OF_DETAIL_TITLE
@@ -165,3 +172,76 @@ async def test_the_tree_comes_parents_first_with_depths_and_counts_what_it_leave
     assert (len(found.nodes), found.truncated) == (3, 1)
     assert found.nodes[1].node.path == [root.id]
     assert found.nodes[0].node.child_count == 2
+
+
+@pytest.mark.requirement("CANVAS-1", "CANVAS-2")
+async def test_what_is_expanded_below_a_collapsed_node_is_shown(wire: Wire) -> None:
+    root, child, leaf = await family(wire)
+    await wire("ExpandNode", revision=wire.session, node_id=root.id, include_children=True)
+    await wire("ExpandNode", revision=wire.session, node_id=leaf.id)
+    await wire("CollapseNode", revision=wire.session, node_id=root.id)
+    assert leaf.id not in await rendered(wire), "it was used before its ancestor was hidden"
+    await wire("ExpandNode", revision=wire.session, node_id=leaf.id)
+    text = await rendered(wire)
+    assert f"## Leaf [{leaf.id}]\n\nLeaf content.\n" in text
+    assert child.id not in text
+    fresh = await wire.create("Fresh", parent_id=child.id, summary="new here", view_name="default")
+    assert f"## Fresh [{fresh.id}]\n\nnew here\n" in await rendered(wire)
+
+
+@pytest.mark.requirement("CANVAS-11")
+async def test_a_budget_counts_the_line_breaks_between_nodes(wire: Wire) -> None:
+    # Headings and texts of a multiple of four characters: nothing is rounded up that could hide a line break.
+    for number in range(12):
+        await wire.create(f"Ab{number:02}xxxx", summary="word" * 20, view_name="default")
+    full = (await wire("RenderView", revision=wire.session)).usage.tokens_used
+    for budget in (full - 1, full - 2, full - 3):
+        cut = await wire("RenderView", revision=wire.session, token_budget=budget)
+        assert not cut.warnings
+        assert cut.usage.tokens_used <= budget
+    whole = await wire("RenderView", revision=wire.session, token_budget=full)
+    assert list(whole.collapsed_ids) == []
+
+
+@pytest.mark.requirement("CANVAS-11", "CANVAS-15")
+async def test_roots_that_a_view_cannot_show_are_told(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown_module, "_MOST_NODES", 2)
+    for number in range(3):
+        await wire.create(f"Root {number}")
+    found = await wire("RenderView", revision=wire.session)
+    assert found.usage.nodes_shown == 2
+    assert any("notes" in warning and "2 roots" in warning for warning in found.warnings)
+
+
+@pytest.mark.requirement("CANVAS-1")
+async def test_expanding_tells_the_usage_that_rendering_has(wire: Wire) -> None:
+    root, child, _ = await family(wire)
+    await wire("ExpandNode", revision=wire.session, node_id=child.id, level=SUMMARY)
+    told = (await wire("ExpandNode", revision=wire.session, node_id=root.id)).usage
+    full = (await wire("RenderView", revision=wire.session)).usage
+    assert (told.nodes_shown, told.nodes_expanded) == (full.nodes_shown, full.nodes_expanded)
+    assert full.tokens_used <= told.tokens_used <= full.tokens_used + 3 * told.nodes_shown
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_names_are_in_the_order_of_their_characters_whatever_collation_the_database_has(
+    world: World, database_url: str
+) -> None:
+    names = ["B", "a", "b c", "bb", "É", "é", "—", "東"]
+    commit = await world.put(*(Archive(new_id(), name, "an-agent", "") for name in names))
+    async with world.store.database.transaction() as conn:
+        for name in names:
+            await views.set_levels(conn, ViewKey(world.workspace, "main", name), {new_id(): 1})
+    # A connection of its own: the others have plans for the columns as they were.
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
+        known = await conn.execute("select from pg_collation where collname = 'und-x-icu'")
+        if await known.fetchone() is None:
+            pytest.skip("this PostgreSQL has no other collations")
+        await conn.execute('alter table mirror.version alter column title type text collate "und-x-icu"')
+        await conn.execute('alter table work.view alter column name type text collate "und-x-icu"')
+        archives = await tree.archives(conn, State(world.workspace, commit))
+        paged: list[str] = []
+        while found := await views.list_views(conn, world.workspace, "main", after=paged[-1] if paged else "", limit=2):
+            paged += [view.name for view in found]
+    assert [archive.title for archive in archives] == sorted([*names, "notes"])
+    assert paged == sorted(names)

@@ -125,8 +125,12 @@ class MemoryIndex:
     async def count(self, workspace_id: str) -> int:
         return sum(point.workspace_id == workspace_id for point in self._points.values())
 
-    async def delete(self, workspace_id: str, *, keep_lines: Sequence[int] | None = None) -> None:
+    async def delete(
+        self, workspace_id: str, *, lines: Sequence[int] | None = None, keep_lines: Sequence[int] | None = None
+    ) -> None:
         keep = set(keep_lines or ())
+        if lines is not None:
+            keep |= {point.line_id for point in self._points.values()} - set(lines)
         self._points = {
             point_id: point
             for point_id, point in self._points.items()

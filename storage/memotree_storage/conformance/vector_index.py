@@ -298,6 +298,19 @@ class VectorIndexSuite:
         await index.delete(workspace, keep_lines=[])
         assert await entries(index, workspace) == {}
 
+    async def test_delete_takes_only_the_lines_it_is_told_to(self, index: VectorIndex, workspace: str) -> None:
+        """An empty list takes none; other workspaces keep theirs."""
+        other = new_id()
+        await index.upsert([point(workspace, line) for line in (1, 2, _FAR_LINE)] + [point(other, 2)])
+        await index.delete(workspace, lines=[])
+        assert await index.count(workspace) == 3
+        await index.delete(workspace, lines=[2, 99, _FAR_LINE])
+        assert {entry.line_id for entry in (await entries(index, workspace)).values()} == {1}
+        await index.delete(workspace, lines=[*range(1000, 4000), 1])
+        assert await entries(index, workspace) == {}
+        assert await index.count(other) == 1
+        await index.delete(other)
+
     async def test_a_state_stays_the_same_while_later_commits_arrive(self, index: VectorIndex, workspace: str) -> None:
         """A reader of an old state sees each node once, between any two steps of a writer."""
         nodes = [new_id() for _ in range(20)]

@@ -13,9 +13,9 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from memotree_storage.errors import FailedPreconditionError, UnavailableError
+from memotree_storage.errors import AbortedError, FailedPreconditionError, UnavailableError
 
 Connection = AsyncConnection[TupleRow]
 """A connection of the pool; rows are tuples unless a cursor says otherwise."""
@@ -39,6 +39,18 @@ class DatabaseUnavailableError(UnavailableError):
     reason = "DATABASE_UNAVAILABLE"
 
 
+class ServerBusyError(UnavailableError):
+    """Every connection to PostgreSQL is in use."""
+
+    reason = "SERVER_BUSY"
+
+
+class TransactionRacedError(AbortedError):
+    """PostgreSQL gave up this transaction, since it and another one waited for each other."""
+
+    reason = "TRANSACTION_RACED"
+
+
 class DatabaseTooNewError(FailedPreconditionError):
     """The working state was written by a later version of MemoTree."""
 
@@ -46,7 +58,15 @@ class DatabaseTooNewError(FailedPreconditionError):
 
 
 class Database:
-    """A pool of connections to one PostgreSQL database that has both schemas."""
+    """A pool of connections to one PostgreSQL database that has both schemas.
+
+    Args:
+        conninfo: Where it is.
+        min_size: Connections that are kept.
+        max_size: Connections at most.
+        statement_timeout: How long a statement may take.
+        patience: How long a call waits for a connection.
+    """
 
     def __init__(
         self,
@@ -55,14 +75,16 @@ class Database:
         min_size: int = 2,
         max_size: int = 16,
         statement_timeout: timedelta = timedelta(seconds=30),
+        patience: timedelta = timedelta(seconds=10),
     ) -> None:
+        self._lent = 0
         milliseconds = int(statement_timeout.total_seconds() * 1000)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             conninfo,
             min_size=min_size,
             max_size=max_size,
             open=False,
-            timeout=10,
+            timeout=patience.total_seconds(),
             kwargs={
                 "options": f"{_SESSION_SETTINGS} -c statement_timeout={milliseconds}",
                 "autocommit": True,
@@ -101,12 +123,33 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection in autocommit mode, for reads."""
+        """A connection in autocommit mode, for reads.
+
+        Raises:
+            ServerBusyError: Other calls have all connections, and kept them for too long.
+            DatabaseUnavailableError: PostgreSQL does not answer.
+            TransactionRacedError: PostgreSQL chose this transaction to end a deadlock.
+        """
         try:
             async with self._pool.connection() as conn:
-                yield conn
+                self._lent += 1
+                try:
+                    yield conn
+                finally:
+                    self._lent -= 1
+        except PoolTimeout as error:
+            raise self._no_connection(error) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise _translated(error) from error
+
+    def _no_connection(self, error: PoolTimeout) -> Exception:
+        """Why the pool gave none: with all of them lent, PostgreSQL is not at fault."""
+        if self._lent < self._pool.max_size:
+            return _translated(error)
+        return ServerBusyError(
+            "The server is busy: other calls have all its connections to PostgreSQL. Send the same call again in a "
+            "moment, or give the server more of them (MEMOTREE_POSTGRES_POOL_MAX)."
+        )
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -123,9 +166,14 @@ class Database:
 
 
 def _translated(error: psycopg.Error) -> Exception:
-    """The domain error for a lost connection; a query that was at fault stays what it is."""
+    """The domain error for a lost connection or a deadlock; a query that was at fault stays what it is."""
     if isinstance(error, psycopg.errors.QueryCanceled):
         return error
+    if isinstance(error, (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)):
+        return TransactionRacedError(
+            "This call and another one waited for each other, and PostgreSQL ended this one. Send the same call again; "
+            "with a request_id it takes effect only once."
+        )
     return DatabaseUnavailableError(
         "PostgreSQL does not answer now; send the same call again. With a request_id it takes effect only once, even "
         "if PostgreSQL fell silent after it had."

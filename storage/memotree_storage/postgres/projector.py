@@ -74,9 +74,10 @@ async def project(
     await _begin_versions(conn, workspace_id, place, rows)
     moved = [row for row in rows if _moved(row, before.get(row[0]))]
     await _write_placements(conn, place, moved)
-    for path, description in (faults or {}).items():
+    if faults:
         await conn.execute(
-            "insert into mirror.fault values (%s, %s, %s, %s)", (workspace_id, commit.commit_id, path, description)
+            "insert into mirror.fault select %s, %s, * from unnest(%s::text[], %s::text[])",
+            (workspace_id, commit.commit_id, list(faults), list(faults.values())),
         )
     await conn.execute(
         "update mirror.workspace set commit_count = commit_count + 1, version_count = version_count + %s,"
@@ -90,8 +91,12 @@ async def set_refs(conn: Connection, workspace_id: str, refs: Mapping[str, tuple
     """Make the mirrored refs exactly those given: name to (object id, id of the commit it peels to)."""
     names = list(refs)
     await conn.execute("delete from mirror.ref where workspace_id = %s and name <> all(%s)", (workspace_id, names))
-    for name, (object_id, commit_id) in refs.items():
-        await put_ref(conn, workspace_id, name, object_id, commit_id)
+    await conn.execute(
+        "insert into mirror.ref as r select %s, * from unnest(%s::text[], %s::text[], %s::text[])"
+        " on conflict (workspace_id, name) do update set object_id = excluded.object_id, commit_id = excluded.commit_id"
+        " where (r.object_id, r.commit_id) <> (excluded.object_id, excluded.commit_id)",
+        (workspace_id, names, [pair[0] for pair in refs.values()], [pair[1] for pair in refs.values()]),
+    )
 
 
 async def put_ref(conn: Connection, workspace_id: str, name: str, object_id: str, commit_id: str) -> None:
@@ -118,13 +123,15 @@ async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] 
 async def collect_lines(conn: Connection, workspace_id: str) -> list[int]:
     """Remove the lines that no ref, tag or session reaches, with all their rows; their ids are returned.
 
+    They are noted as gone until the index has lost their points as well; see `gone_lines`.
     A line is reached when a named commit stands on it, or when a reached line (or a merge on one) comes out of it.
     """
     cursor = await conn.execute(
         """
         with recursive named as (
           select commit_id from mirror.ref where workspace_id = %(workspace)s
-          union select base_commit from work.session where workspace_id = %(workspace)s and state <> 'discarded'
+          union select base_commit from work.session where workspace_id = %(workspace)s
+             and state in ('open', 'detached')
         ),
         reached (line_id) as (
           select c.line_id from named join mirror.commit c on c.workspace_id = %(workspace)s
@@ -146,8 +153,39 @@ async def collect_lines(conn: Connection, workspace_id: str) -> list[int]:
     )
     gone = [row[0] for row in await cursor.fetchall()]
     if gone:
+        await _note_gone(conn, workspace_id, gone)
         await count_rows(conn, workspace_id)
     return gone
+
+
+async def forget(conn: Connection, workspace_id: str) -> None:
+    """Remove the mirror of a workspace; its lines are noted as gone."""
+    await _note_gone(conn, workspace_id, await line_ids(conn, workspace_id))
+    await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
+
+
+async def _note_gone(conn: Connection, workspace_id: str, lines: Sequence[int]) -> None:
+    await conn.execute(
+        "insert into work.gone_line select %s, * from unnest(%s::bigint[]) on conflict do nothing",
+        (workspace_id, list(lines)),
+    )
+
+
+async def gone_lines(conn: Connection, workspace_id: str | None = None) -> dict[str, list[int]]:
+    """The lines by workspace (or of one only) that the mirror lost and whose points the index may still have."""
+    cursor = await conn.execute(
+        "select workspace_id, array_agg(line_id) from work.gone_line"
+        " where %(workspace)s::text is null or workspace_id = %(workspace)s group by workspace_id",
+        {"workspace": workspace_id},
+    )
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+async def forget_gone(conn: Connection, workspace_id: str, lines: Sequence[int]) -> None:
+    """The index has no points of these lines any more."""
+    await conn.execute(
+        "delete from work.gone_line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))
+    )
 
 
 async def line_ids(conn: Connection, workspace_id: str) -> list[int]:

@@ -1,7 +1,8 @@
 """Sessions and their staged changes: durable, visible only inside the session, settled when a commit has them."""
 
+import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -10,7 +11,7 @@ from psycopg.rows import args_row, class_row
 
 from memotree_storage.codec import decode_entry, encode_entry, entry_path
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
-from memotree_storage.node import Entry
+from memotree_storage.node import Entry, Node
 from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
@@ -117,6 +118,7 @@ _HOLD: Final = f"""
        and s.used_at + s.ttl >= now() returning s.*)
   select {_HELD} from held"""  # noqa: S608
 _STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools"
+_WITHOUT_DATA: Final = ", ".join(FIELDS) + ", derived_blob, ''::bytea as data, revision, messages, tools"
 _WIDTH: Final = len(FIELDS)
 
 
@@ -206,20 +208,29 @@ async def list_sessions(
 
 async def close_session(conn: Connection, session_id: str, state: str) -> None:
     """Forget the staged changes and views of a session and give it a closing state."""
+    # The session before what it holds, as every other change of it does: two that differ in this wait for each other.
+    await conn.execute("select from work.session where session_id = %s for update", (session_id,))
     await conn.execute("delete from work.staged where session_id = %s", (session_id,))
     await conn.execute("delete from work.view where scope = %s", (session_id,))
     await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
 
 
 async def close_expired(conn: Connection) -> list[tuple[str, str]]:
-    """Close the open sessions whose time ran out, with what they staged; their workspaces and ids are returned."""
+    """Close the sessions whose time ran out, with what they staged; their workspaces and ids are returned.
+
+    Detached ones are among them, and views that somebody looked at in a session after it was closed go, too.
+    """
     cursor = await conn.execute(
-        "select workspace_id, session_id from work.session where state = 'open' and used_at + ttl < now()"
-        " for update skip locked"
+        "select workspace_id, session_id from work.session where state in ('open', 'detached')"
+        " and used_at + ttl < now() for update skip locked"
     )
     expired = [(row[0], row[1]) for row in await cursor.fetchall()]
     for _, session_id in expired:
         await close_session(conn, session_id, "expired")
+    await conn.execute(
+        "delete from work.view v using work.session s where v.workspace_id = s.workspace_id"
+        " and v.scope = s.session_id and s.state not in ('open', 'detached')"
+    )
     return expired
 
 
@@ -235,11 +246,16 @@ async def staged(
     ids: Iterable[str] | None = None,
     after: str = "",
     limit: int | None = None,
+    data: bool = True,
 ) -> list[Staged]:
-    """The staged changes of a session by id (of some ids only, or behind an id)."""
+    """The staged changes of a session by id (of some ids only, or behind an id).
+
+    Without ``data`` the rows have no contents, and no ``entry`` can be read from them.
+    """
+    columns = _STAGED if data else _WITHOUT_DATA
     async with conn.cursor(row_factory=args_row(_read_staged)) as cursor:
         await cursor.execute(
-            f"select {_STAGED} from work.staged where session_id = %(session)s and entry_id > %(after)s"  # noqa: S608
+            f"select {columns} from work.staged where session_id = %(session)s and entry_id > %(after)s"  # noqa: S608
             " and (%(ids)s::text[] is null or entry_id = any(%(ids)s)) order by entry_id limit %(limit)s",
             {"session": session_id, "after": after, "ids": None if ids is None else list(ids), "limit": limit},
         )
@@ -271,22 +287,46 @@ async def stage(conn: Connection, session: Session, edits: Sequence[Edit]) -> se
     no trace. The ids of both are returned.
     """
     again = [edit.before.entry_id for edit in edits if edit.before is not None and edit.before.commit_id is None]
-    derived = (
-        {row.entry_id: row.derived_blob for row in await staged(conn, session.session_id, ids=again)} if again else {}
-    )
+    rows = await staged(conn, session.session_id, ids=again, data=False) if again else []
+    derived = {row.entry_id: row.derived_blob for row in rows}
     dropped: set[str] = set()
+    for start in range(0, len(edits), _STAGED_AT_ONCE):
+        some = edits[start : start + _STAGED_AT_ONCE]
+        is_much = len(some) > _FEW_EDITS or any(_chars(edit.entry) > _FEW_CHARS for edit in some)
+        prepared = (
+            await asyncio.to_thread(_prepared, session.session_id, some, derived)
+            if is_much
+            else _prepared(session.session_id, some, derived)
+        )
+        await _put_all(conn, [values for _, values in prepared if values is not None])
+        dropped.update(entry_id for entry_id, values in prepared if values is None)
+    if dropped:
+        await unstage(conn, session.session_id, sorted(dropped))
+    return dropped
+
+
+_STAGED_AT_ONCE: Final = 200
+_FEW_EDITS: Final = 100
+_FEW_CHARS: Final = 1 << 16
+"""More edits or characters than these are encoded in a thread, so that other calls go on meanwhile."""
+
+
+def _chars(entry: Entry | None) -> int:
+    return len(entry.content) if isinstance(entry, Node) else 0
+
+
+def _prepared(
+    session_id: str, edits: Sequence[Edit], derived: Mapping[str, str | None]
+) -> list[tuple[str, tuple[Any, ...] | None]]:
+    """Each edit's entry id with the row to write, or ``None`` when the entry is as in the base again."""
+    found: list[tuple[str, tuple[Any, ...] | None]] = []
     for edit in edits:
         entry_id = _id_of(edit)
         base = derived.get(entry_id, edit.before.blob if edit.before else None)
         data = b"" if edit.entry is None else encode_entry(edit.entry)
         blob = "" if edit.entry is None else blob_id(data)
-        if blob == (base or ""):
-            dropped.add(entry_id)
-        else:
-            await _put(conn, session.session_id, edit, base, data, blob)
-    if dropped:
-        await unstage(conn, session.session_id, sorted(dropped))
-    return dropped
+        found.append((entry_id, None if blob == (base or "") else _row(session_id, edit, base, data, blob)))
+    return found
 
 
 def _id_of(edit: Edit) -> str:
@@ -296,19 +336,31 @@ def _id_of(edit: Edit) -> str:
 
 
 async def _put(conn: Connection, session_id: str, edit: Edit, derived: str | None, data: bytes, blob: str) -> None:
+    values = _row(session_id, edit, derived, data, blob)
+    if values is not None:
+        await _put_all(conn, [values])
+
+
+async def _put_all(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write rows, several of them in one round trip."""
+    if len(rows) == 1:
+        await conn.execute(_PUT, rows[0], prepare=True)
+    elif rows:
+        async with conn.cursor() as cursor:
+            await cursor.executemany(_PUT, rows)
+
+
+def _row(session_id: str, edit: Edit, derived: str | None, data: bytes, blob: str) -> tuple[Any, ...] | None:
+    """The values of `_PUT`; ``None`` for an edit of nothing."""
     if edit.entry is not None:
         values, targets = row_of(edit.entry, blob), targets_of(edit.entry)
     elif edit.before is not None:
         values, targets = tombstone_of(edit.before), []
     else:
-        return
-    await conn.execute(
-        _PUT,
-        (
-            *(session_id, *values, targets, derived, data),
-            *([edit.message] if edit.message else [], [edit.tool] if edit.tool else []),
-        ),
-        prepare=True,
+        return None
+    return (
+        *(session_id, *values, targets, derived, data),
+        *([edit.message] if edit.message else [], [edit.tool] if edit.tool else []),
     )
 
 
@@ -316,7 +368,8 @@ _PUT: Final = (
     f"insert into work.staged as s (session_id, {', '.join(FIELDS)}, targets, derived_blob, data, messages, tools)"  # noqa: S608
     f" values ({', '.join(['%s'] * (_WIDTH + 6))}) on conflict (session_id, entry_id) do update set "
     + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS, "targets", "derived_blob", "data"))
-    + ", revision = s.revision + 1, messages = s.messages || excluded.messages,"
+    + ", revision = s.revision + 1, "
+    " messages = s.messages || array(select m from unnest(excluded.messages) m where m <> all (s.messages)),"
     " earlier = (s.earlier || s.blob)[greatest(1, cardinality(s.earlier) - 48):],"
     " tools = array(select distinct t from unnest(s.tools || excluded.tools) t order by t)"
 )

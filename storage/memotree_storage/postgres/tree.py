@@ -104,6 +104,11 @@ _CHILDREN: Final = f"""
    where (position, entry_id) > (%(after_position)s::text collate "C", %(after_id)s::text collate "C")
    order by position, entry_id limit %(limit)s"""  # noqa: S608
 
+_BELOW: Final = f"""
+  with {LINE}
+  select wanted.id, child.entry_id from unnest(%(ids)s::text[]) as wanted(id)
+   cross join lateral {_children_of("wanted.id")} child order by child.position, child.entry_id"""  # noqa: S608
+
 _LAST: Final = f"""
   with {LINE}
   select position from {_children_of("%(parent)s", "%(archive)s::text")} child
@@ -174,7 +179,7 @@ _ARCHIVES: Final = f"""
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from candidate cross join lateral {_version_of("candidate.entry_id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where not v.dead order by v.title, v.entry_id"""  # noqa: S608
+   where not v.dead order by v.title collate "C", v.entry_id"""  # noqa: S608
 
 _ALL: Final = f"""
   with {LINE},
@@ -241,6 +246,16 @@ async def children(
     )
     cursor = await conn.execute(_CHILDREN, arguments)
     return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def directly_below(conn: Connection, state: State, ids: Sequence[str]) -> dict[str, list[str]]:
+    """The ids of the nodes directly below each of the given ones, in order; nodes without any are left out."""
+    found: dict[str, list[str]] = {}
+    if ids:
+        cursor = await conn.execute(_BELOW, state.arguments(ids=list(ids)))
+        for parent_id, entry_id in await cursor.fetchall():
+            found.setdefault(parent_id, []).append(entry_id)
+    return found
 
 
 async def last_position(conn: Connection, state: State, parent_id: str, archive_id: str) -> str | None:

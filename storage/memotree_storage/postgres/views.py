@@ -20,7 +20,10 @@ class ViewKey:
 
 @dataclass(frozen=True, slots=True)
 class ViewLevel:
-    """One node of a view: its level (1 to 4), whether it is shown, and when it was used last (greater is later)."""
+    """One node of a view: its level (1 to 4), whether it is shown, and when it was used last (greater is later).
+
+    A node that is not shown was hidden then.
+    """
 
     entry_id: str
     level: int
@@ -75,7 +78,7 @@ async def hide(conn: Connection, key: ViewKey, ids: Iterable[str], level: int) -
     await conn.execute(
         "insert into work.view_node (view_id, entry_id, level, shown, used)"
         " select %s, id, %s, false, nextval('work.view_use') from unnest(%s::text[]) as id"
-        " on conflict (view_id, entry_id) do update set shown = false",
+        " on conflict (view_id, entry_id) do update set shown = false, used = excluded.used",
         (await _touch(conn, key), level, list(ids)),
     )
 
@@ -95,7 +98,7 @@ async def list_views(
         await cursor.execute(
             "select name, updated_at, (select count(*) from work.view_node n where n.view_id = view.view_id"
             " and shown and level > 1) as expanded from work.view"
-            " where workspace_id = %s and scope = %s and name > %s order by name limit %s",
+            ' where workspace_id = %s and scope = %s and name collate "C" > %s order by name collate "C" limit %s',
             (workspace_id, scope, after, limit),
         )
         return await cursor.fetchall()

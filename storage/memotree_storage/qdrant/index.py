@@ -248,15 +248,19 @@ class QdrantIndex:
         with failures(self._collection):
             return (await self._client.count(self._collection, count_filter=condition, exact=True)).count
 
-    async def delete(self, workspace_id: str, *, keep_lines: Sequence[int] | None = None) -> None:
-        """Remove the workspace's points; with ``keep_lines`` only those of other lines."""
-        condition = models.Filter(
-            must=[encoding.match("workspace", workspace_id)],
-            must_not=[encoding.match_any("line", keep_lines)] if keep_lines else None,
-        )
-        with failures(self._collection):
-            await self._client.delete(self._collection, models.FilterSelector(filter=condition), wait=True)
-        self._wrote()
+    async def delete(
+        self, workspace_id: str, *, lines: Sequence[int] | None = None, keep_lines: Sequence[int] | None = None
+    ) -> None:
+        """Remove the workspace's points; with ``lines`` only those of these, with ``keep_lines`` those of others."""
+        parts: list[list[int]] = [[]] if lines is None else list(_pages(list(lines)))
+        for part in parts:
+            condition = models.Filter(
+                must=[encoding.match("workspace", workspace_id), *([encoding.match_any("line", part)] if part else [])],
+                must_not=[encoding.match_any("line", keep_lines)] if keep_lines else None,
+            )
+            with failures(self._collection):
+                await self._client.delete(self._collection, models.FilterSelector(filter=condition), wait=True)
+            self._wrote()
 
     async def flush(self) -> None:
         """Return when all that was put before is on stable storage."""

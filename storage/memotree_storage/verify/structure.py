@@ -187,7 +187,7 @@ async def _workspace(conn: Connection, store: Store, workspace_id: str) -> list[
         return [in_git("workspace", error.message)]
     row = await registry.find_workspace(conn, workspace_id)
     pairs = (
-        ("name", row.name, told.name),
+        ("name", row.name, row.name if row.name == told.other_name else told.name),
         ("description", row.description, told.description),
         ("created_at", row.created_at, told.created_at),
     )

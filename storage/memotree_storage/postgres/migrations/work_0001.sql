@@ -51,6 +51,13 @@ create table work.staged (
 );
 create index staged_children on work.staged (session_id, parent_id, archive_id) where not dead;
 
+-- Lines that the mirror has no more and whose points the index may still have; a row goes when those are gone.
+create table work.gone_line (
+  workspace_id text collate "C" not null,
+  line_id      bigint not null,
+  primary key (workspace_id, line_id)
+);
+
 -- Calls that may be repeated: the first result answers every later one.
 create table work.request (
   workspace_id text collate "C" not null,

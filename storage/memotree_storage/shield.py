@@ -1,0 +1,69 @@
+"""Work that a cancellation must not tear apart: once Git may have changed, the rows follow, whoever listens."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential, wait_random
+
+from memotree_storage.errors import AbortedError, UnavailableError
+
+_PATIENCE: Final = 3600.0
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Passage:
+    """Where a piece of work stands; ``begun`` is set just before the first effect that no rollback takes back."""
+
+    begun: bool = False
+
+
+async def finish_once_begun(work: Callable[[Passage], Coroutine[Any, Any, T]]) -> T:
+    """Do work that may be cancelled until its passage has begun, and is finished from then on.
+
+    A cancellation is passed on in both cases, after the work has ended: what it holds is given back by then.
+    """
+    passage = Passage()
+    task = asyncio.create_task(work(passage))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not passage.begun:
+            task.cancel()
+        await _ended(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("a call failed after its caller had left", why=repr(error))
+        raise
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a task, however often that is cancelled."""
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            continue
+
+
+async def until_done(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Repeat background work until the stores behind it answer; what it meets goes to the log.
+
+    Args:
+        what: What stays undone when it fails for good, for the log.
+        work: Makes one attempt; safe to repeat.
+    """
+    try:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type((UnavailableError, AbortedError)),
+            wait=wait_exponential(multiplier=0.1, max=10) + wait_random(0, 0.1),
+            stop=stop_after_delay(_PATIENCE),
+        ):
+            with attempt:
+                await work()
+    except Exception:  # noqa: BLE001 - background work goes on, whatever a part of it met
+        _log.exception("undone until the next start", what=what)

@@ -1,0 +1,363 @@
+"""Calls that are cut off, or wait for each other: Git and the rows agree afterwards, and others go on meanwhile."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from integration.worlds import World
+from memotree_storage.bulk import import_entries
+from memotree_storage.catchup import is_behind
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.postgres import registry, staging
+from memotree_storage.postgres.database import (
+    Database,
+    DatabaseUnavailableError,
+    ServerBusyError,
+    TransactionRacedError,
+)
+from memotree_storage.shield import Passage, finish_once_begun, until_done
+from memotree_storage.store import Store
+from memotree_storage.turns import Turns
+from memotree_storage.workspaces import KEEP_PREFIX, Repositories, WorkspaceNotFoundError
+
+from memotree.history import HistoryOperations
+from memotree.naming import BranchNotFoundError
+from memotree.v1 import history_service_pb2 as history_pb
+from memotree.v1 import session_service_pb2 as sessions_pb
+from memotree.v1 import workspace_service_pb2 as workspaces_pb
+from memotree.workspaces import WorkspaceOperations
+
+DEADLINE = 20.0
+
+
+@dataclass
+class Gate:
+    """Stops a thread at a place until it is opened."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+    passed: threading.Event = field(default_factory=threading.Event)
+    closed: bool = False
+
+    def close(self) -> None:
+        """Stop the next thread that comes by."""
+        for event in (self.reached, self.opened, self.passed):
+            event.clear()
+        self.closed = True
+
+    def pass_through(self) -> None:
+        """Called in a thread."""
+        if self.closed:
+            self.closed = False
+            self.reached.set()
+            assert self.opened.wait(DEADLINE)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """A gate before each effect that Git has; close it to stop the next one there."""
+    gate = Gate()
+    for owner, name in (
+        (GitRepository, "move_ref"),
+        (Repositories, "create"),
+        (Repositories, "update"),
+        (Repositories, "discard"),
+    ):
+        monkeypatch.setattr(owner, name, _gated(gate, getattr(owner, name)))
+    yield gate
+    gate.opened.set()
+
+
+def _gated(gate: Gate, effect: Callable[..., Any]) -> Callable[..., Any]:
+    def gated(*arguments: Any, **named: Any) -> Any:
+        gate.pass_through()
+        try:
+            return effect(*arguments, **named)
+        finally:
+            gate.passed.set()
+
+    return gated
+
+
+@pytest.fixture
+def history(world: World) -> HistoryOperations:
+    return HistoryOperations(world.store, world.pages, world.limits)
+
+
+@pytest.fixture
+def workspaces(world: World) -> WorkspaceOperations:
+    return WorkspaceOperations(world.store, world.pages, world.limits)
+
+
+async def cut_off(gate: Gate, call: Coroutine[Any, Any, Any]) -> None:
+    """Cancel a call while Git changes, and again while it ends."""
+    gate.close()
+    task = asyncio.create_task(call)
+    assert await asyncio.to_thread(gate.reached.wait, DEADLINE)
+    task.cancel()
+    await asyncio.wait([task], timeout=0.05)
+    task.cancel()
+    gate.opened.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, DEADLINE)
+    assert await asyncio.to_thread(gate.passed.wait, DEADLINE)
+
+
+async def agrees(world: World) -> bool:
+    async with world.store.database.connection() as conn:
+        return not await is_behind(conn, world.workspace, world.repository)
+
+
+async def rows(store: Store, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    async with store.database.connection() as conn:
+        return await (await conn.execute(query.encode(), arguments)).fetchall()
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_branch_or_tag_that_is_cut_off_while_it_is_made_or_deleted_is_mirrored(
+    world: World, history: HistoryOperations, gate: Gate
+) -> None:
+    fields = {"workspace": world.workspace, "name": "side"}
+    for call in (
+        history.create_branch(history_pb.CreateBranchRequest(**fields)),
+        history.delete_branch(history_pb.DeleteBranchRequest(**fields)),
+        history.create_tag(history_pb.CreateTagRequest(**fields)),
+        history.delete_tag(history_pb.DeleteTagRequest(**fields)),
+    ):
+        await cut_off(gate, call)
+        assert await agrees(world)
+    assert [name for name in world.repository.refs() if name.endswith("/side")] == []
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_ref_whose_row_is_refused_is_mirrored_a_moment_later(
+    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> None:
+        monkeypatch.undo()
+        raise DatabaseUnavailableError("gone")
+
+    monkeypatch.setattr("memotree_storage.postgres.projector.put_ref", refuse)
+    with pytest.raises(DatabaseUnavailableError):
+        await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await world.sessions.finish()
+    assert await agrees(world)
+    assert "refs/heads/side" in world.repository.refs()
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_an_import_that_is_cut_off_while_the_branch_moves_is_mirrored(world: World, gate: Gate) -> None:
+    node = world.node("Imported")
+    await cut_off(gate, import_entries(world.store, world.workspace, "main", [node], "Import"))
+    assert await agrees(world)
+    assert node.id in await world.alive(await world.head())
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_session_that_is_cut_off_while_it_is_opened_closed_or_rebased_holds_its_own_base(
+    world: World, gate: Gate
+) -> None:
+    request = sessions_pb.OpenSessionRequest(workspace=world.workspace, agent="one")
+    await cut_off(gate, world.sessions.open_session(request))
+    found = await rows(
+        world.store, "select session_id, base_commit from work.session where agent = 'one' and state = 'open'"
+    )
+    held = world.repository.refs()
+    assert [held.get(KEEP_PREFIX + session_id) for session_id, _ in found] == [base for _, base in found]
+    session_id = found[0][0]
+    await world.put(world.node("Other"))
+    for call in (
+        world.sessions.rebase_session(
+            sessions_pb.RebaseSessionRequest(workspace=world.workspace, session_id=session_id)
+        ),
+        world.sessions.discard_session(
+            sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=session_id)
+        ),
+    ):
+        await cut_off(gate, call)
+        [(state, base)] = await rows(
+            world.store, "select state, base_commit from work.session where session_id = %s", session_id
+        )
+        kept = world.repository.refs().get(KEEP_PREFIX + session_id)
+        assert kept == (base if state == "open" else None)
+        assert base == await world.head()
+    assert state == "discarded"
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_workspace_that_is_cut_off_while_it_is_made_renamed_or_deleted_is_one_or_none(
+    world: World, workspaces: WorkspaceOperations, gate: Gate
+) -> None:
+    create = workspaces_pb.CreateWorkspaceRequest(name="cut", request_id="r-1")
+    await cut_off(gate, workspaces.create_workspace(create))
+    again = await workspaces.create_workspace(create)
+    assert sorted(world.store.repositories.ids()) == sorted([world.workspace, again.workspace.id])
+    for call, name in (
+        (workspaces.update_workspace(workspaces_pb.UpdateWorkspaceRequest(workspace="cut", name="paste")), "paste"),
+        (
+            workspaces.delete_workspace(workspaces_pb.DeleteWorkspaceRequest(workspace="paste", confirm_name="paste")),
+            None,
+        ),
+    ):
+        await cut_off(gate, call)
+        found = await rows(world.store, "select name from mirror.workspace where workspace_id = %s", again.workspace.id)
+        assert [row[0] for row in found] == ([name] if name else [])
+    assert world.store.repositories.ids() == [world.workspace]
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_workspace_that_fails_after_its_repository_was_made_leaves_none(
+    world: World, workspaces: WorkspaceOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> None:
+        monkeypatch.undo()
+        raise DatabaseUnavailableError("gone")
+
+    monkeypatch.setattr("memotree.requests.end_request", refuse)
+    with pytest.raises(DatabaseUnavailableError):
+        await workspaces.create_workspace(workspaces_pb.CreateWorkspaceRequest(name="half", request_id="r-1"))
+    await world.sessions.finish()
+    assert world.store.repositories.ids() == [world.workspace]
+    with pytest.raises(WorkspaceNotFoundError):
+        await workspaces.get_workspace(workspaces_pb.GetWorkspaceRequest(workspace="half"))
+
+
+@pytest.mark.requirement("CANVAS-8")
+@pytest.mark.parametrize("begins", [False, True])
+async def test_work_is_cancelled_until_it_has_begun_and_its_failure_afterwards_stays_quiet(*, begins: bool) -> None:
+    going, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def work(passage: Passage) -> None:
+        passage.begun = begins
+        going.set()
+        await go_on.wait()
+        ended.set()
+        raise DatabaseUnavailableError("nobody listens")
+
+    task = asyncio.create_task(finish_once_begun(work))
+    await going.wait()
+    task.cancel()
+    asyncio.get_running_loop().call_later(0.01, go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set() is begins
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_graceful_stop_does_not_wait_for_a_store_that_stays_away() -> None:
+    async def away() -> None:
+        raise DatabaseUnavailableError("gone")
+
+    turns = Turns()
+    turns.afterwards(until_done("a mirror is behind", away))
+    await asyncio.wait_for(turns.finish(grace=0.05), DEADLINE)
+
+
+@pytest.fixture
+async def small(world: World, database_url: str) -> AsyncIterator[World]:
+    """The same world through a pool of two connections that is not patient."""
+    database = Database(database_url, min_size=1, max_size=2, patience=timedelta(seconds=0.2))
+    await database.open()
+    patient, world.store.database = world.store.database, database
+    try:
+        yield world
+    finally:
+        world.store.database = patient
+        await database.close()
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_callers_that_wait_for_a_workspace_leave_the_connections_to_others(small: World) -> None:
+    sessions = [await small.open() for _ in range(4)]
+    for number, session_id in enumerate(sessions):
+        await small.stage(session_id, small.node(f"Node {number}"))
+    held = small.store.turns.of(small.workspace)
+    async with small.store.database.transaction() as conn, contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(held)
+        await registry.lock_workspace(conn, small.workspace)
+        waiting = [asyncio.create_task(small.commit(session_id)) for session_id in sessions]
+        waiting.append(asyncio.create_task(small.put(small.node("Fifth"))))
+        await asyncio.wait(waiting, timeout=0.5)
+        assert not any(task.done() for task in waiting)
+        assert await small.head()
+        await small.open()
+    assert len(set(await asyncio.gather(*waiting))) == 5
+
+
+@pytest.mark.requirement("SERVE-2")
+async def test_a_server_without_a_free_connection_says_that_it_is_busy(small: World) -> None:
+    async with small.store.database.connection(), small.store.database.connection():
+        with pytest.raises(ServerBusyError):
+            await small.head()
+    assert await small.head()
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_a_session_is_discarded_beside_a_commit_of_it_without_a_deadlock(world: World) -> None:
+    session_id = await world.open()
+    await world.stage(session_id, world.node())
+    request = sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=session_id)
+    async with world.store.database.transaction() as conn:
+        await staging.hold_session(conn, world.workspace, session_id)
+        discard = asyncio.create_task(world.sessions.discard_session(request))
+        await until_blocked(world.store)
+        await conn.execute("update work.staged set revision = revision + 1 where session_id = %s", (session_id,))
+    assert (await discard).session.change_count == 0
+
+
+async def until_blocked(store: Store) -> None:
+    """Wait until somebody waits for a lock."""
+    async with asyncio.timeout(DEADLINE):
+        while not await rows(  # noqa: ASYNC110 - another process decides
+            store,
+            "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+        ):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.requirement("SERVE-2")
+async def test_a_deadlock_is_told_as_one_and_not_as_an_outage(world: World) -> None:
+    for kind in (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+        with pytest.raises(TransactionRacedError):
+            async with world.store.database.transaction():
+                raise kind
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_a_session_opened_on_a_branch_that_is_being_deleted_is_refused_or_detached(
+    world: World, history: HistoryOperations, gate: Gate
+) -> None:
+    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    gate.close()
+    opening = asyncio.create_task(world.open("side"))  # stops with the head in its hand
+    assert await asyncio.to_thread(gate.reached.wait, DEADLINE)
+    delete = history_pb.DeleteBranchRequest(workspace=world.workspace, name="side")
+    deleting = asyncio.create_task(history.delete_branch(delete))
+    await until_blocked(world.store)
+    gate.opened.set()
+    session_id = await opening
+    assert (await deleting).detached_sessions == 1
+    [(state,)] = await rows(world.store, "select state from work.session where session_id = %s", session_id)
+    assert state == "detached"
+    with pytest.raises(BranchNotFoundError):
+        await world.open("side")
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_a_session_opens_while_a_branch_row_is_written_anew(world: World) -> None:
+    async with world.store.database.transaction() as conn:
+        await registry.lock_workspace(conn, world.workspace)
+        await conn.execute("delete from mirror.ref where workspace_id = %s", (world.workspace,))
+        opening = asyncio.create_task(world.open())
+        await until_blocked(world.store)
+        commit_id = world.repository.refs()["refs/heads/main"]
+        await conn.execute(
+            "insert into mirror.ref values (%s, 'refs/heads/main', %s, %s)", (world.workspace, commit_id, commit_id)
+        )
+    assert await opening

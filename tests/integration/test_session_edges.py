@@ -1,0 +1,136 @@
+"""What a session promises at its edges: whose name a commit bears, its tag, its life, and short ids."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from integration.worlds import World
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Node
+
+from memotree.lookup import AmbiguousIdError, InvalidIdError
+from memotree.v1 import session_service_pb2 as sessions_pb
+from memotree.v1 import types_pb2
+from memotree.v1 import workspace_service_pb2 as workspaces_pb
+from memotree.workspaces import WorkspaceOperations
+
+
+def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.CommitChangesRequest:
+    return sessions_pb.CommitChangesRequest(
+        workspace=world.workspace, session_id=session_id, message="Change something", **fields
+    )
+
+
+async def read(world: World, session_id: str) -> None:
+    """Read something in a session."""
+    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
+    await workspaces.list_archives(workspaces_pb.ListArchivesRequest(workspace=world.workspace, revision=session_id))
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_an_author_with_a_time_alone_is_the_agent_of_the_session(world: World) -> None:
+    session_id = await world.open(agent="gardener")
+    when = datetime(2021, 5, 4, tzinfo=UTC)
+    stamp = Timestamp()
+    stamp.FromDatetime(when)
+    for author in (types_pb2.CommitAuthor(timestamp=stamp), types_pb2.CommitAuthor(email="g@example.org")):
+        await world.stage(session_id, world.node())
+        made = world.repository.commit_info(await world.commit(session_id, author=author)).author
+        assert made.name == "gardener"
+        assert made.email == (author.email or world.limits.author_email)
+        assert made.when == when or not author.HasField("timestamp")
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_a_tag_that_somebody_else_made_at_the_same_moment_is_not_told_as_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.open()
+    await world.stage(session_id, world.node())
+    move = GitRepository.move_ref
+
+    def race(repository: GitRepository, ref: str, old: str | None, new: str | None) -> bool:
+        if ref == "refs/tags/v1":
+            move(repository, ref, None, repository.refs()["refs/heads/main"])
+        return move(repository, ref, old, new)
+
+    monkeypatch.setattr(GitRepository, "move_ref", race)
+    found = await world.sessions.commit_changes(commit_of(world, session_id, create_tag=True, tag_name="v1"))
+    assert found.tag_name == ""
+    assert len(found.warnings) == 1
+
+
+@pytest.mark.requirement("CANVAS-6", "CANVAS-8")
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_repeated_commit_tells_of_its_tag_and_makes_a_missing_one(world: World, *, taken: bool) -> None:
+    session_id = await world.open()
+    await world.stage(session_id, world.node())
+    request = commit_of(world, session_id, create_tag=True, tag_name="v1", request_id="r-1")
+    first = await world.sessions.commit_changes(request)
+    async with world.store.database.transaction() as conn:  # as if the call had been cut off before its end
+        await conn.execute("delete from work.request where request_id = 'r-1'")
+        await conn.execute("delete from mirror.ref where name = 'refs/tags/v1'")
+    refs = world.repository.refs()
+    world.repository.move_ref("refs/tags/v1", refs["refs/tags/v1"], None)
+    if taken:
+        parent = world.repository.commit_info(first.commit_id).parents[0]
+        world.repository.move_ref("refs/tags/v1", None, parent)
+    again = await world.sessions.commit_changes(request)
+    assert (again.commit_id, again.tag_name) == (first.commit_id, "" if taken else "v1")
+    assert bool(again.warnings) is taken
+    assert world.repository.commit_info(world.repository.refs()["refs/tags/v1"]).commit_id == (
+        parent if taken else first.commit_id
+    )
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_reading_a_session_keeps_it_alive(world: World) -> None:
+    session_id = await world.open()
+    async with world.store.database.transaction() as conn:
+        await conn.execute("update work.session set used_at = now() - ttl * 0.9 where session_id = %s", (session_id,))
+    await read(world, session_id)
+    request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
+    expires = (await world.sessions.get_session(request)).session.expire_time.ToDatetime(UTC)
+    assert expires > datetime.now(UTC) + world.limits.session_ttl - timedelta(minutes=1)
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_reading_an_expired_session_does_not_bring_it_back(world: World) -> None:
+    session_id = await world.open()
+    async with world.store.database.transaction() as conn:
+        await conn.execute("update work.session set used_at = now() - ttl * 2 where session_id = %s", (session_id,))
+    await read(world, session_id)
+    request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
+    assert (await world.sessions.get_session(request)).session.state == sessions_pb.SESSION_STATE_EXPIRED
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_a_conflict_elsewhere_does_not_keep_changes_from_being_discarded(world: World) -> None:
+    parent, other, third = world.node("Parent"), world.node("Other"), world.node("Third")
+    await world.put(parent)
+    session_id = await world.open()
+    await world.stage(session_id, world.node("Child", parent=parent), other, third)
+    await world.put(delete=[parent])
+    await world.commit(session_id, specific_nodes=[third.id])  # its base has no parent for the child any more
+    found = await world.sessions.discard_changes(
+        sessions_pb.DiscardChangesRequest(workspace=world.workspace, session_id=session_id, node_ids=[other.id])
+    )
+    assert found.session.change_count == 1
+
+
+@pytest.mark.requirement("CANVAS-13")
+async def test_a_staged_change_is_named_by_four_characters_or_more_and_candidates_are_listed(world: World) -> None:
+    session_id = await world.open()
+    twins = [Node(f"abcd{tail * 12}", world.archive.id, None, "a0", title=f"Twin {tail}") for tail in "12"]
+    await world.stage(session_id, *twins)
+    fields: dict[str, Any] = {"workspace": world.workspace, "session_id": session_id}
+    with pytest.raises(InvalidIdError):
+        await world.sessions.discard_changes(sessions_pb.DiscardChangesRequest(**fields, node_ids=["abc"]))
+    with pytest.raises(AmbiguousIdError) as caught:
+        await world.sessions.discard_changes(sessions_pb.DiscardChangesRequest(**fields, node_ids=["abcd"]))
+    assert [node.entry_id for node in caught.value.nodes] == [twin.id for twin in twins]
+    with pytest.raises(InvalidIdError) as refused:
+        await world.commit(session_id, specific_nodes=["abc"])
+    assert refused.value.violations[0].field == "specific_nodes"
+    await world.commit(session_id, specific_nodes=["abcd1", "abcd2"])
