@@ -452,7 +452,7 @@ async def test_one_sentence_counts_all_differences_on_every_page(world: World, h
 
 def patched(old: str, hunks: str) -> str:
     """The text that a unified diff makes from another, as the program ``patch`` would."""
-    before = old.split("\n")
+    before = [line + "\n" for line in old.split("\n")[:-1]] + [line for line in old.split("\n")[-1:] if line]
     after: list[str] = []
     position = 0
     lines = hunks.split("\n")[:-1]
@@ -462,17 +462,15 @@ def patched(old: str, hunks: str) -> str:
             begin = int(start) - (0 if count == "0" else 1)
             after += before[position:begin]
             position = begin
-        elif line.startswith("\\"):
-            continue
-        else:
+        elif not line.startswith("\\"):
+            unended = number + 1 < len(lines) and lines[number + 1].startswith("\\")
+            text = line[1:] + ("" if unended else "\n")
             if line[0] != "+":
-                assert before[position] == line[1:]
+                assert before[position] == text
                 position += 1
             if line[0] != "-":
-                ends = number + 1 < len(lines) and lines[number + 1].startswith("\\")
-                after.append(line[1:] + ("\0" if ends else ""))
-    text = "\n".join(after + before[position:])
-    return text.removesuffix("\n").removesuffix("\0") if "\0" in text else text
+                after.append(text)
+    return "".join(after + before[position:])
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+", "@@ ", "\\ No", ""]), max_size=14)
