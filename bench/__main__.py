@@ -11,6 +11,7 @@ from rich.console import Console
 from bench import codec, past, rpc, scale, store_commit
 from bench.table import Row, keep, markdown, show
 from bench.worlds import world
+from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
@@ -26,6 +27,7 @@ def main() -> int:
     arguments = parser.parse_args()
     parts = arguments.only or [*_PARTS]
     configure_logging("warning", "console")
+    collect_rarely()
     rows = uvloop.run(_run(parts, quick=arguments.quick))
     show(rows)
     keep(rows, arguments.json)

@@ -51,9 +51,14 @@ async def node_at(
     Raises:
         NodeNotFoundError: It is not alive there.
     """
-    found = await tree.one(conn, state, entry_id)
-    if found is None or found[0].is_archive:
-        raise NodeNotFoundError(entry_id)
+    key = (state.workspace_id, state.commit_id, entry_id)
+    found = store.placed.get(key) if state.session_id is None else None
+    if found is None:
+        found = await tree.one(conn, state, entry_id)
+        if found is None or found[0].is_archive:
+            raise NodeNotFoundError(entry_id)
+        if state.session_id is None:
+            store.placed.put(key, found)
     version, path, count = found
     text = ""
     if level >= DETAIL and version.tokens:

@@ -27,11 +27,18 @@ from memotree.workspaces import WorkspaceOperations
 
 def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
-    # A full collection holds the event loop for some 90 ms once thousands of nodes were staged; what is loaded at start
-    # stays for good, and calls leave few cycles behind.
+    collect_rarely()
+    run(settings, compose, on_ready)
+
+
+def collect_rarely() -> None:
+    """Set Python's garbage collector to what a server needs.
+
+    A full collection holds the event loop for some 90 ms once thousands of nodes were staged; what is loaded at start
+    stays for good, and calls leave few cycles behind.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    run(settings, compose, on_ready)
 
 
 @asynccontextmanager

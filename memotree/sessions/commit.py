@@ -11,7 +11,7 @@ date from the trailers of the commit: it settles the session, keeps the request 
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,7 @@ from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenComm
 from memotree_storage.postgres import projector, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Session, Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.shield import Passage
@@ -113,6 +114,7 @@ class Commit:
         self._session = session
         self._order = order
         self._ref = f"refs/heads/{session.branch}"
+        self._at_head: Mapping[str, Version] = {}
         self._passage = passage
 
     async def run(self) -> CommitResult:
@@ -188,6 +190,7 @@ class Commit:
 
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> list[Merged]:
         merging = await merge_onto(self._conn, self._store, head, rows)
+        self._at_head = merging.at_head
         entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
         verdict = await check_structure(self._conn, head, entries, left_out)
         if verdict.missing:
@@ -240,15 +243,18 @@ class Commit:
         changes = [_entry_change(item, written) for item in merged if _changes_something(item)]
         self._store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
         info = await asyncio.to_thread(repository.commit_info, written.commit_id)
-        await projector.project(self._conn, self._workspace_id, info, changes)
+        await projector.project(self._conn, self._workspace_id, info, changes, before=self._at_head)
         await projector.put_ref(self._conn, self._workspace_id, self._ref, written.commit_id, written.commit_id)
         faults.point("commit.projected")
         await staging.settle(
             self._conn, self._workspace_id, self._session.session_id, written.commit_id, _settled(merged)
         )
-        await carry_over(
-            self._conn, self._store, self._session.session_id, State(self._workspace_id, written.commit_id)
-        )
+        remaining = await remaining_changes(self._conn, self._session.session_id)
+        if remaining:
+            await carry_over(
+                self._conn, self._store, self._session.session_id, State(self._workspace_id, written.commit_id)
+            )
+            remaining = await remaining_changes(self._conn, self._session.session_id)
         faults.point("commit.mirrored")
         tag, warnings = self._order.tag, list[str]()
         if tag and written.tag_id:
@@ -259,7 +265,7 @@ class Commit:
             self._session.branch,
             "" if warnings else tag,
             len(changes),
-            await remaining_changes(self._conn, self._session.session_id),
+            remaining,
             tuple(warnings),
         )
 

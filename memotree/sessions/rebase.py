@@ -45,9 +45,10 @@ class Merged:
 
 @dataclass(slots=True)
 class Merging:
-    """Staged changes on a new base, with all conflicts."""
+    """Staged changes on a new base, with all conflicts, and the versions that their entries have there."""
 
     merged: list[Merged] = field(default_factory=list)
+    at_head: Mapping[str, Version] = field(default_factory=dict)
 
     @property
     def conflicts(self) -> list[Conflict]:
@@ -61,7 +62,7 @@ async def merge_onto(conn: Connection, store: Store, head: State, rows: Sequence
     wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
     theirs = await store.entries.load(head.workspace_id, list(at_head.values()))
     bases = await asyncio.to_thread(_read_bases, store, head.workspace_id, wanted)
-    return Merging([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows])
+    return Merging([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows], at_head)
 
 
 def _merge(row: Staged, at_head: Version | None, theirs: Mapping[str, Entry], bases: Mapping[str, Entry]) -> Merged:

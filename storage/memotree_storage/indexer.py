@@ -33,6 +33,9 @@ _BATCH: Final = 4000
 _SLICE: Final = 500
 _SUMMARY_CHARS: Final = 2000
 _RETRY_SECONDS: Final = 1.0
+_GATHER_SECONDS: Final = 0.2
+"""How long the background waits for more commits to index together; a search that needs them does not."""
+
 _log = structlog.get_logger(__name__)
 
 _PENDING: Final = """
@@ -198,6 +201,7 @@ class Indexer:
                 self._wake.clear()
                 if not self._waiting:
                     await self._wake.wait()
+                await asyncio.sleep(_GATHER_SECONDS)
             except UnavailableError as error:
                 _log.warning("the index waits", why=error.message)
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -108,11 +108,9 @@ class Search:
         # In this order: what a commit takes away from the staged rows meanwhile is found through the index as well.
         overlay = await self._overlay(state, query)
         await self._indexer.current(state.workspace_id)
-        ranks: list[dict[str, Found]] = []
-        if query.words:
-            ranks.append(await self._by_words(state, query, overlay))
-        if query.meaning:
-            ranks.append(await self._by_meaning(state, query, overlay))
+        asked = [self._by_words(state, query, overlay)] if query.words else []
+        asked += [self._by_meaning(state, query, overlay)] if query.meaning else []
+        ranks = await asyncio.gather(*asked)
         found = ranks[0] if len(ranks) == 1 else _fused(*ranks)
         return sorted(found.values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import structlog
@@ -15,11 +16,13 @@ import structlog
 from memotree_storage.catchup import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
+from memotree_storage.git.cache import BoundedCache
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.indexer import Indexer
 from memotree_storage.ports import Embedder, VectorIndex
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError
+from memotree_storage.postgres.rows import Version
 from memotree_storage.qdrant.outage import IndexUnavailableError
 from memotree_storage.search import Search
 from memotree_storage.turns import Turns
@@ -27,6 +30,12 @@ from memotree_storage.upkeep import Upkeep, remove_gone_points
 from memotree_storage.workspaces import SERVICE_EMAIL, Repositories, WorkspaceInfo
 
 _log = structlog.get_logger(__name__)
+
+
+PlacedVersion = tuple[Version, list[str], int]
+"""A version with the ids above it, root first, and the number of its children."""
+
+_PLACED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,8 @@ class Store:
         self.turns = Turns()
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.upkeep = Upkeep(database, self.repositories, index, request_retention)
+        self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
+        """What an entry was at a commit, with its place: by (workspace, commit, entry), which never changes."""
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
@@ -128,6 +139,7 @@ class Store:
             await projector.forget(conn, workspace_id)
             await _register(conn, info)
             await replay_within(conn, workspace_id, repository, report)
+        self.placed.clear()  # the old rows may have been wrong: that is what a rebuild is for
         await self._index(workspace_id, report)
 
     async def reindex(self, workspace_id: str, report: Report | None = None) -> None:

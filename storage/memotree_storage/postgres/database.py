@@ -3,6 +3,7 @@
 Two schemas: ``mirror`` is made again from Git whenever its format is another one; ``work`` is only migrated forward.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -57,6 +58,26 @@ class DatabaseTooNewError(FailedPreconditionError):
     reason = "DATABASE_TOO_NEW"
 
 
+class _LastInFirstOut(deque[Connection]):
+    """A queue that gives back first what came last."""
+
+    def append(self, connection: Connection, /) -> None:
+        """Put a connection where the next one is taken from."""
+        self.appendleft(connection)
+
+
+class _HotFirstPool(AsyncConnectionPool[Connection]):
+    """A pool that lends the connection used last.
+
+    Its server process is awake and has the plans; taking turns, as the pool does by itself, doubles the time of a call
+    that comes alone. The pool has no setting for it, so a test holds that it still works.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._pool = _LastInFirstOut(self._pool)
+
+
 class Database:
     """A pool of connections to one PostgreSQL database that has both schemas.
 
@@ -79,7 +100,7 @@ class Database:
     ) -> None:
         self._lent = 0
         milliseconds = int(statement_timeout.total_seconds() * 1000)
-        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[Connection] = _HotFirstPool(
             conninfo,
             min_size=min_size,
             max_size=max_size,

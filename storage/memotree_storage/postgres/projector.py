@@ -48,6 +48,8 @@ async def project(
     commit: CommitInfo,
     changes: Sequence[EntryChange],
     faults: Mapping[str, str] | None = None,
+    *,
+    before: Mapping[str, Version] | None = None,
 ) -> Place:
     """Mirror one commit: its line, its row, the versions and placements it begins and ends, and the outbox for both.
 
@@ -57,13 +59,15 @@ async def project(
         commit: The commit; its first parent is mirrored already.
         changes: Its differences to the first parent.
         faults: Files that cannot be read as entries, by path, with the reason.
+        before: The alive versions of the changed entries at the first parent, when the caller has read them already.
 
     Raises:
         MirrorGapError: The first parent is not mirrored.
     """
     parent = commit.parents[0] if commit.parents else None
     place = await _place(conn, workspace_id, parent)
-    before = await _before(conn, workspace_id, parent, changes)
+    if before is None:
+        before = await _before(conn, workspace_id, parent, changes)
     await _insert_commit(conn, workspace_id, commit, place)
     alive = [change for change in changes if change.entry is not None]
     gone = [before[change.entry_id] for change in changes if change.entry is None and change.entry_id in before]
