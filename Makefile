@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py)
+ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
 .PHONY: help run demo test lint format proto docs bench clean
 

@@ -210,3 +210,9 @@ async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
     before = await prepared.snapshot()
     yield prepared
     assert await prepared.snapshot() == before
+
+
+@pytest.fixture
+def history(world: World) -> HistoryOperations:
+    """The history of the world."""
+    return HistoryOperations(world.store, world.pages, world.limits)

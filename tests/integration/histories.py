@@ -1,0 +1,68 @@
+"""Reading history in tests: whole listings over all their pages, and what the git program says."""
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from integration.worlds import World
+from memotree_storage.node import Node
+
+from memotree.history import HistoryOperations
+from memotree.v1 import history_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+CREATED = types_pb2.CHANGE_KIND_CREATED
+UPDATED = types_pb2.CHANGE_KIND_UPDATED
+DELETED = types_pb2.CHANGE_KIND_DELETED
+DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
+
+
+async def log(history: HistoryOperations, world: World, **fields: Any) -> list[str]:
+    """The ids of all commits that a call lists, over all its pages."""
+    request = pb.ListCommitsRequest(workspace=world.workspace, **fields)
+    found: list[str] = []
+    while True:
+        response = await history.list_commits(request)
+        found += [commit.id for commit in response.commits]
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+async def life(history: HistoryOperations, world: World, node: Node | str, **fields: Any) -> list[pb.NodeRevision]:
+    """All revisions of a node, over all pages."""
+    node_id = node if isinstance(node, str) else node.id
+    request = pb.ListNodeRevisionsRequest(workspace=world.workspace, node_id=node_id, **fields)
+    found: list[pb.NodeRevision] = []
+    while True:
+        response = await history.list_node_revisions(request)
+        found += response.revisions
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+async def diff(history: HistoryOperations, world: World, **fields: Any) -> list[pb.EntryChange]:
+    """All differences, over all pages."""
+    request = pb.DiffRevisionsRequest(workspace=world.workspace, **fields)
+    found: list[pb.EntryChange] = []
+    while True:
+        response = await history.diff_revisions(request)
+        found += response.changes
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+def kinds(changes: Sequence[pb.EntryChange]) -> dict[str, int]:
+    return {change.node_id: change.kind for change in changes}
+
+
+def git(world: World, *arguments: str) -> str:
+    command = ["git", "-C", str(world.repository.path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - the test's own
+
+
+async def branch(history: HistoryOperations, world: World, name: str, revision: str = "") -> str:
+    request = pb.CreateBranchRequest(workspace=world.workspace, name=name, revision=revision)
+    return (await history.create_branch(request)).branch.commit_id

@@ -1,0 +1,195 @@
+"""What differs between two states."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from integration.histories import CREATED, DELETED, UPDATED, branch, diff, kinds, log
+from integration.worlds import World
+from memotree_storage.node import Relation
+from memotree_storage.postgres import registry
+
+from memotree.history import HistoryOperations
+from memotree.history.texts import unified
+from memotree.lookup import NodeNotFoundError
+from memotree.v1 import history_service_pb2 as pb
+
+
+@pytest.mark.requirement("GIT-5")
+async def test_a_diff_tells_each_field(world: World, history: HistoryOperations) -> None:
+    other = world.node("Other")
+    text = "\n".join(f"Line {number}" for number in range(40))
+    node = world.node("Title", content=text, summary="Old.", attributes={"a": "1"}, tags=("one",))
+    first = await world.put(node, other)
+    changed = replace(
+        node,
+        title="Headline",
+        content=text.replace("Line 20", "Line twenty"),
+        summary="New.",
+        attributes={"a": "2", "b": "3"},
+        tags=("one", "two"),
+        relations=(Relation("EXTENDS", other.id, "why"),),
+        parent_id=other.id,
+    )
+    await world.put(changed)
+    (change,) = await diff(history, world, old_revision=first, include_fields=True)
+    fields = {field.field: field for field in change.fields}
+    assert list(fields) == ["title", "summary", "tags", "attributes", "relations", "content", "parent"]
+    assert (fields["title"].old_value, fields["title"].new_value, fields["title"].diff) == ("Title", "Headline", "")
+    assert fields["content"].diff == (
+        "@@ -18,7 +18,7 @@\n Line 17\n Line 18\n Line 19\n-Line 20\n+Line twenty\n Line 21\n Line 22\n Line 23\n"
+    )
+    assert (fields["content"].old_value, fields["content"].new_value) == ("", "")
+    assert (fields["summary"].old_value, fields["summary"].new_value) == ("Old.", "New.")
+    assert "-Old." in fields["summary"].diff
+    assert (fields["tags"].old_value, fields["tags"].new_value) == ("one", "one, two")
+    assert fields["attributes"].new_value == "a: 2\nb: 3"
+    assert fields["relations"].new_value == f"EXTENDS {other.id} why"
+    assert (fields["parent"].old_value, fields["parent"].new_value) == (
+        f"(root of archive {world.archive.id})",
+        other.id,
+    )
+    assert change.summary == (
+        f"Changed title, summary, tags, attributes, relations and content. Moved below {other.id}."
+    )
+
+
+async def test_without_fields_a_diff_names_the_entries_only(world: World, history: HistoryOperations) -> None:
+    node = world.node()
+    await world.put(node)
+    await world.put(replace(node, title="Else"))
+    (change,) = await diff(history, world)
+    assert (change.title, change.summary, len(change.fields)) == ("Else", "Changed title.", 0)
+
+
+async def test_the_older_side_is_what_the_newer_was_made_from(world: World, history: HistoryOperations) -> None:
+    first, second, third = world.nodes(3)
+    await world.put(first)
+    tagged = await world.put(second, tag="v1")
+    session = await world.open()
+    await world.stage(session, third, delete=[first])
+    assert kinds(await diff(history, world)) == {second.id: CREATED}
+    assert kinds(await diff(history, world, new_revision="v1")) == {second.id: CREATED}
+    assert kinds(await diff(history, world, new_revision=tagged)) == {second.id: CREATED}
+    assert kinds(await diff(history, world, new_revision=session)) == {third.id: CREATED, first.id: DELETED}
+    root = (await log(history, world))[-1]
+    assert await diff(history, world, new_revision=root) == []
+
+
+async def test_a_diff_between_sessions_sees_what_both_have_staged(world: World, history: HistoryOperations) -> None:
+    node, other = world.nodes(2)
+    await world.put(node, other)
+    one, two = await world.open(), await world.open()
+    await world.stage(one, replace(node, content="One."))
+    await world.stage(two, replace(node, content="Two."), delete=[other])
+    (change, _) = await diff(history, world, old_revision=one, new_revision=two, include_fields=True, page_size=1)
+    changes = {each.node_id: each for each in await diff(history, world, old_revision=one, new_revision=two)}
+    assert kinds(list(changes.values())) == {node.id: UPDATED, other.id: DELETED}
+    assert change.node_id == min(node.id, other.id)
+    (texts,) = await diff(history, world, old_revision=one, new_revision=two, include_fields=True, node_id=node.id[:9])
+    assert texts.fields[0].diff.splitlines()[1::2] == ["-One.", "+Two."]
+    assert await diff(history, world, old_revision=one, new_revision=one) == []
+
+
+async def test_equal_states_do_not_differ(world: World, history: HistoryOperations) -> None:
+    node = world.node()
+    first = await world.put(node)
+    await world.put(replace(node, title="Else"))
+    await world.put(node)
+    assert await diff(history, world, old_revision=first, new_revision="main") == []
+    response = await history.diff_revisions(
+        pb.DiffRevisionsRequest(workspace=world.workspace, old_revision="main", new_revision="main")
+    )
+    assert response.summary == "Nothing differs."
+
+
+async def test_one_sentence_counts_all_differences_on_every_page(world: World, history: HistoryOperations) -> None:
+    nodes = world.nodes(4)
+    first = await world.put(*nodes)
+    await world.put(replace(nodes[0], title="Else"), world.node(), delete=nodes[1:3])
+    request = pb.DiffRevisionsRequest(workspace=world.workspace, old_revision=first, page_size=3)
+    response = await history.diff_revisions(request)
+    assert response.summary == "4 entries differ: 1 created, 1 changed, 2 deleted."
+    request.page_token = response.next_page_token
+    assert (await history.diff_revisions(request)).summary == response.summary
+
+
+def patched(old: str, hunks: str) -> str:
+    """The text that a unified diff makes from another, as the program ``patch`` would."""
+    before = [line + "\n" for line in old.split("\n")[:-1]] + [line for line in old.split("\n")[-1:] if line]
+    after: list[str] = []
+    position = 0
+    lines = hunks.split("\n")[:-1]
+    for number, line in enumerate(lines):
+        if line.startswith("@@"):
+            start, _, count = line.split(" ")[1][1:].partition(",")
+            begin = int(start) - (0 if count == "0" else 1)
+            after += before[position:begin]
+            position = begin
+        elif not line.startswith("\\"):
+            unended = number + 1 < len(lines) and lines[number + 1].startswith("\\")
+            text = line[1:] + ("" if unended else "\n")
+            if line[0] != "+":
+                assert before[position] == text
+                position += 1
+            if line[0] != "-":
+                after.append(text)
+    return "".join(after + before[position:])
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+", "@@ ", "\\ No", ""]), max_size=14)
+
+
+@given(LINES, LINES, LINES)
+def test_a_diff_makes_the_new_text_from_the_old(common: list[str], before: list[str], after: list[str]) -> None:
+    old, new = ("\n".join([*common, *part, *common]) for part in (before, after))
+    assert patched(old, unified(old, new)) == new
+
+
+async def test_texts_too_long_to_compare_are_told_by_their_size(world: World, history: HistoryOperations) -> None:
+    node = world.node(content="same\n" * 40_000)
+    first = await world.put(node)
+    await world.put(replace(node, content="other\n" * 30_000))
+    (change,) = await diff(history, world, old_revision=first, include_fields=True)
+    assert "too long to compare" in change.fields[0].diff
+
+
+async def test_a_node_on_neither_side_is_refused(world: World, history: HistoryOperations) -> None:
+    with pytest.raises(NodeNotFoundError):
+        await diff(history, world, old_revision="main", node_id="zzzz")
+
+
+@pytest.mark.requirement("GIT-4", "GIT-5")
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_diff_is_what_the_two_states_say(world: World, history: HistoryOperations, seed: int) -> None:
+    """Random commits on random branches; any two states are compared with the difference of their whole trees."""
+    chance = random.Random(seed)
+    known = world.nodes(8)
+    branches, commits = ["main"], [await world.put(*known[:5])]
+    for number in range(14):
+        if chance.random() < 0.3:
+            name = f"branch-{number}"
+            await branch(history, world, name, chance.choice(commits))
+            branches.append(name)
+        name = chance.choice(branches)
+        alive = await world.alive(await world.head(name))
+        chosen = chance.sample(known, 3)
+        gone = [node for node in chosen if node.id in alive and chance.random() < 0.3]
+        written = [replace(node, title=f"{number} {chance.random()}") for node in chosen if node not in gone]
+        commits.append(await world.put(*written, delete=gone, branch=name))
+    session = await world.open(chance.choice(branches))
+    await world.stage(session, replace(known[0], title="Staged"), world.node("Staged, too"))
+    states = {commit_id: await world.alive(commit_id) for commit_id in commits}
+    async with world.store.database.connection() as conn:
+        _, resolved = await registry.resolve(conn, world.workspace, session)
+    states[session] = await world.alive(resolved.state.commit_id, session)
+    for _ in range(25):
+        old, new = chance.choice(list(states)), chance.choice(list(states))
+        before, after = states[old], states[new]
+        expected = dict.fromkeys(after.keys() - before.keys(), CREATED)
+        expected |= dict.fromkeys(before.keys() - after.keys(), DELETED)
+        expected |= {entry: UPDATED for entry in before.keys() & after.keys() if before[entry] != after[entry]}
+        size = chance.choice([0, 1, 2])
+        assert kinds(await diff(history, world, old_revision=old, new_revision=new, page_size=size)) == expected

@@ -1,0 +1,148 @@
+"""Branches and tags."""
+
+import pytest
+from integration.histories import branch, git
+from integration.worlds import World
+from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.git.refs import InvalidRefNameError
+from memotree_storage.validation import InvalidTextError
+
+from memotree.history import HistoryOperations
+from memotree.history.refs import BranchProtectedError
+from memotree.naming import (
+    BranchExistsError,
+    BranchNotFoundError,
+    ConfusingNameError,
+    TagExistsError,
+    TagNotFoundError,
+)
+from memotree.v1 import history_service_pb2 as pb
+from memotree.v1 import session_service_pb2, types_pb2
+
+
+@pytest.mark.requirement("GIT-3")
+async def test_branches_are_made_listed_and_deleted(world: World, history: HistoryOperations) -> None:
+    first = await world.put(world.node())
+    head = await world.put(world.node())
+    assert await branch(history, world, "side") == head
+    assert await branch(history, world, "a/b", first[:10]) == first
+    request = pb.ListBranchesRequest(workspace=world.workspace, page_size=2)
+    page = await history.list_branches(request)
+    request.page_token = page.next_page_token
+    rest = await history.list_branches(request)
+    found = [(one.name, one.commit_id, one.protected) for one in [*page.branches, *rest.branches]]
+    assert found == [("a/b", first, False), ("main", head, True), ("side", head, False)]
+    assert git(world, "rev-parse", "refs/heads/a/b").strip() == first
+    await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="a/b"))
+    assert len((await history.list_branches(pb.ListBranchesRequest(workspace=world.workspace))).branches) == 2
+    assert "a/b" not in git(world, "branch", "--list")
+    with pytest.raises(BranchNotFoundError):
+        await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="a/b"))
+
+
+async def test_a_branch_that_exists_is_not_made_again(world: World, history: HistoryOperations) -> None:
+    await branch(history, world, "side")
+    git(world, "branch", "made-with-git", "main")
+    for name in ("main", "side", "made-with-git"):
+        with pytest.raises(BranchExistsError):
+            await branch(history, world, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "a..b", "/a", "a/", "a b", "-a", "a~1", "a^", "a:b", "HEAD", "a.lock", "a\nb", "a\0b", "x" * 300]
+)
+async def test_names_that_git_refuses_are_refused(world: World, history: HistoryOperations, name: str) -> None:
+    with pytest.raises(InvalidRefNameError) as caught:
+        await branch(history, world, name)
+    assert caught.value.violations[0].field == "name"
+    with pytest.raises(InvalidRefNameError):
+        await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name=name))
+
+
+@pytest.mark.parametrize("name", ["a" * 40, "0123456789abcdef", "refs/heads/main"])
+async def test_names_that_read_like_something_else_are_refused(
+    world: World, history: HistoryOperations, name: str
+) -> None:
+    with pytest.raises(ConfusingNameError):
+        await branch(history, world, name)
+    with pytest.raises(ConfusingNameError):
+        await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name=name))
+
+
+async def test_a_name_is_needed(world: World, history: HistoryOperations) -> None:
+    with pytest.raises(InvalidInputError):
+        await branch(history, world, "")
+
+
+@pytest.mark.requirement("GIT-3")
+async def test_the_default_branch_stays(world: World, history: HistoryOperations) -> None:
+    with pytest.raises(BranchProtectedError):
+        await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="main"))
+
+
+@pytest.mark.requirement("GIT-3")
+async def test_deleting_a_branch_detaches_its_sessions(world: World, history: HistoryOperations) -> None:
+    await branch(history, world, "side")
+    on_side, on_main = await world.open("side"), await world.open("main")
+    await world.stage(on_side, world.node())
+    response = await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    assert response.detached_sessions == 1
+    await branch(history, world, "side")
+    for session, state in ((on_side, "DETACHED"), (on_main, "OPEN")):
+        request = session_service_pb2.GetSessionRequest(workspace=world.workspace, session_id=session)
+        found = (await world.sessions.get_session(request)).session
+        assert found.state == session_service_pb2.SessionState.Value(f"SESSION_STATE_{state}")
+    changes = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=on_side)
+    assert len((await world.sessions.list_changes(changes)).changes) == 1
+
+
+@pytest.mark.requirement("GIT-3")
+async def test_tags_are_annotated_listed_and_deleted(world: World, history: HistoryOperations) -> None:
+    first = await world.put(world.node(), tag="by-commit")
+    head = await world.put(world.node())
+    tagger = types_pb2.CommitAuthor(name="Anna", email="anna@example.org", timestamp={"seconds": 1_000_000_000})
+    made = await history.create_tag(
+        pb.CreateTagRequest(workspace=world.workspace, name="v1", message="The first.\n\nAt last.", tagger=tagger)
+    )
+    git(world, "tag", "light", first)
+    await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v0", revision=first))
+    listed = (await history.list_tags(pb.ListTagsRequest(workspace=world.workspace))).tags
+    assert [(tag.name, tag.commit_id) for tag in listed] == [
+        ("by-commit", first),
+        ("light", first),
+        ("v0", first),
+        ("v1", head),
+    ]
+    assert made.tag == listed[3]
+    assert (listed[3].message, listed[3].create_time.seconds) == ("The first.\n\nAt last.", 1_000_000_000)
+    assert (listed[1].message, listed[1].HasField("create_time")) == ("", False)
+    assert (listed[2].message, listed[2].HasField("create_time")) == ("v0", True)
+    assert git(world, "cat-file", "-t", "v1").strip() == "tag"
+    assert "Anna <anna@example.org>" in git(world, "cat-file", "-p", "v1")
+    await history.delete_tag(pb.DeleteTagRequest(workspace=world.workspace, name="v0"))
+    request = pb.ListTagsRequest(workspace=world.workspace, page_size=2)
+    page = await history.list_tags(request)
+    request.page_token = page.next_page_token
+    rest = await history.list_tags(request)
+    assert [tag.name for tag in [*page.tags, *rest.tags]] == ["by-commit", "light", "v1"]
+    with pytest.raises(TagNotFoundError):
+        await history.delete_tag(pb.DeleteTagRequest(workspace=world.workspace, name="v0"))
+    assert git(world, "fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+async def test_a_tag_that_exists_is_not_made_again(world: World, history: HistoryOperations) -> None:
+    await world.put(world.node(), tag="v1")
+    with pytest.raises(TagExistsError):
+        await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v1"))
+    with pytest.raises(InvalidTextError):
+        await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v2", message="a\0b"))
+
+
+async def test_what_is_in_no_workspace_is_not_found(world: World, history: HistoryOperations) -> None:
+    with pytest.raises(NotFoundError):
+        await history.list_tags(pb.ListTagsRequest(workspace="nowhere"))
+    with pytest.raises(NotFoundError):
+        await history.create_branch(pb.CreateBranchRequest(workspace="nowhere", name="side"))
+    with pytest.raises(InvalidInputError):
+        await history.list_branches(pb.ListBranchesRequest())
+    assert world.workspace
