@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.held import turn_of
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import commits, projector, registry
 from memotree_storage.postgres.commits import RefRow
@@ -19,7 +20,6 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.shield import Passage, finish_once_begun
 from memotree_storage.store import Store
-from memotree_storage.turns import turn_of
 from memotree_storage.validation import check_text
 
 from memotree import lookup

@@ -13,6 +13,7 @@ from memotree_storage import faults
 from memotree_storage.catchup import catch_up_within, is_behind
 from memotree_storage.codec import archive_path, decode_entry, node_path
 from memotree_storage.errors import InvalidInputError, UnavailableError
+from memotree_storage.held import Turn, turn_of
 from memotree_storage.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import registry, staging
@@ -22,7 +23,6 @@ from memotree_storage.postgres.staging import Session, Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
-from memotree_storage.turns import Turn, turn_of
 from memotree_storage.validation import check_author
 from memotree_storage.workspaces import KEEP_PREFIX
 

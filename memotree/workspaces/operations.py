@@ -10,13 +10,13 @@ from typing import Any
 
 from memotree_storage import faults
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
+from memotree_storage.held import turn_of
 from memotree_storage.node import Archive, is_id, new_id
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
 from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
-from memotree_storage.turns import turn_of
 from memotree_storage.validation import check_name, check_text
 from memotree_storage.workspaces import WorkspaceInfo, WorkspaceNotFoundError
 

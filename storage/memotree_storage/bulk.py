@@ -10,13 +10,13 @@ from functools import partial
 
 from memotree_storage.codec import encode_entry, entry_path
 from memotree_storage.errors import AbortedError
+from memotree_storage.held import turn_of
 from memotree_storage.node import Entry
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import projector
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.shield import Passage, finish_once_begun
 from memotree_storage.store import Store
-from memotree_storage.turns import turn_of
 from memotree_storage.workspaces import service_signature
 
 
