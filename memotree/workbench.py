@@ -5,7 +5,7 @@ left.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
@@ -67,13 +67,17 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """An open session, held by a transaction, and the tool that works on it."""
+    """An open session, held by a transaction, and the tool that works on it.
+
+    ``derived`` has the blobs that the staged entries it has loaded were derived from.
+    """
 
     conn: Connection
     store: Store
     session: Session
     limits: ServiceLimits
     tool: str
+    derived: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -86,6 +90,7 @@ class Workbench:
             rows = await staging.staged(self.conn, self.session.session_id, ids=[version.entry_id])
             entry = rows[0].entry if rows else None
             if entry is not None:
+                self.derived[version.entry_id] = rows[0].derived_blob
                 return entry
         return (await self.store.entries.load(self.session.workspace_id, [version]))[version.blob]
 
@@ -154,16 +159,13 @@ class Workbench:
         edits = [Edit(None, version, message, self.tool) for version in versions]
         await staging.stage(self.conn, self.session, edits)
 
-    async def position(self, parent_id: str, archive_id: str, index: int | None, moving: str = "") -> str:
-        """A position below a parent: behind ``index`` siblings, or last; the node that moves does not count."""
+    async def position(self, home_id: str, index: int | None, moving: str = "") -> str:
+        """A position in a home: behind ``index`` siblings, or last; the node that moves does not count."""
         if index is None:
-            last = await tree.last_position(self.conn, self.state, parent_id, archive_id)
-            return between(last, None)
+            return between(await tree.last_position(self.conn, self.state, home_id), None)
         siblings = [
             place
-            for entry_id, place in await tree.children(
-                self.conn, self.state, parent_id, archive_id=archive_id, limit=index + 2
-            )
+            for entry_id, place in await tree.children(self.conn, self.state, home_id, limit=index + 2)
             if entry_id != moving
         ]
         before = siblings[index - 1] if 0 < index <= len(siblings) else (siblings[-1] if index and siblings else None)
@@ -174,7 +176,8 @@ class Workbench:
 
     async def _stage(self, entry: Entry, before: Version | None, message: str) -> set[str]:
         check_note(message)
-        return await staging.stage(self.conn, self.session, [Edit(entry, before, message, self.tool)])
+        edit = Edit(entry, before, message, self.tool)
+        return await staging.stage(self.conn, self.session, [edit], self.derived)
 
 
 def check_etag(version: Version, etag: str) -> None:

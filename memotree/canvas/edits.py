@@ -7,6 +7,7 @@ from typing import Final
 
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError
 from memotree_storage.node import DEFAULT_TYPE, Node, Relation, new_id
+from memotree_storage.position import between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
@@ -68,7 +69,7 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         InvalidInputError: Neither a parent nor an archive, or an archive that is not the parent's.
     """
     node_id = request.node_id or new_id()
-    parent_id, archive_id, path = await _home(bench, request.parent_id, request.archive_id)
+    home = await _home(bench, request.parent_id, request.archive_id)
     if request.node_id and await staging.id_was_used(bench.conn, bench.session, [node_id]):
         raise NodeExistsError(
             f"The id {node_id} was used before. Leave node_id empty for a fresh one, or update that node.",
@@ -83,9 +84,9 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
     node = Node(
         id=node_id,
-        archive_id=archive_id,
-        parent_id=parent_id or None,
-        position=await bench.position(parent_id, archive_id, index),
+        archive_id=home.archive_id,
+        parent_id=home.parent_id or None,
+        position=between(home.last, None) if index is None else await bench.position(home.home_id, index),
         type=kind,
         title=request.title,
         brief=request.brief,
@@ -101,7 +102,7 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         brief, summary = await told_briefly(node.title, node.content)
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     version = await bench.put(node, None, request.commit_message or message)
-    return Outcome(Placed(version, path, 0), node.content)
+    return Outcome(Placed(version, home.path, 0), node.content)
 
 
 async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
@@ -168,16 +169,34 @@ async def dangling(bench: Workbench, ids: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-async def _home(bench: Workbench, parent: str, archive: str) -> tuple[str, str, list[str]]:
-    """The ids of parent ("" for a root) and archive of a new node, and of all nodes above it."""
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """Where a new node goes: its archive, its parent ("" for a root), the ids above it and the last position there."""
+
+    archive_id: str
+    parent_id: str
+    path: list[str]
+    last: str | None
+
+    @property
+    def home_id(self) -> str:
+        """What it stands directly below."""
+        return self.parent_id or self.archive_id
+
+
+async def _home(bench: Workbench, parent: str, archive: str) -> _Home:
     if not parent:
         if not archive:
             raise InvalidInputError.at("archive_id", "is needed for a node without a parent.")
-        return "", (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id, []
-    placed = await bench.placed(parent, field="parent_id")
-    above = placed.version
+        archive_id = (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id
+        return _Home(archive_id, "", [], await tree.last_position(bench.conn, bench.state, archive_id))
+    parent_id = await lookup.full_id(bench.conn, bench.state, parent, "parent_id")
+    found = await tree.home(bench.conn, bench.state, parent_id)
+    if found is None or found[0].is_archive:
+        raise lookup.NodeNotFoundError(parent_id)
+    above, path, last = found
     await check_archive_of(bench, above, archive)
-    return above.entry_id, above.archive_id, [*placed.path, above.entry_id]
+    return _Home(above.archive_id, above.entry_id, [*path, above.entry_id], last)
 
 
 async def check_archive_of(bench: Workbench, parent: Version, archive: str) -> None:

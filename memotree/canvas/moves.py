@@ -44,7 +44,7 @@ async def move(bench: Workbench, request: pb.MoveNodeRequest, message: str) -> O
     if request.HasField("position") and request.position < 0:
         raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
     index = request.position if request.HasField("position") else None
-    position = await bench.position(parent_id, archive_id, index, moving=version.entry_id)
+    position = await bench.position(parent_id or archive_id, index, moving=version.entry_id)
     node = await bench.load_node(version)
     note = request.commit_message or message
     await bench.put(moved_to(node, parent_id or None, archive_id, position), version, note)
@@ -115,13 +115,12 @@ async def _part(node: Node, title: str, content: str) -> Node:
 
 async def _places(bench: Workbench, version: Version, count: int, *, as_children: bool) -> list[str]:
     if as_children:
-        last = await tree.last_position(bench.conn, bench.state, version.entry_id, version.archive_id)
+        last = await tree.last_position(bench.conn, bench.state, version.entry_id)
         return many_between(last, None, count)
     behind = await tree.children(
         bench.conn,
         bench.state,
-        version.parent_id,
-        archive_id=version.archive_id,
+        version.parent_id or version.archive_id,
         after=(version.position, version.entry_id),
     )
     following = next((position for _, position in behind if position > version.position), None)
@@ -180,7 +179,7 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
 async def _adopt(bench: Workbench, old: Version, new: Version, note: str) -> None:
     """Hang the children of a node that goes below the one that stays, behind its own."""
     children = await tree.children(bench.conn, bench.state, old.entry_id)
-    last = await tree.last_position(bench.conn, bench.state, new.entry_id, new.archive_id)
+    last = await tree.last_position(bench.conn, bench.state, new.entry_id)
     places = many_between(last, None, len(children))
     found = await tree.versions(bench.conn, bench.state, [entry_id for entry_id, _ in children])
     for (entry_id, _), place in zip(children, places, strict=True):

@@ -53,12 +53,11 @@ class NodeOperations:
         cursor = self._pages.read(request, {"position": str, "id": str})
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            parent_id, archive_id = await self._above(conn, place, request.parent_id, request.archive)
+            home_id, _ = await self._home(conn, place, request.parent_id, request.archive)
             found = await tree.children(
                 conn,
                 place.state,
-                parent_id,
-                archive_id=archive_id,
+                home_id,
                 after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
                 limit=size + 1,
             )
@@ -75,12 +74,11 @@ class NodeOperations:
         depth = request.max_depth or None
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            top, archive_id = await self._above(conn, place, request.node_id, request.archive)
-            if top:
-                found = await tree.subtree(conn, place.state, [top], max_depth=depth)
+            top, is_archive = await self._home(conn, place, request.node_id, request.archive)
+            if is_archive:
+                found = await tree.archive_tree(conn, place.state, top, max_depth=depth - 1 if depth else None)
             else:
-                deep = depth - 1 if depth else None
-                found = await tree.archive_tree(conn, place.state, archive_id or "", max_depth=deep)
+                found = await tree.subtree(conn, place.state, [top], max_depth=depth)
             kept = found[:most]
             nodes = {
                 node.id: node
@@ -283,13 +281,13 @@ class NodeOperations:
         place = await lookup.place(bench.conn, bench.session.workspace_id, bench.session.session_id)
         await views.set_levels(bench.conn, view_key(place, name), {node_id: level})
 
-    async def _above(self, conn: Connection, place: Place, node: str, archive: str) -> tuple[str, str | None]:
-        """The id of a node, or "" and the id of an archive."""
+    async def _home(self, conn: Connection, place: Place, node: str, archive: str) -> tuple[str, bool]:
+        """The id of the node or, when none is given, of the archive; and whether it is an archive's."""
         if node:
-            return (await lookup.node(conn, place.state, node)).entry_id, None
+            return (await lookup.node(conn, place.state, node)).entry_id, False
         if not archive:
             raise InvalidInputError.at("archive", "is needed when no node is given.")
-        return "", (await lookup.archive(conn, place.state, archive)).entry_id
+        return (await lookup.archive(conn, place.state, archive)).entry_id, True
 
     async def _usage(self, conn: Connection, place: Place, view: str) -> pb.ContextUsage:
         what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))

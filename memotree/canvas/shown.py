@@ -93,7 +93,7 @@ async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Seque
     roots: list[str] = []
     cut: list[str] = []
     for archive_id in archive_ids:
-        some = await tree.children(conn, state, "", archive_id=archive_id, limit=_MOST_NODES + 1)
+        some = await tree.children(conn, state, archive_id, limit=_MOST_NODES + 1)
         roots += [entry_id for entry_id, _ in some[:_MOST_NODES]]
         if len(some) > _MOST_NODES:
             cut.append(archive_id)

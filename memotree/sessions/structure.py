@@ -141,7 +141,7 @@ class _Check:
                 self._check_child(entry_id, child)
         for entry_id in gone:
             if self._at_head[entry_id].is_archive:
-                for child, _ in await tree.children(self._conn, self._head, "", archive_id=entry_id):
+                for child, _ in await tree.children(self._conn, self._head, entry_id):
                     self._check_child(entry_id, child)
 
     def _check_child(self, above: str, child: str) -> None:

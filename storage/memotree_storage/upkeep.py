@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from memotree_storage.catchup import is_behind
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.ports import VectorIndex
@@ -89,8 +90,11 @@ class Upkeep:
         return len(expired)
 
     async def _collect(self, workspace_id: str) -> None:
+        repository = await asyncio.to_thread(self._repositories.get, workspace_id)
         async with self._database.transaction() as conn:
             await registry.lock_workspace(conn, workspace_id)
+            if await is_behind(conn, workspace_id, repository):
+                return  # commits are mirrored before the refs that reach them
             gone = await projector.collect_lines(conn, workspace_id)
         if gone:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from integration.worlds import World
-from memotree_storage import trailers, upkeep
+from memotree_storage import catchup, trailers, upkeep
 from memotree_storage.catchup import is_behind
 from memotree_storage.codec import encode_entry, entry_path
 from memotree_storage.git.maintenance import MaintenanceReport
@@ -356,6 +356,26 @@ async def test_a_session_whose_branch_is_gone_expires_and_lets_go_of_its_line(wo
     assert (await session_of(world, session)).state == "expired"
     assert await run(world.store, commits, aside) == 0
     assert f"{KEEP_PREFIX}{session}" not in world.repository.refs()
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = await world.put(world.node("Start"))
+    await world.put(world.node("Onwards"))
+    aside = push(world, "side", world.node("Aside"), parent=start)
+
+    async def cut_off(*_: object) -> None:
+        raise IndexUnavailableError("cut off between the commits and the refs")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catchup, "follow_refs", cut_off)
+        with pytest.raises(IndexUnavailableError):
+            await world.store.catch_up(world.workspace)
+    await world.store.upkeep.tidy()
+    assert await run(world.store, "select from mirror.commit where commit_id = %s", aside) == 1
+    await world.store.catch_up(world.workspace)
     assert await differences(world.store, world.workspace) == []
 
 

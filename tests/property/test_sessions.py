@@ -30,7 +30,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.validation import canonical_node
 from property.arena import Arena, effort, numbered_id
 from property.desks import Row, Session, Verdict, carried, merged, overlaid
-from property.trees import ancestors, archive_tree, children, faults, subtree
+from property.trees import ancestors, archive_tree, check_children, children, faults, subtree
 
 from memotree.canvas import NodeOperations
 from memotree.limits import ServiceLimits
@@ -365,6 +365,8 @@ class Desk(RuleBasedStateMachine):
             if isinstance(entry, Archive):
                 below = await tree.archive_tree(conn, state, entry.id)
                 assert [(item.entry_id, item.depth) for item in below] == archive_tree(expected, entry.id)
+        for home_id in expected:
+            await check_children(conn, state, expected, home_id)
 
     # --- by hand ---
 
@@ -407,7 +409,7 @@ class Desk(RuleBasedStateMachine):
     def _check_place(others: dict[str, Entry], node: Node, place: int | None) -> None:
         """The node has come to stand at its place among the others, which is the last one unless it was given."""
         archive_id = node.archive_id if node.parent_id is None else None
-        siblings = children({**others, node.id: node}, node.parent_id, archive_id)
+        siblings = children({**others, node.id: node}, node.parent_id or archive_id)
         last = len(siblings) - 1
         wanted = last if place is None else min(place, last)
         twins = [key for key in siblings if key != node.id and others[key].position == node.position]  # type: ignore[union-attr]

@@ -3,21 +3,40 @@
 from collections.abc import Iterable, Mapping
 
 from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
 
 Tree = Mapping[str, Entry]
 """The alive entries of one state by id."""
 
 
-def children(state: Tree, parent_id: str | None, archive_id: str | None = None) -> list[str]:
-    """The ids below a parent (or the roots of an archive) in their order."""
+def children(state: Tree, home_id: str) -> list[str]:
+    """The ids directly below a node, or the roots of an archive, in their order."""
+    return [entry_id for entry_id, _ in placed_children(state, home_id)]
+
+
+def placed_children(state: Tree, home_id: str) -> list[tuple[str, str]]:
+    """The same with their positions."""
     below = [
-        node
-        for node in state.values()
-        if isinstance(node, Node)
-        and node.parent_id == parent_id
-        and (archive_id is None or node.archive_id == archive_id)
+        node for node in state.values() if isinstance(node, Node) and (node.parent_id or node.archive_id) == home_id
     ]
-    return [node.id for node in sorted(below, key=lambda node: (node.position.encode(), node.id))]
+    return [(node.id, node.position) for node in sorted(below, key=lambda node: (node.position.encode(), node.id))]
+
+
+async def check_children(conn: Connection, state: State, alive: Tree, home_id: str) -> None:
+    """The children as a whole, page by page, and the last one alone."""
+    expected = placed_children(alive, home_id)
+    assert await tree.children(conn, state, home_id) == expected
+    assert await tree.last_position(conn, state, home_id) == (expected[-1][1] if expected else None)
+    after = ("", "")
+    for start in range(0, len(expected), 2):
+        page = await tree.children(conn, state, home_id, after=after, limit=2)
+        assert page == expected[start : start + 2]
+        after = (page[-1][1], page[-1][0])
+    found = await tree.home(conn, state, home_id)
+    assert found is not None
+    assert found[2] == (expected[-1][1] if expected else None)
 
 
 def subtree(state: Tree, tops: Iterable[str], above: tuple[str, ...] = ()) -> list[tuple[str, int]]:
@@ -32,7 +51,7 @@ def subtree(state: Tree, tops: Iterable[str], above: tuple[str, ...] = ()) -> li
 
 def archive_tree(state: Tree, archive_id: str) -> list[tuple[str, int]]:
     """All that the roots of an archive reach."""
-    return subtree(state, children(state, None, archive_id))
+    return subtree(state, children(state, archive_id))
 
 
 def ancestors(state: Tree, entry_id: str) -> list[str]:

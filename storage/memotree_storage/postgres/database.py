@@ -21,10 +21,10 @@ from memotree_storage.errors import AbortedError, FailedPreconditionError, Unava
 Connection = AsyncConnection[TupleRow]
 """A connection of the pool; rows are tuples unless a cursor says otherwise."""
 
-MIRROR_FORMAT: Final = 1
+MIRROR_FORMAT: Final = 2
 """The format of the schema ``mirror``; another number in the database means: drop it and build it again."""
 
-WORK_MIGRATIONS: Final = ("work_0001.sql",)
+WORK_MIGRATIONS: Final = ("work_0001.sql", "work_0002.sql")
 """The schema ``work``, step by step; a step that was released never changes."""
 
 _LOCK: Final = 7_301_976_321
@@ -233,7 +233,7 @@ async def _renew_mirror(conn: Connection) -> bool:
     if there and there[0]:
         _log.warning("the mirror has another format and is built again", found=row and row[0], wanted=MIRROR_FORMAT)
     await conn.execute("drop schema if exists mirror cascade")
-    await _run(conn, _script("mirror_0001.sql"))
+    await _run(conn, _script("mirror.sql"))
     await put_setting(conn, "mirror_format", str(MIRROR_FORMAT))
     return True
 

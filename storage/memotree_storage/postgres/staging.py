@@ -280,15 +280,23 @@ class Edit:
     tool: str = ""
 
 
-async def stage(conn: Connection, session: Session, edits: Sequence[Edit]) -> set[str]:
+async def stage(
+    conn: Connection, session: Session, edits: Sequence[Edit], known: Mapping[str, str | None] | None = None
+) -> set[str]:
     """Write edits into the session, which the transaction holds.
 
     An entry that is again as it was in the base is no change any more; one that was created here and is deleted leaves
-    no trace. The ids of both are returned.
+    no trace. The ids of both are returned. ``known`` has blobs that staged entries were derived from, by id, as far as
+    the transaction has read them.
     """
-    again = [edit.before.entry_id for edit in edits if edit.before is not None and edit.before.commit_id is None]
+    derived = dict(known or {})
+    again = [
+        edit.before.entry_id
+        for edit in edits
+        if edit.before is not None and edit.before.commit_id is None and edit.before.entry_id not in derived
+    ]
     rows = await staged(conn, session.session_id, ids=again, data=False) if again else []
-    derived = {row.entry_id: row.derived_blob for row in rows}
+    derived.update({row.entry_id: row.derived_blob for row in rows})
     dropped: set[str] = set()
     for start in range(0, len(edits), _STAGED_AT_ONCE):
         some = edits[start : start + _STAGED_AT_ONCE]

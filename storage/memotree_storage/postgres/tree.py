@@ -74,19 +74,48 @@ def _placement_of(entry: str) -> str:
       ) any_placement order by depth limit 1)"""  # noqa: S608 - expressions of this module
 
 
-def _children_of(parent: str, archive: str = "null::text") -> str:
-    """SQL: id and position of the entries directly below a parent (below an archive when the parent is '')."""
+def _children_of(home: str) -> str:
+    """SQL: id and position of the nodes whose home (a node, or an archive for its roots) an expression names."""
     return f"""(
-      select s.entry_id, s.position from work.staged s
-       where s.session_id = %(session)s and s.parent_id = {parent} and not s.dead and not s.is_archive
-         and ({archive} is null or s.archive_id = {archive})
+      select s.entry_id, s.position from work.staged s where s.session_id = %(session)s and {_staged_at(home)}
       union all
       select p.entry_id, p.position from line join mirror.placement p on p.line_id = line.line_id
-       where p.parent_id = {parent} and ({archive} is null or p.archive_id = {archive}) and not p.dead
-         and p.from_seq <= line.seq and (p.to_seq is null or p.to_seq > line.seq)
+       where {_placed_at(home)}
+    )"""  # noqa: S608 - expressions of this module
+
+
+def _staged_at(home: str) -> str:
+    """SQL: whether the staged row ``s`` is a node alive in a home."""
+    return f"s.home = {home} and not s.dead and not s.is_archive"
+
+
+def _placed_at(home: str) -> str:
+    """SQL: whether the placement ``p`` of a line holds at its seq, in a home, with nothing nearer about its entry.
+
+    The "offset 0" keeps both looks for something nearer one probe of an index each. As joins they were planned while
+    the tables were small, and then read all staged rows of the session for each child.
+    """
+    return f"""p.home = {home} and not p.dead and p.from_seq <= line.seq
+         and (p.to_seq is null or p.to_seq > line.seq)
          and not exists (select from line near join mirror.placement q on q.line_id = near.line_id
-                          where near.depth < line.depth and q.entry_id = p.entry_id and q.from_seq <= near.seq)
-         and not exists (select from work.staged s where s.session_id = %(session)s and s.entry_id = p.entry_id)
+                          where near.depth < line.depth and q.entry_id = p.entry_id and q.from_seq <= near.seq
+                         offset 0)
+         and not exists (select from work.staged s where s.session_id = %(session)s and s.entry_id = p.entry_id
+                         offset 0)"""  # noqa: S608
+
+
+def _in_order(home: str, limit: str, direction: str = "", after: str = "true") -> str:
+    """SQL: the same nodes by position and id, the first so many; each line gives that many from its index."""
+    order = f"order by position {direction}, entry_id {direction} limit {limit}"
+    return f"""(
+      select entry_id, position from (
+        (select s.entry_id, s.position from work.staged s
+          where s.session_id = %(session)s and {_staged_at(home)} and {after} {order})
+        union all
+        select one.* from line cross join lateral (
+          select p.entry_id, p.position from mirror.placement p
+           where p.line_id = line.line_id and {_placed_at(home)} and {after} {order}) one
+      ) any_child {order}
     )"""  # noqa: S608 - expressions of this module
 
 
@@ -98,11 +127,11 @@ _VERSIONS: Final = f"""
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where %(dead)s or not v.dead"""  # noqa: S608
 
+_AFTER: Final = '(position, entry_id) > (%(after_position)s::text collate "C", %(after_id)s::text collate "C")'
+
 _CHILDREN: Final = f"""
   with {LINE}
-  select entry_id, position from {_children_of("%(parent)s", "%(archive)s::text")} child
-   where (position, entry_id) > (%(after_position)s::text collate "C", %(after_id)s::text collate "C")
-   order by position, entry_id limit %(limit)s"""  # noqa: S608
+  select entry_id, position from {_in_order("%(home)s", "%(limit)s", after=_AFTER)} child"""  # noqa: S608
 
 _BELOW: Final = f"""
   with {LINE}
@@ -111,8 +140,7 @@ _BELOW: Final = f"""
 
 _LAST: Final = f"""
   with {LINE}
-  select position from {_children_of("%(parent)s", "%(archive)s::text")} child
-   order by position desc limit 1"""  # noqa: S608
+  select position from {_in_order("%(home)s", "1", "desc")} child"""  # noqa: S608
 
 _COUNTS: Final = f"""
   with {LINE}
@@ -131,7 +159,7 @@ _TREE: Final = f"""
   select entry_id, depth from tree where not looped order by route collate "C" limit %(limit)s"""  # noqa: S608
 
 _TREE_OF_NODES: Final = _TREE.format(top="(select id as entry_id, '' as position from unnest(%(ids)s::text[]) id)")
-_TREE_OF_ARCHIVE: Final = _TREE.format(top=_children_of("''", "%(archive)s::text"))
+_TREE_OF_ARCHIVE: Final = _TREE.format(top=_children_of("%(archive)s"))
 
 _WAYS: Final = f"""
   with recursive {LINE},
@@ -144,7 +172,7 @@ _WAYS: Final = f"""
   ) cycle id, entry_id set looped using seen
   select id, array_agg(entry_id order by height desc) from up where not looped group by id"""  # noqa: S608
 
-_ONE: Final = f"""
+_PLACED: Final = f"""
   with recursive {LINE},
   up (entry_id, height) as (
     select p.parent_id, 1 from {_placement_of("%(id)s")} p where not p.dead and p.parent_id <> ''
@@ -154,10 +182,13 @@ _ONE: Final = f"""
   ) cycle entry_id set looped using seen
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
          (select array_agg(entry_id order by height desc) from up where not looped),
-         (select count(*) from {_children_of("%(id)s")} child)
+         {{more}}
     from {_version_of("%(id)s")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead"""  # noqa: S608
+
+_WITH_COUNT: Final = _PLACED.format(more=f"(select count(*) from {_children_of('%(id)s')} child)")  # noqa: S608
+_WITH_LAST: Final = _PLACED.format(more=f"(select position from {_in_order('%(id)s', '1', 'desc')} child)")  # noqa: S608
 
 _PREFIX: Final = f"""
   with {LINE}
@@ -219,7 +250,7 @@ async def versions(conn: Connection, state: State, ids: Iterable[str], *, dead: 
 
 async def one(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], int] | None:
     """An alive entry with the ids of its ancestors, root first, and the number of its children; in one round trip."""
-    cursor = await conn.execute(_ONE, state.arguments(id=entry_id))
+    cursor = await conn.execute(_WITH_COUNT, state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
@@ -227,23 +258,30 @@ async def one(conn: Connection, state: State, entry_id: str) -> tuple[Version, l
     return Version(*values), path or [], count
 
 
+async def home(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], str | None] | None:
+    """An alive entry with the ids of its ancestors, root first, and the greatest position of its children, if any."""
+    cursor = await conn.execute(_WITH_LAST, state.arguments(id=entry_id))
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    *values, path, last = row
+    return Version(*values), path or [], last
+
+
 async def children(
     conn: Connection,
     state: State,
-    parent_id: str,
+    home_id: str,
     *,
-    archive_id: str | None = None,
     after: tuple[str, str] = ("", ""),
     limit: int | None = None,
 ) -> list[tuple[str, str]]:
-    """(id, position) of the nodes directly below a parent, in order; ``parent_id=""`` with an archive: its roots.
+    """(id, position) of the nodes directly below a node, or of the roots of an archive, in order.
 
     ``after`` is the (position, id) to go on behind.
     """
     position, entry_id = after
-    arguments = state.arguments(
-        parent=parent_id, archive=archive_id, after_position=position, after_id=entry_id, limit=limit
-    )
+    arguments = state.arguments(home=home_id, after_position=position, after_id=entry_id, limit=limit)
     cursor = await conn.execute(_CHILDREN, arguments)
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 
@@ -258,9 +296,9 @@ async def directly_below(conn: Connection, state: State, ids: Sequence[str]) -> 
     return found
 
 
-async def last_position(conn: Connection, state: State, parent_id: str, archive_id: str) -> str | None:
-    """The greatest position below a parent (among an archive's roots for ``parent_id=""``), or ``None``."""
-    cursor = await conn.execute(_LAST, state.arguments(parent=parent_id, archive=archive_id))
+async def last_position(conn: Connection, state: State, home_id: str) -> str | None:
+    """The greatest position directly below a node, or among the roots of an archive; ``None`` without any."""
+    cursor = await conn.execute(_LAST, state.arguments(home=home_id))
     row = await cursor.fetchone()
     return None if row is None else str(row[0])
 

@@ -86,7 +86,8 @@ create index version_of_commit on mirror.version (line_id, from_seq);
 create index version_archives on mirror.version (line_id) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 
--- Placement has its own intervals: a node of many versions and few moves has few rows here.
+-- Placement has its own intervals: a node of many versions and few moves has few rows here. What a node stands directly
+-- below is its home: its parent, or the archive when it is a root.
 create table mirror.placement (
   line_id    bigint not null references mirror.line on delete cascade,
   entry_id   text collate "C" not null,
@@ -96,13 +97,14 @@ create table mirror.placement (
   archive_id text collate "C" not null,
   parent_id  text collate "C" not null,
   position   text collate "C" not null,
+  home       text collate "C" not null generated always as (case parent_id when '' then archive_id else parent_id end) stored,
   primary key (line_id, entry_id, from_seq)
 );
 create unique index placement_open on mirror.placement (line_id, entry_id) where to_seq is null;
-create index placement_children on mirror.placement (parent_id, archive_id, line_id) where not dead;
--- Most parents have few children, also where statistics see little but the roots of a flat archive: a plan that expects
+create index placement_children on mirror.placement (line_id, home, position, entry_id) where not dead;
+-- Most homes have few children, also where statistics see little but the roots of a flat archive: a plan that expects
 -- a hundred thousand children of each node reads the whole table for each.
-alter table mirror.placement alter column parent_id set (n_distinct = -0.1);
+alter table mirror.placement alter column home set (n_distinct = -0.1);
 
 -- Files that people or tools committed and that cannot be read as entries.
 create table mirror.fault (
@@ -136,9 +138,10 @@ create index outbox_pending on mirror.outbox (workspace_id, outbox_id) where not
 create index outbox_by_version on mirror.outbox (version_id);
 
 -- The lineage of a commit: its line up to it, the parent line up to the fork, and so on; depth 0 is the nearest.
+-- `rows` stands for few: by its own estimate (of a recursion) every statement would join whole tables with it.
 create function mirror.lineage(p_workspace text, p_commit text)
 returns table (depth integer, line_id bigint, seq bigint)
-language sql stable parallel safe as $$
+language sql stable parallel safe rows 3 as $$
   with recursive chain as (
     select 0 as depth, c.line_id, c.seq, l.parent_line, l.fork_seq
       from mirror.commit c join mirror.line l on l.line_id = c.line_id
