@@ -105,9 +105,9 @@ def needed(field: str, text: str) -> str:
     return text
 
 
-async def place(conn: Connection, workspace: str, revision: str) -> Place:
+async def place(conn: Connection, workspace: str, revision: str, field: str = "revision") -> Place:
     """The workspace of that name or id, and the state that the revision names there; a session counts as used."""
-    found = Place(*await registry.resolve(conn, needed("workspace", workspace), revision))
+    found = Place(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
     if found.resolved.kind == "session":
         await _touch(conn, found.resolved.name)
     return found
@@ -151,12 +151,16 @@ async def node(conn: Connection, state: State, text: str, field: str = "node_id"
     Raises:
         NodeNotFoundError: It is not alive here.
     """
-    return (await nodes(conn, state, [text], field))[0]
+    return (await _alive(conn, state, [await full_id(conn, state, text, field)]))[0]
 
 
 async def nodes(conn: Connection, state: State, texts: Iterable[str], field: str = "node_ids") -> list[Version]:
     """The alive nodes that ids or prefixes name, in their order."""
-    ids = [await full_id(conn, state, text, field) for text in texts]
+    ids = [await full_id(conn, state, text, f"{field}[{number}]") for number, text in enumerate(texts)]
+    return await _alive(conn, state, ids)
+
+
+async def _alive(conn: Connection, state: State, ids: Sequence[str]) -> list[Version]:
     found = await tree.versions(conn, state, ids)
     for entry_id in ids:
         if entry_id not in found or found[entry_id].is_archive:
@@ -184,4 +188,4 @@ async def archive(conn: Connection, state: State, text: str, field: str = "archi
 
 async def archives(conn: Connection, state: State, texts: Iterable[str], field: str = "archives") -> list[str]:
     """The ids of the archives that names, ids or prefixes name."""
-    return [(await archive(conn, state, text, field)).entry_id for text in texts]
+    return [(await archive(conn, state, text, f"{field}[{number}]")).entry_id for number, text in enumerate(texts)]

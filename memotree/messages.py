@@ -8,7 +8,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.node import Node, Relation, Source
 from memotree_storage.ports import Signature
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.staging import Session
+from memotree_storage.postgres.sessions import Session
 from memotree_storage.validation import InvalidTimeError, check_author, check_time
 
 from memotree.v1 import session_service_pb2, types_pb2

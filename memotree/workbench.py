@@ -11,13 +11,14 @@ from typing import Protocol, TypeVar
 from google.protobuf.message import Message
 from memotree_storage import faults
 from memotree_storage.codec import encode_entry
-from memotree_storage.errors import AbortedError, TooLargeError
+from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
 from memotree_storage.node import Archive, Entry, Node
 from memotree_storage.position import between
-from memotree_storage.postgres import registry, staging, tree
+from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version, staged_version
-from memotree_storage.postgres.staging import Edit, Session
+from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 from memotree_storage.validation import canonical_node, check_archive, check_node, check_text
@@ -29,6 +30,9 @@ from memotree.requests import once
 _NOTE_CHARS = 2000
 
 Response = TypeVar("Response", bound=Message)
+
+Tell = Callable[[FieldViolation, Node], FieldViolation]
+"""Says a fault of a node, which is given as it was checked, as a fault of the request that brings the node."""
 
 
 class StaleEtagError(AbortedError):
@@ -126,8 +130,14 @@ class Workbench:
         check_etag(found[0], etag)
         return Placed(*found)
 
-    async def put(self, entry: Node, before: Version | None, message: str) -> Version:
+    async def put(self, entry: Node, before: Version | None, message: str, tell: Tell | None = None) -> Version:
         """Stage a node, new or changed, in canonical form; its version in the session is returned.
+
+        Args:
+            entry: The node.
+            before: What it was until now; ``None`` for a new one.
+            message: Why.
+            tell: Names faults by the fields of the request; without it they have the names of a node's fields.
 
         Raises:
             InvalidNodeError: A field is not as it may be.
@@ -139,7 +149,7 @@ class Workbench:
                 f"The content of a node may have {limit} bytes; this one has more. Split it into several nodes."
             )
         node = canonical_node(entry)
-        check_node(node, self.limits.node, self.limits.types)
+        check_node(node, self.limits.node, self.limits.types, tell and (lambda fault: tell(fault, node)))
         if await self._stage(node, before, message):
             return (await tree.versions(self.conn, self.state, [node.id]))[node.id]
         return staged_version(node, staging.blob_id(encode_entry(node)))
@@ -150,7 +160,7 @@ class Workbench:
         Raises:
             InvalidArchiveError: A field is not as it may be.
         """
-        check_archive(archive, self.limits.node)
+        check_archive(archive, self.limits.node, _archive_fault)
         await self._stage(archive, before, message)
 
     async def remove(self, versions: Sequence[Version], message: str) -> None:
@@ -193,6 +203,11 @@ def check_etag(version: Version, etag: str) -> None:
         )
 
 
+def _archive_fault(fault: FieldViolation) -> FieldViolation:
+    """A fault of an archive as one of the request, which calls its id ``archive_id``."""
+    return replace(fault, field="archive_id") if fault.field == "id" else fault
+
+
 def check_note(message: str) -> None:
     """Refuse a ``commit_message`` that no commit can hold.
 
@@ -219,7 +234,7 @@ async def change(
     async with store.turns.of(session_id), store.database.transaction() as conn:
 
         async def run() -> Response:
-            session = await staging.hold_session(conn, workspace, session_id)
+            session = await sessions.hold_session(conn, workspace, session_id)
             return await make(Workbench(conn, store, session, limits, tool))
 
         if request.request_id:

@@ -12,6 +12,7 @@ from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
 from memotree import lookup
+from memotree.canvas.fields import RequestFields
 from memotree.messages import read_relation, read_source
 from memotree.models.extractive import brief_of, summary_of
 from memotree.v1 import node_service_pb2 as pb
@@ -23,6 +24,12 @@ DERIVED_TYPE: Final = "summary_node"
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
 """The fields that an update mask may name."""
 
+
+_GIVEN: Final = {
+    "id": "node_id",
+    **{name: name for name in (*MASKED, "archive_id", "parent_id", "position", "relations", "source")},
+}
+"""What a new node's fields are called in the request."""
 
 FEW_CHARS: Final = 1 << 15
 """Longer texts are summed up in a thread, so that other calls go on meanwhile."""
@@ -101,7 +108,8 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
     if generate and not request.HasField("summary"):
         brief, summary = await told_briefly(node.title, node.content)
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
-    version = await bench.put(node, None, request.commit_message or message)
+    fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
+    version = await bench.put(node, None, request.commit_message or message, fields.tell)
     return Outcome(Placed(version, home.path, 0), node.content)
 
 
@@ -132,7 +140,8 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         )
     elif changed.content != node.content and "summary" not in given and node.summary:
         warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
-    version = await bench.put(changed, placed.version, request.commit_message or message)
+    fields = RequestFields({name: name for name in MASKED}, tags=request.tags)
+    version = await bench.put(changed, placed.version, request.commit_message or message, fields.tell)
     return Outcome(replace(placed, version=version), changed.content, tuple(warnings))
 
 

@@ -19,11 +19,14 @@ from memotree.canvas.edits import (
     check_archive_of,
     told_briefly,
 )
+from memotree.canvas.fields import RequestFields
 from memotree.v1 import node_service_pb2 as pb
 from memotree.workbench import Workbench, moved_to
 
 _LEAST: Final = 2
 _MOST_PARTS: Final = 1000
+_MOVED: Final = RequestFields({name: name for name in ("archive_id", "parent_id", "position")})
+_MERGED: Final = RequestFields({"title": "title"}, owner="node_ids")
 
 
 class CycleError(InvalidInputError):
@@ -47,9 +50,9 @@ async def move(bench: Workbench, request: pb.MoveNodeRequest, message: str) -> O
     position = await bench.position(parent_id or archive_id, index, moving=version.entry_id)
     node = await bench.load_node(version)
     note = request.commit_message or message
-    await bench.put(moved_to(node, parent_id or None, archive_id, position), version, note)
+    await bench.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.tell)
     if archive_id != version.archive_id:
-        await _take_along(bench, version.entry_id, archive_id, note)
+        await _take_along(bench, version.entry_id, archive_id, note, _MOVED)
     return Outcome(await bench.placed(version.entry_id), node.content)
 
 
@@ -73,10 +76,11 @@ async def _destination(bench: Workbench, version: Version, request: pb.MoveNodeR
     return version.parent_id, archive_id
 
 
-async def _take_along(bench: Workbench, top: str, archive_id: str, note: str) -> None:
+async def _take_along(bench: Workbench, top: str, archive_id: str, note: str, fields: RequestFields) -> None:
     below = [item.entry_id for item in await tree.subtree(bench.conn, bench.state, [top]) if item.depth > 0]
     for version in (await tree.versions(bench.conn, bench.state, below)).values():
-        await bench.put(replace(await bench.load_node(version), archive_id=archive_id), version, note)
+        node = await bench.load_node(version)
+        await bench.put(replace(node, archive_id=archive_id), version, note, fields.tell)
 
 
 async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
@@ -100,12 +104,20 @@ async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
         raise NodeExistsError("A part has an id that was used before. Leave it empty for a fresh one.", "node")
     places = await _places(bench, version, len(ids) - 1, as_children=request.as_children)
     first = request.parts[0]
-    await bench.put(await _part(node, first.title or node.title, first.content), version, request.commit_message)
+    note = request.commit_message
+    await bench.put(await _part(node, first.title or node.title, first.content), version, note, _part_fields(0).tell)
     parent_id = version.entry_id if request.as_children else node.parent_id
-    for part_id, part, place in zip(ids[1:], request.parts[1:], places, strict=True):
+    for number, (part_id, part, place) in enumerate(zip(ids[1:], request.parts[1:], places, strict=True), 1):
         fresh = replace(node, id=part_id, parent_id=parent_id, position=place, relations=())
-        await bench.put(await _part(fresh, part.title, part.content), None, request.commit_message)
+        await bench.put(await _part(fresh, part.title, part.content), None, note, _part_fields(number).tell)
     return ids
+
+
+def _part_fields(number: int) -> RequestFields:
+    """The names of a part's fields; brief and summary are made from its content."""
+    here = f"parts[{number}]"
+    made = dict.fromkeys(("content", "brief", "summary"), f"{here}.content")
+    return RequestFields({"id": f"{here}.node_id", "title": f"{here}.title", **made})
 
 
 async def _part(node: Node, title: str, content: str) -> Node:
@@ -146,7 +158,7 @@ async def merge(bench: Workbench, request: pb.MergeNodesRequest) -> tuple[str, l
         raise CycleError.at("node_ids", "A node cannot take in one that stands above it; put the upper one first.")
     nodes = [await bench.load_node(version) for version in versions]
     union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
-    await bench.put(union, first, request.commit_message)
+    await bench.put(union, first, request.commit_message, _MERGED.tell)
     for version in others:
         await _adopt(bench, version, first, request.commit_message)
     bent = await _bend(bench, first.entry_id, set(ids[1:]), request.commit_message)
@@ -185,9 +197,9 @@ async def _adopt(bench: Workbench, old: Version, new: Version, note: str) -> Non
     for (entry_id, _), place in zip(children, places, strict=True):
         version = found[entry_id]
         node = await bench.load_node(version)
-        await bench.put(moved_to(node, new.entry_id, new.archive_id, place), version, note)
+        await bench.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.tell)
         if version.archive_id != new.archive_id:
-            await _take_along(bench, entry_id, new.archive_id, note)
+            await _take_along(bench, entry_id, new.archive_id, note, _MERGED)
 
 
 async def _bend(bench: Workbench, target: str, gone: set[str], note: str) -> int:
@@ -204,5 +216,6 @@ async def _bend(bench: Workbench, target: str, gone: set[str], note: str) -> int
             new = replace(relation, target_id=target) if is_bent else relation
             if new.target_id != node.id:
                 relations.setdefault((new.type, new.target_id), new)
-        await bench.put(replace(node, relations=tuple(sorted(relations.values()))), version, note)
+        bent_node = replace(node, relations=tuple(sorted(relations.values())))
+        await bench.put(bent_node, version, note, _MERGED.tell)
     return bent

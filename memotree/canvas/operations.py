@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from memotree_storage.errors import InvalidInputError, MemoTreeError
+from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -21,7 +21,7 @@ from memotree.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
 from memotree.pages import PageTokens, page_size
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
-from memotree.workbench import Workbench, change
+from memotree.workbench import Workbench, change, check_note
 
 _DEFAULT_TREE: Final = 1000
 _MOST_TREE: Final = 10_000
@@ -53,7 +53,7 @@ class NodeOperations:
         cursor = self._pages.read(request, {"position": str, "id": str})
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            home_id, _ = await self._home(conn, place, request.parent_id, request.archive)
+            home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
                 conn,
                 place.state,
@@ -74,7 +74,7 @@ class NodeOperations:
         depth = request.max_depth or None
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            top, is_archive = await self._home(conn, place, request.node_id, request.archive)
+            top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
             if is_archive:
                 found = await tree.archive_tree(conn, place.state, top, max_depth=depth - 1 if depth else None)
             else:
@@ -221,13 +221,14 @@ class NodeOperations:
         """Stage several changes, all or nothing."""
         if not 0 < len(request.changes) <= _MOST_CHANGES:
             raise InvalidInputError.at("changes", f"needs 1 to {_MOST_CHANGES} changes.")
+        check_note(request.commit_message)
 
         async def make(bench: Workbench) -> pb.BatchChangeNodesResponse:
             results: list[pb.NodeChangeResult] = []
             warnings: list[str] = []
             for number, one in enumerate(request.changes):
                 try:
-                    _check_home(bench, request.workspace, one)
+                    _check_own(bench, request.workspace, one)
                     result, said = await self._apply(bench, one, request.commit_message)
                 except MemoTreeError as error:
                     _place_in_batch(error, number, one.WhichOneof("change") or "")
@@ -258,7 +259,8 @@ class NodeOperations:
         elif kind == "remove_relation":
             outcome = await relations.remove(bench, one.remove_relation, message)
         else:
-            raise InvalidInputError.at("change", "is needed: create, update, move, delete or a relation.")
+            fault = "needs what to do: create, update, move, delete or a relation."
+            raise InvalidInputError(f"The change {fault}", [FieldViolation("", fault)])
         return pb.NodeChangeResult(node=node_message(outcome.placed.version, TITLE)), outcome.warnings
 
     async def _update(self, bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
@@ -281,10 +283,10 @@ class NodeOperations:
         place = await lookup.place(bench.conn, bench.session.workspace_id, bench.session.session_id)
         await views.set_levels(bench.conn, view_key(place, name), {node_id: level})
 
-    async def _home(self, conn: Connection, place: Place, node: str, archive: str) -> tuple[str, bool]:
+    async def _home(self, conn: Connection, place: Place, node: str, archive: str, field: str) -> tuple[str, bool]:
         """The id of the node or, when none is given, of the archive; and whether it is an archive's."""
         if node:
-            return (await lookup.node(conn, place.state, node)).entry_id, False
+            return (await lookup.node(conn, place.state, node, field)).entry_id, False
         if not archive:
             raise InvalidInputError.at("archive", "is needed when no node is given.")
         return (await lookup.archive(conn, place.state, archive)).entry_id, True
@@ -301,8 +303,11 @@ def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb
     )
 
 
-def _check_home(bench: Workbench, workspace: str, one: pb.NodeChange) -> None:
-    """A change of a batch may leave its workspace and session out, or give those of the batch."""
+def _check_own(bench: Workbench, workspace: str, one: pb.NodeChange) -> None:
+    """A change of a batch may leave its workspace and session out, or give those of the batch; it has no request id.
+
+    An id of its own would promise what it can't keep: that this change alone takes effect once.
+    """
     kind = one.WhichOneof("change")
     if kind is None:
         return
@@ -311,6 +316,10 @@ def _check_home(bench: Workbench, workspace: str, one: pb.NodeChange) -> None:
         raise InvalidInputError.at("workspace", "is not the one of the batch; leave it out.")
     if change_request.session_id not in ("", bench.session.session_id):
         raise InvalidInputError.at("session_id", "is not the one of the batch; leave it out.")
+    if change_request.request_id:
+        raise InvalidInputError.at(
+            "request_id", "stands in one change of a batch, which takes effect as a whole; give one to the batch."
+        )
 
 
 def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:
@@ -318,4 +327,6 @@ def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:
     error.message = f"changes[{number}]: {error.message}"
     if isinstance(error, InvalidInputError):
         way = f"changes[{number}].{kind}" if kind else f"changes[{number}]"
-        error.violations = tuple(replace(fault, field=f"{way}.{fault.field}") for fault in error.violations)
+        error.violations = tuple(
+            replace(fault, field=f"{way}.{fault.field}" if fault.field else way) for fault in error.violations
+        )

@@ -12,6 +12,7 @@ from memotree_storage.postgres.tree import State
 
 from memotree import lookup
 from memotree.canvas.edits import Outcome, resolved
+from memotree.canvas.fields import RequestFields
 from memotree.messages import TITLE, node_message, read_relation, relation_message, relation_name
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -49,7 +50,8 @@ async def add(bench: Workbench, request: pb.AddRelationRequest, message: str) ->
     relation = await resolved(bench, read_relation(request.relation, "relation"), node.id, "relation")
     others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
     changed = replace(node, relations=tuple(sorted([*others, relation])))
-    version = await bench.put(changed, placed.version, request.commit_message or message)
+    fields = RequestFields({"relations": "relation"}, relations=[relation])
+    version = await bench.put(changed, placed.version, request.commit_message or message, fields.tell)
     return Outcome(replace(placed, version=version), node.content)
 
 
@@ -80,7 +82,8 @@ async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: s
             wanted,
         )
     left = tuple(relation for relation in node.relations if relation != gone[0])
-    version = await bench.put(replace(node, relations=left), placed.version, request.commit_message or message)
+    changed = replace(node, relations=left)
+    version = await bench.put(changed, placed.version, request.commit_message or message, RequestFields().tell)
     return Outcome(replace(placed, version=version), node.content)
 
 

@@ -4,6 +4,7 @@ import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from memotree_storage.embedded.lock import DataFolderLock
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.postgres.database import Database
 from memotree_storage.qdrant.client import connect
@@ -47,11 +48,11 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
 
     Raises:
         DataFolderInUseError: Another server works on the data folder.
+        DataFolderUnusableError: The data folder cannot be locked.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: Qdrant does not answer.
     """
     async with AsyncExitStack() as stack:
-        settings.data_folder.mkdir(parents=True, exist_ok=True)
         store = await open_store(settings, stack)
         pages = PageTokens(_page_key(settings))
         limits = service_limits(settings)
@@ -79,7 +80,19 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
 
 
 async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
-    """An open store on the servers that the settings name, or on embedded ones; the stack closes them."""
+    """An open store on the servers that the settings name, or on embedded ones; the stack closes them.
+
+    Whoever opens it has the data folder alone, whichever servers stand behind it: what one process knows of a
+    repository (whose turn it is, what is cached, when to repack, what a start may clear away) no other one hears of.
+
+    Raises:
+        DataFolderInUseError: Another process works on the data folder.
+        DataFolderUnusableError: The data folder cannot be locked.
+        DatabaseUnavailableError: PostgreSQL does not answer.
+        IndexUnavailableError: Qdrant does not answer.
+    """
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
+    stack.enter_context(DataFolderLock(settings.data_folder))
     embedder = WordllamaEmbedder()
     postgres = await _postgres(settings, stack)
     database = Database(

@@ -33,7 +33,8 @@ from memotree_storage.postgres import projector, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.staging import Session, Staged
+from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.shield import Passage
 from memotree_storage.store import Store

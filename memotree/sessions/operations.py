@@ -16,10 +16,11 @@ from memotree_storage.errors import InvalidInputError, UnavailableError
 from memotree_storage.held import Turn, turn_of
 from memotree_storage.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import registry, staging
+from memotree_storage.postgres import registry, sessions, staging
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
-from memotree_storage.postgres.staging import Session, Staged
+from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
@@ -63,7 +64,7 @@ class SessionOperations:
     async def open_session(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
         """Open a session at the head of a branch."""
         agent = request.agent or _DEFAULT_AGENT
-        check_author(agent, "", "agent")
+        check_author(agent, "", name_field="agent")
         ttl = self._ttl(request)
         workspace = await self._workspace(request.workspace)
         order = _Opening(request, workspace, request.branch or workspace.default_branch, agent, ttl)
@@ -83,7 +84,7 @@ class SessionOperations:
 
                 async def make() -> pb.OpenSessionResponse:
                     head = await _head(conn, workspace_id, order.branch, hold=True)
-                    session = await staging.open_session(
+                    session = await sessions.open_session(
                         conn, session_id, head, branch=order.branch, agent=order.agent, ttl=order.ttl
                     )
                     passage.begun = True
@@ -104,8 +105,8 @@ class SessionOperations:
         """An opening failed: its hold goes, unless PostgreSQL has the session and only its answer was lost."""
         try:
             async with self._store.database.connection() as conn:
-                await staging.find_session(conn, workspace_id, session_id)
-        except staging.SessionNotFoundError:
+                await sessions.find_session(conn, workspace_id, session_id)
+        except sessions.SessionNotFoundError:
             await self._keep(session_id, workspace_id, None, None)
 
     async def _follow(self, workspace_id: str) -> None:
@@ -130,12 +131,12 @@ class SessionOperations:
         before = (datetime.fromisoformat(cursor["used"]), cursor["id"]) if cursor else None
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-            sessions = await staging.list_sessions(
+            listed = await sessions.list_sessions(
                 conn, workspace.workspace_id, closed=request.include_closed, before=before, limit=size + 1
             )
-        last = sessions[size - 1] if len(sessions) > size else None
+        last = listed[size - 1] if len(listed) > size else None
         return pb.ListSessionsResponse(
-            sessions=[session_message(session) for session in sessions[:size]],
+            sessions=[session_message(session) for session in listed[:size]],
             next_page_token=self._pages.write(
                 request, {"used": last.used_at.isoformat(), "id": last.session_id} if last else None
             ),
@@ -163,13 +164,13 @@ class SessionOperations:
         workspace = await self._workspace(request.workspace)
         session_id = lookup.needed("session_id", request.session_id)
         async with self._store.turns.of(session_id), self._store.database.transaction() as conn:
-            session = await staging.hold_session(conn, workspace.workspace_id, session_id)
+            session = await sessions.hold_session(conn, workspace.workspace_id, session_id)
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
-            ids = {_staged_id(rows, text, "node_ids") for text in request.node_ids}
+            ids = {_staged_id(rows, text, f"node_ids[{number}]") for number, text in enumerate(request.node_ids)}
             check_chosen(ids, rows)
             await _check_discard(conn, session, rows, ids)
             await staging.unstage(conn, session.session_id, sorted(ids))
-            session = await staging.find_session(conn, workspace.workspace_id, session.session_id)
+            session = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
             return pb.DiscardChangesResponse(session=session_message(session))
 
     async def discard_session(self, request: pb.DiscardSessionRequest) -> pb.DiscardSessionResponse:
@@ -179,8 +180,8 @@ class SessionOperations:
     async def _discard(self, request: pb.DiscardSessionRequest, passage: Passage) -> pb.DiscardSessionResponse:
         async with self._store.turns.of(request.session_id), self._store.database.transaction() as conn:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
-            await staging.close_session(conn, session.session_id, "discarded")
-            closed = await staging.find_session(conn, workspace.workspace_id, session.session_id)
+            await sessions.close_session(conn, session.session_id, "discarded")
+            closed = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
             passage.begun = True
         await self._keep(session.session_id, workspace.workspace_id, session.base_commit, None)
         return pb.DiscardSessionResponse(session=session_message(closed))
@@ -194,7 +195,7 @@ class SessionOperations:
         session_id = lookup.needed("session_id", request.session_id)
         async with turn_of(self._store, workspace_id, passage, session_id=session_id) as turn:
             conn = turn.conn
-            session = await staging.hold_session(conn, workspace_id, session_id)
+            session = await sessions.hold_session(conn, workspace_id, session_id)
             head = await _head(conn, workspace_id, session.branch)
             rows = await staging.staged(conn, session_id)
             merging = await merge_onto(conn, self._store, head, rows)
@@ -206,8 +207,8 @@ class SessionOperations:
             for item in merging.merged:
                 if item.theirs_blob != item.row.derived_blob:
                     await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
-            await staging.set_base(conn, session_id, head.commit_id)
-            rebased = await staging.find_session(conn, workspace_id, session_id)
+            await sessions.set_base(conn, session_id, head.commit_id)
+            rebased = await sessions.find_session(conn, workspace_id, session_id)
             passage.begun = True
         await self._keep(session_id, workspace_id, session.base_commit, head.commit_id)
         return pb.RebaseSessionResponse(session=session_message(rebased))
@@ -255,16 +256,16 @@ class SessionOperations:
         if order.request_id:
             if await is_behind(conn, workspace_id, turn.repository):
                 await catch_up_within(conn, workspace_id, turn.repository)
-            asked = await staging.find_session(conn, workspace_id, session_id)
+            asked = await sessions.find_session(conn, workspace_id, session_id)
             earlier = await earlier_result(conn, turn.repository, asked, order)
             if earlier is not None:
                 return earlier
-        session = await staging.hold_session(conn, workspace_id, session_id)
+        session = await sessions.hold_session(conn, workspace_id, session_id)
         rows = {row.entry_id: row for row in await staging.staged(conn, session_id)} if order.choice else {}
         full = replace(
             order,
             author=order.author if order.author.name else replace(order.author, name=session.agent),
-            choice=[_staged_id(rows, text, "specific_nodes") for text in order.choice],
+            choice=[_staged_id(rows, text, f"specific_nodes[{number}]") for number, text in enumerate(order.choice)],
         )
         result = await Commit(conn, self._store, session, full, passage).run()
         self._store.turns.afterwards(self._keep(session_id, workspace_id, session.base_commit, result.commit_id))
@@ -304,7 +305,7 @@ class SessionOperations:
 
     async def _find(self, conn: Connection, workspace: str, session_id: str) -> tuple[Workspace, Session]:
         found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
-        return found, await staging.find_session(conn, found.workspace_id, lookup.needed("session_id", session_id))
+        return found, await sessions.find_session(conn, found.workspace_id, lookup.needed("session_id", session_id))
 
     async def _workspace(self, name: str) -> Workspace:
         async with self._store.database.connection() as conn:

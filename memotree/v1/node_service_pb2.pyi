@@ -1420,8 +1420,8 @@ Global___RemoveRelationResponse: _TypeAlias = RemoveRelationResponse  # noqa: Y0
 
 @_typing.final
 class NodeChange(_message.Message):
-    """One change of a batch. The workspace, session, request id and commit message inside it may be left empty; those of the
-    batch apply.
+    """One change of a batch. The workspace, session and commit message inside it may be left empty; those of the batch apply.
+    A request id inside it is INVALID_ARGUMENT: a batch takes effect as a whole, and so has one of its own.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -6,9 +6,8 @@ flushed it; when the index comes back from a crash, all rows that are still ther
 """
 
 import asyncio
-import contextlib
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,18 +18,19 @@ from psycopg.rows import args_row
 from memotree_storage import faults
 from memotree_storage.codec import node_path
 from memotree_storage.entries import EntryReader
-from memotree_storage.errors import UnavailableError
+from memotree_storage.errors import CorruptError, UnavailableError
+from memotree_storage.frequencies import ALL_DOCUMENTS
+from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.node import Node
-from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
+from memotree_storage.ports import Embedder, IndexPoint, TermVector, Vector, VectorIndex
 from memotree_storage.postgres.database import Connection, Database
-from memotree_storage.terms import document_terms
-
-ALL_DOCUMENTS: Final = -1
-"""The row of ``mirror.term`` that counts the indexed versions themselves."""
+from memotree_storage.shield import cancel
+from memotree_storage.term_worker import TermMaker
 
 _NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
-_BATCH: Final = 4000
+_BATCH: Final = 16_000
 _SLICE: Final = 500
+_AHEAD: Final = 2
 _SUMMARY_CHARS: Final = 2000
 _RETRY_SECONDS: Final = 1.0
 _GATHER_SECONDS: Final = 0.2
@@ -69,6 +69,25 @@ class _Row:
         """The id of the version's point."""
         return point_id(workspace_id, self.entry_id, self.blob, self.commit_id)
 
+    def point(self, workspace_id: str, vector: Vector, terms: TermVector) -> IndexPoint:
+        """The version's point."""
+        return IndexPoint(
+            point_id=self.point_id(workspace_id),
+            workspace_id=workspace_id,
+            node_id=self.entry_id,
+            line_id=self.line_id,
+            from_seq=self.from_seq,
+            to_seq=self.to_seq,
+            archive_id=self.archive_id,
+            type=self.type,
+            tags=tuple(self.tags),
+            vector=vector,
+            terms=terms,
+        )
+
+
+_Made = tuple[_Row, IndexPoint]
+
 
 def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
     """The id of a version's point: from names that Git alone decides, so that it survives every rebuild."""
@@ -88,6 +107,7 @@ class Indexer:
         self._index = index
         self._embedder = embedder
         self._entries = entries
+        self._terms = TermMaker()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
@@ -99,11 +119,10 @@ class Indexer:
 
     async def stop(self) -> None:
         """Stop the work in the background; what is pending stays in the outbox."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            await cancel([task])
+        await self._terms.rest()
 
     def notice(self, workspace_id: str) -> None:
         """Tell that a commit has put rows into the outbox of a workspace."""
@@ -225,6 +244,7 @@ class Indexer:
                 self._waiting.add(workspace_id)
                 failed = error
         await self.flush()
+        await self._terms.rest()
         if failed is not None:
             raise failed
 
@@ -247,55 +267,52 @@ class Indexer:
         )
 
     async def _put(self, workspace_id: str, fresh: Sequence[_Row]) -> Counter[int]:
-        """Put points in slices; how many of them hold each term is returned, those counted before left out."""
+        """Put points in slices; how many of them hold each term is returned, those counted before left out.
+
+        The points of the next slices are made while the index takes one.
+        """
         counts: Counter[int] = Counter()
-        putting: asyncio.Task[None] | None = None
+        slices = deque(fresh[start : start + _SLICE] for start in range(0, len(fresh), _SLICE))
+        making: deque[asyncio.Task[list[_Made]]] = deque()
+        putting = asyncio.create_task(self._index.upsert([]))
         try:
-            for start in range(0, len(fresh), _SLICE):
-                part = fresh[start : start + _SLICE]
-                points = await self._points(workspace_id, part)
-                if putting is not None:
-                    await putting
-                putting = asyncio.create_task(self._index.upsert(points))
-                for row, point in zip(part, points, strict=True):
+            while slices or making:
+                while slices and len(making) < _AHEAD:
+                    making.append(asyncio.create_task(self._made(workspace_id, slices.popleft())))
+                made = await making[0]
+                making.popleft()
+                await putting
+                putting = asyncio.create_task(self._index.upsert([point for _, point in made]))  # noqa: RUF006 - awaited below
+                for row, point in made:
                     if not row.counted:
                         counts.update(point.terms.ids)
                         counts[ALL_DOCUMENTS] += 1
-            if putting is not None:
-                await putting
+            await putting
         finally:
-            if putting is not None and not putting.done():
-                putting.cancel()
-                await asyncio.wait([putting])
+            await cancel([*making, putting])
         return counts
 
-    async def _points(self, workspace_id: str, rows: Sequence[_Row]) -> list[IndexPoint]:
-        entries = await self._entries.read(workspace_id, {row.blob: node_path(row.entry_id) for row in rows})
-        nodes = [entries[row.blob] for row in rows]
-        vectors = await self._embedder.embed([embedded_text(node) for node in nodes if isinstance(node, Node)])
-        terms = await asyncio.to_thread(
-            lambda: [
-                document_terms(node.title, node.tags, node.brief, node.summary, node.content)
-                for node in nodes
-                if isinstance(node, Node)
-            ]
+    async def _made(self, workspace_id: str, rows: Sequence[_Row]) -> list[_Made]:
+        """The points of versions; one whose text Git has lost has none, and `verify` names it."""
+        read = await self._read(workspace_id, rows)
+        nodes = [node for _, node in read]
+        vectors, terms = await asyncio.gather(
+            self._embedder.embed([embedded_text(node) for node in nodes]), self._terms.terms_of(nodes)
         )
         return [
-            IndexPoint(
-                point_id=row.point_id(workspace_id),
-                workspace_id=workspace_id,
-                node_id=row.entry_id,
-                line_id=row.line_id,
-                from_seq=row.from_seq,
-                to_seq=row.to_seq,
-                archive_id=row.archive_id,
-                type=row.type,
-                tags=tuple(row.tags),
-                vector=vector,
-                terms=term,
-            )
-            for row, vector, term in zip(rows, vectors, terms, strict=True)
+            (row, row.point(workspace_id, vector, term))
+            for (row, _), vector, term in zip(read, vectors, terms, strict=True)
         ]
+
+    async def _read(self, workspace_id: str, rows: Sequence[_Row]) -> list[tuple[_Row, Node]]:
+        try:
+            entries = await self._entries.read(workspace_id, {row.blob: node_path(row.entry_id) for row in rows})
+        except (ObjectMissingError, CorruptError) as error:
+            if len(rows) > 1:
+                return [pair for row in rows for pair in await self._read(workspace_id, [row])]
+            _log.error("a version is not indexed", workspace=workspace_id, node=rows[0].entry_id, why=error.message)
+            return []
+        return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
 
     @staticmethod
     async def _count(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from memotree_storage.frequencies import ALL_DOCUMENTS
 from memotree_storage.git.cache import BoundedCache
-from memotree_storage.indexer import ALL_DOCUMENTS, Indexer, embedded_text
+from memotree_storage.indexer import Indexer, embedded_text
 from memotree_storage.node import Node
 from memotree_storage.ports import Embedder, IndexHit, IndexQuery, LineSpan, TermVector, Vector, VectorIndex
 from memotree_storage.postgres import staging, tree

@@ -1,7 +1,7 @@
 """Work that a cancellation must not tear apart: once Git may have changed, the rows follow, whoever listens."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -11,6 +11,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from memotree_storage.errors import AbortedError, UnavailableError
 
 _PATIENCE: Final = 3600.0
+_CANCEL_AGAIN: Final = 1.0
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
@@ -48,6 +49,19 @@ async def _ended(task: asyncio.Task[Any]) -> None:
             await asyncio.wait([task])
         except asyncio.CancelledError:
             continue
+
+
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and return when they have ended.
+
+    A cancellation that meets the moment in which the pool lends a connection can get lost there (`asyncio.wait_for` of
+    Python 3.11), so it is repeated.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
 
 
 async def until_done(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:

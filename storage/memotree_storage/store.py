@@ -51,7 +51,8 @@ class Store:
     """Git repositories below a data folder, mirrored in a database and an index.
 
     Args:
-        data_folder: Holds ``workspaces/`` (the repositories) and ``trash/``.
+        data_folder: Holds ``workspaces/`` (the repositories) and ``trash/``. One store at a time works on it; take
+            ``memotree_storage.embedded.lock.DataFolderLock``, as a server does, where that is not certain.
         database: The PostgreSQL database.
         index: The index of vectors and terms.
         embedder: Makes the vectors.

@@ -1,18 +1,18 @@
 """What a store does for itself in the background: few packs, no expired sessions, no lines that nothing reaches."""
 
 import asyncio
-import contextlib
 from datetime import timedelta
 from typing import Final
 
 import structlog
 
-from memotree_storage.catchup import is_behind
+from memotree_storage.collection import collect
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.ports import VectorIndex
-from memotree_storage.postgres import projector, registry, requests, staging
+from memotree_storage.postgres import projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
+from memotree_storage.shield import cancel
 from memotree_storage.workspaces import KEEP_PREFIX, Repositories
 
 _PERIOD: Final = 3600.0
@@ -52,11 +52,7 @@ class Upkeep:
     async def stop(self) -> None:
         """Stop the work in the background; a repack that runs is waited for."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await cancel(tasks)
         if self._repacking is not None:
             await asyncio.wait([self._repacking])
 
@@ -72,7 +68,7 @@ class Upkeep:
             How many sessions were closed.
         """
         async with self._database.transaction() as conn:
-            expired = await staging.close_expired(conn)
+            expired = await sessions.close_expired(conn)
             await requests.forget_old_requests(conn, self._retention)
         for workspace_id, session_id in expired:
             await asyncio.to_thread(self._release, workspace_id, f"{KEEP_PREFIX}{session_id}")
@@ -91,11 +87,7 @@ class Upkeep:
 
     async def _collect(self, workspace_id: str) -> None:
         repository = await asyncio.to_thread(self._repositories.get, workspace_id)
-        async with self._database.transaction() as conn:
-            await registry.lock_workspace(conn, workspace_id)
-            if await is_behind(conn, workspace_id, repository):
-                return  # commits are mirrored before the refs that reach them
-            gone = await projector.collect_lines(conn, workspace_id)
+        gone = await collect(self._database, workspace_id, repository)
         if gone:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
 

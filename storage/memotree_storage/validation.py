@@ -6,7 +6,7 @@ came: nothing is trimmed or normalised here (`canonical_node` brings the collect
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -190,18 +190,25 @@ def canonical_node(node: Node) -> Node:
     )
 
 
-def check_node(node: Node, limits: Limits = DEFAULT_LIMITS, types: AbstractSet[str] = NODE_TYPES) -> None:
+def check_node(
+    node: Node,
+    limits: Limits = DEFAULT_LIMITS,
+    types: AbstractSet[str] = NODE_TYPES,
+    tell: Callable[[FieldViolation], FieldViolation] | None = None,
+) -> None:
     """Refuse a node that breaks a rule.
 
     Args:
         node: The node, its tags and relations in canonical order (see `canonical_node`).
         limits: The greatest sizes.
         types: The registry of node types; an empty set admits any well-formed name.
+        tell: Says a fault of the node as a fault of what the caller gave, whose fields may have other names.
 
     Raises:
         InvalidNodeError: With every fault.
     """
-    _raise_if(InvalidNodeError, "The node cannot be stored", list(node_faults(node, limits, types)))
+    faults = list(node_faults(node, limits, types))
+    _raise_if(InvalidNodeError, "The node cannot be stored", [tell(fault) for fault in faults] if tell else faults)
 
 
 def node_faults(
@@ -323,13 +330,20 @@ def _source_faults(source: Source, limits: Limits) -> Iterator[FieldViolation]:
         yield FieldViolation("source.sha256", "must be 64 lower-case hex digits, or empty")
 
 
-def check_archive(archive: Archive, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Refuse an archive that breaks a rule.
+def check_archive(
+    archive: Archive,
+    limits: Limits = DEFAULT_LIMITS,
+    tell: Callable[[FieldViolation], FieldViolation] | None = None,
+) -> None:
+    """Refuse an archive that breaks a rule; ``tell`` is that of `check_node`.
 
     Raises:
         InvalidArchiveError: With every fault.
     """
-    _raise_if(InvalidArchiveError, "The archive cannot be stored", list(archive_faults(archive, limits)))
+    faults = list(archive_faults(archive, limits))
+    _raise_if(
+        InvalidArchiveError, "The archive cannot be stored", [tell(fault) for fault in faults] if tell else faults
+    )
 
 
 def archive_faults(archive: Archive, limits: Limits = DEFAULT_LIMITS) -> Iterator[FieldViolation]:
@@ -387,15 +401,22 @@ def check_archive_name(field: str, name: str, limits: Limits = DEFAULT_LIMITS) -
     _raise_if(InvalidNameError, "The name is not allowed", faults)
 
 
-def check_author(name: str, email: str, field: str = "author") -> None:
+def check_author(name: str, email: str, field: str = "author", name_field: str = "") -> None:
     """Refuse an author that Git could not write into a commit; the address may be empty.
+
+    Args:
+        name: The name.
+        email: The address.
+        field: The path of the author, whose parts are ``name`` and ``email``.
+        name_field: The path of the name, where it is not a part of an author.
 
     Raises:
         InvalidAuthorError: With every fault.
     """
-    faults = list(text_faults(f"{field}.name", name, required=True, max_chars=_AUTHOR_CHARS))
+    name_field = name_field or f"{field}.name"
+    faults = list(text_faults(name_field, name, required=True, max_chars=_AUTHOR_CHARS))
     faults.extend(text_faults(f"{field}.email", email, max_chars=_AUTHOR_CHARS))
-    for part, text in ((f"{field}.name", name), (f"{field}.email", email)):
+    for part, text in ((name_field, name), (f"{field}.email", email)):
         if "<" in text or ">" in text:
             faults.append(FieldViolation(part, "must not have '<' or '>', which delimit the address in a commit"))
         if text.strip() and text != text.strip():

@@ -14,7 +14,7 @@ from integration.worlds import World
 from memotree_storage.bulk import import_entries
 from memotree_storage.catchup import is_behind
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.postgres import registry, staging
+from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import (
     Database,
     DatabaseUnavailableError,
@@ -304,7 +304,7 @@ async def test_a_session_is_discarded_beside_a_commit_of_it_without_a_deadlock(w
     await world.stage(session_id, world.node())
     request = sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=session_id)
     async with world.store.database.transaction() as conn:
-        await staging.hold_session(conn, world.workspace, session_id)
+        await sessions.hold_session(conn, world.workspace, session_id)
         discard = asyncio.create_task(world.sessions.discard_session(request))
         await until_blocked(world.store)
         await conn.execute("update work.staged set revision = revision + 1 where session_id = %s", (session_id,))

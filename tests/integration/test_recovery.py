@@ -1,11 +1,12 @@
 """The store makes up for crashes, for what people push with git, and for damage, and no workspace harms another."""
 
 import asyncio
+import contextlib
 import json
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,16 +14,20 @@ from typing import Any
 
 import pytest
 from integration.worlds import World
-from memotree_storage import catchup, trailers, upkeep
+from memotree_storage import catchup, shield, trailers, upkeep
 from memotree_storage.catchup import is_behind
 from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.frequencies import Tally
 from memotree_storage.git.maintenance import MaintenanceReport
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import Entry, new_id
 from memotree_storage.ports import CommitDraft, IndexPoint, Signature, TermVector
-from memotree_storage.postgres import registry, staging
-from memotree_storage.postgres.database import Database
+from memotree_storage.postgres import registry, sessions
+from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.qdrant.outage import IndexUnavailableError
+from memotree_storage.search import SearchQuery
 from memotree_storage.store import Store
 from memotree_storage.trailers import with_trailers
 from memotree_storage.verify import Difference, verify
@@ -77,9 +82,9 @@ def push(
     return commit_id
 
 
-async def session_of(world: World, session_id: str) -> staging.Session:
+async def session_of(world: World, session_id: str) -> sessions.Session:
     async with world.store.database.connection() as conn:
-        return await staging.find_session(conn, world.workspace, session_id)
+        return await sessions.find_session(conn, world.workspace, session_id)
 
 
 async def run(store: Store, statement: str, *arguments: Any) -> int:
@@ -323,6 +328,174 @@ async def test_old_points_go_only_when_the_new_ones_are_there(
     assert await differences(world.store, world.workspace) == []
 
 
+# --- what collected lines leave in the scores ------------------------------------------------------------------------
+
+
+async def scores(store: Store, world: World, text: str) -> dict[str, float]:
+    found = await store.search.find(State(world.workspace, await world.head()), SearchQuery(text, 10))
+    return {hit.version.entry_id: hit.score for hit in found}
+
+
+async def _lose_words(world: World, indexed: int) -> str:
+    """A branch with three commits that are full of apples is deleted with git, when the index has some of them.
+
+    The commit that they stood on is returned.
+    """
+    apples = [world.node(f"Apple {number}", content="apple") for number in range(3)]
+    start = await world.put(world.node("Apple", content="An apple and a pear."), world.node("Pear", content="pear"))
+    await world.put(world.node("Onwards", content="pear"))
+    await world.store.indexer.current(world.workspace)
+    await world.store.indexer.stop()
+    for number, node in enumerate(apples):
+        if number == indexed:
+            await world.store.indexer.current(world.workspace)
+        push(world, "side", node, replace(apples[0], title=f"Changed {number}"), parent=None if number else start)
+        await world.store.catch_up(world.workspace)
+    if indexed == len(apples):
+        await world.store.indexer.current(world.workspace)
+    assert world.repository.move_ref("refs/heads/side", world.repository.refs()["refs/heads/side"], None)
+    await world.store.catch_up(world.workspace)
+    return start
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("indexed", [0, 2, 3], ids=["nothing indexed", "a part indexed", "all indexed"])
+async def test_scores_after_a_collection_are_those_after_a_rebuild(world: World, indexed: int) -> None:
+    await _lose_words(world, indexed)
+    await world.store.upkeep.tidy()
+    assert await run(world.store, "select from mirror.line where parent_line is not null") == 0
+    assert await run(world.store, "select from mirror.term where documents < 1") == 0
+    before = await scores(world.store, world, "apple pear")
+    assert await differences(world.store, world.workspace) == []
+    await world.store.rebuild(world.workspace)
+    assert await scores(world.store, world, "apple pear") == before != {}
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_scores_are_right_when_git_has_lost_the_texts_of_what_is_collected(
+    world: World, again: OpenAgain
+) -> None:
+    await _lose_words(world, 3)
+    for command in (["repack", "-a", "-d"], ["prune", "--expire=now"]):
+        done = await asyncio.create_subprocess_exec("git", "-C", str(world.repository.path), *command)
+        assert await done.wait() == 0
+    assert await _lost_texts(world) == 5
+    async with again() as store:
+        await store.upkeep.tidy()
+        before = await scores(store, world, "apple pear")
+        assert await differences(store, world.workspace) == []
+        await store.rebuild(world.workspace)
+        assert await scores(store, world, "apple pear") == before != {}
+
+
+async def _lost_texts(world: World) -> int:
+    """The versions whose text Git does not have; a repository that is open has its packs still."""
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute("select blob from mirror.version where not dead")
+        blobs = [row[0] for row in await cursor.fetchall()]
+    with GitRepository.open(world.repository.path) as repository:
+        return sum(not repository.exists(blob) for blob in blobs)
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_collection_waits_for_versions_that_are_just_counted(
+    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _lose_words(world, 0)
+    close = shared_index.close_versions
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(ended: Sequence[tuple[str, int]]) -> None:
+        begun.set()
+        await may_end.wait()
+        await close(ended)
+
+    monkeypatch.setattr(shared_index, "close_versions", slow)
+    indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
+    await begun.wait()
+    tidying = asyncio.create_task(world.store.upkeep.tidy())
+    waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(DEADLINE):
+        while not await run(world.store, waits):  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.01)
+    may_end.set()
+    await asyncio.gather(indexing, tidying)
+    assert await differences(world.store, world.workspace) == []
+
+
+async def _index(world: World, _: str) -> None:
+    await world.store.indexer.drain(world.workspace)
+
+
+async def _come_back(world: World, _: str) -> None:
+    side = await _only_child(world)
+    assert world.repository.move_ref("refs/heads/back", None, side)
+    await world.store.catch_up(world.workspace)
+
+
+async def _grow(world: World, _: str) -> None:
+    push(world, "more", world.node("More", content="apple"), parent=await _only_child(world))
+    await world.store.catch_up(world.workspace)
+    await world.store.indexer.drain(world.workspace)
+    assert world.repository.move_ref("refs/heads/more", world.repository.refs()["refs/heads/more"], None)
+    await world.store.catch_up(world.workspace)
+
+
+async def _lose_another(world: World, start: str) -> None:
+    push(world, "other", world.node("Other", content="apple"), parent=start)
+    await world.store.catch_up(world.workspace)
+    await world.store.indexer.drain(world.workspace)
+    assert world.repository.move_ref("refs/heads/other", world.repository.refs()["refs/heads/other"], None)
+    await world.store.catch_up(world.workspace)
+
+
+async def _come_back_beside_another(world: World, start: str) -> None:
+    side = await _only_child(world)
+    await _lose_another(world, start)
+    assert world.repository.move_ref("refs/heads/back", None, side)
+    await world.store.catch_up(world.workspace)
+
+
+async def _rebuild(world: World, _: str) -> None:
+    await world.store.rebuild(world.workspace)
+
+
+async def _only_child(world: World) -> str:
+    """The last commit of the one line that forked off."""
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute(
+            "select commit_id from mirror.commit join mirror.line l using (line_id)"
+            " where parent_line is not null and seq = tip_seq"
+        )
+        (row,) = await cursor.fetchall()
+    return str(row[0])
+
+
+MEANWHILE = [_index, _come_back, _grow, _lose_another, _come_back_beside_another, _rebuild]
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("indexed", [0, 2, 3])
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+async def test_what_happens_while_texts_are_read_for_a_collection_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch, indexed: int, meanwhile: Callable[[World, str], Awaitable[None]]
+) -> None:
+    start = await _lose_words(world, indexed)
+    bring_to = Tally.bring_to
+    calls = []
+
+    async def then_more(tally: Tally, conn: Connection, versions: set[int]) -> None:
+        await bring_to(tally, conn, versions)
+        calls.append(len(versions))
+        if len(calls) == 1:
+            await meanwhile(world, start)
+
+    monkeypatch.setattr(Tally, "bring_to", then_more)
+    await world.store.upkeep.tidy()
+    assert calls
+    assert await differences(world.store, world.workspace) == []
+
+
 # --- what is left behind ---------------------------------------------------------------------------------------------
 
 
@@ -411,6 +584,25 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
     asyncio.get_running_loop().call_soon(may_end.set)
     await stopping
     assert ended.is_set()
+
+
+async def test_a_stop_ends_the_background_also_when_its_first_cancellation_gets_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.store.upkeep.stop()
+    begun = asyncio.Event()
+
+    async def deaf() -> int:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(world.store.upkeep, "tidy", deaf)
+    monkeypatch.setattr(shield, "_CANCEL_AGAIN", 0.01)
+    world.store.upkeep.start()
+    await begun.wait()
+    await asyncio.wait_for(world.store.upkeep.stop(), DEADLINE)
 
 
 @pytest.mark.parametrize("failure", [OSError("no"), RuntimeError("no"), ValueError("no")])

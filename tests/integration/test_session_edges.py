@@ -132,5 +132,5 @@ async def test_a_staged_change_is_named_by_four_characters_or_more_and_candidate
     assert [node.entry_id for node in caught.value.nodes] == [twin.id for twin in twins]
     with pytest.raises(InvalidIdError) as refused:
         await world.commit(session_id, specific_nodes=["abc"])
-    assert refused.value.violations[0].field == "specific_nodes"
+    assert refused.value.violations[0].field == "specific_nodes[0]"
     await world.commit(session_id, specific_nodes=["abcd1", "abcd2"])

@@ -14,6 +14,7 @@ from memotree_storage.node import new_id
 from memotree_storage.ports import CommitDraft, IndexPoint, TermVector
 from memotree_storage.postgres import registry
 from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.terms import query_terms
 from memotree_storage.verify import Difference, Step, verify
 from memotree_storage.workspaces import service_signature
 
@@ -180,6 +181,22 @@ PLANTS = {
         "update mirror.line set fork_seq = fork_seq - 1 where fork_seq is not null",
         {("postgres", "line")},
     ),
+    "a term in one version too many": (
+        "update mirror.term set documents = documents + 1 where term = (select max(term) from mirror.term)",
+        {("postgres", "term")},
+    ),
+    "a term that is missing": (
+        "delete from mirror.term where term = (select max(term) from mirror.term)",
+        {("postgres", "term")},
+    ),
+    "a term of nothing": (
+        "insert into mirror.term select workspace_id, 4711, 1 from mirror.workspace",
+        {("postgres", "term")},
+    ),
+    "another number of versions": (
+        "update mirror.term set documents = documents - 1 where term = -1",
+        {("postgres", "term")},
+    ),
 }
 
 
@@ -201,6 +218,46 @@ async def test_a_wrong_row_is_told_by_commit_node_and_field(lived_in: World) -> 
     assert found.node_id == node_id
     assert found.commit_id in found.description
     assert "title is 'Forged' and Git says 'Top'" in found.description
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_wrong_count_is_told_by_its_term_and_what_it_should_be(lived_in: World) -> None:
+    await lived_in.store.indexer.current(lived_in.workspace)
+    (below,) = (term.id for term in query_terms("below"))
+    await change(lived_in, "update mirror.term set documents = 99 where term = %s", below)
+    await change(lived_in, "update mirror.term set documents = documents + 1 where term = -1")
+    versions, term = await differences(lived_in)
+    assert "counts 9 versions of nodes in this workspace, and Git has 8" in versions.description
+    assert f"counts 99 versions that have the term {below}, and Git has 3" in term.description
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_of_very_many_wrong_counts_a_few_are_named_and_the_others_counted(world: World) -> None:
+    await world.put(world.node("Many", content=" ".join(f"word{number}" for number in range(500))))
+    await world.store.indexer.current(world.workspace)
+    await change(world, "delete from mirror.term where term > 0")
+    found = await differences(world)
+    assert told(found) == {("postgres", "term")}
+    assert len(found) == 11
+    assert "49" in found[-1].description
+    assert "more terms" in found[-1].description
+
+
+async def test_versions_that_wait_to_be_indexed_are_no_differences(lived_in: World) -> None:
+    await lived_in.store.indexer.current(lived_in.workspace)
+    await lived_in.store.indexer.stop()
+    await lived_in.put(*lived_in.nodes(3))
+    assert await lived_in.store.indexer.pending(lived_in.workspace) == 3
+    assert await differences(lived_in) == []
+
+
+async def test_a_count_is_wrong_also_while_versions_wait_to_be_indexed(lived_in: World) -> None:
+    await lived_in.store.indexer.current(lived_in.workspace)
+    await lived_in.store.indexer.stop()
+    await lived_in.put(*lived_in.nodes(3))
+    await change(lived_in, "update mirror.term set documents = documents + 3 where term = -1")
+    (found,) = await differences(lived_in)
+    assert found.what == "term"
 
 
 async def test_a_commit_that_the_mirror_lost_is_named(lived_in: World) -> None:

@@ -1,5 +1,6 @@
 """A client of the wire contract for tests: every call by its name, every refusal with all that it carries."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
@@ -62,6 +63,28 @@ class Refusal:
         )
 
 
+_PART = re.compile(r"""(\w+)(?:\[(\d+|'.*'|".*")\])?(?:\.(.+))?""", re.DOTALL)
+
+
+def has_path(message: Message, path: str) -> bool:
+    """Whether the fields of a message have a path, as ``changes[3].create.attributes['key']``; items must be there."""
+    found = _PART.fullmatch(path)
+    name, index, rest = found.groups() if found else ("", None, None)
+    field = message.DESCRIPTOR.fields_by_name.get(name)
+    if field is None:
+        return False
+    value = getattr(message, name)
+    if index is not None:
+        if not hasattr(value, "__len__") or isinstance(value, (str, bytes)):
+            return False
+        if hasattr(value, "keys"):
+            return not index.isdigit() and rest is None
+        if not index.isdigit() or int(index) >= len(value):
+            return False
+        value = value[int(index)]
+    return rest is None or (isinstance(value, Message) and has_path(value, rest))
+
+
 class Wire:
     """One connection, one workspace and one session; both stand in every request that does not name others."""
 
@@ -101,10 +124,13 @@ class Wire:
         return await call(raw, timeout=timeout)
 
     async def refused(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Refusal:  # noqa: ASYNC109
-        """Send a call that must fail."""
+        """Send a call that must fail; whatever arguments it names as wrong, the request has them."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await self(method, timeout=timeout, **fields)
-        return Refusal.of(caught.value)
+        refusal = Refusal.of(caught.value)
+        request = self.request(method, **fields)
+        assert [path for path in refusal.fields if not has_path(request, path)] == [], f"{method} has no such fields"
+        return refusal
 
     async def open(self, **fields: Any) -> str:
         """Open a session and work in it from now on."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import Archive, Entry, Node, new_id
 from memotree_storage.position import many_between
-from memotree_storage.postgres import registry, staging, tree
+from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
@@ -75,7 +75,7 @@ class World:
         """Stage entries as they shall be, and deletions."""
         gone = [entry if isinstance(entry, str) else entry.id for entry in delete]
         async with self.store.database.transaction() as conn:
-            session = await staging.hold_session(conn, self.workspace, session_id)
+            session = await sessions.hold_session(conn, self.workspace, session_id)
             before = await tree.versions(conn, session.tree, [*(entry.id for entry in entries), *gone])
             edits = [Edit(entry, before.get(entry.id), note) for entry in entries]
             edits += [Edit(None, before[entry_id], note) for entry_id in gone]

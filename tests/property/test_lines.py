@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.collection import collect
 from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
@@ -297,9 +298,7 @@ class Histories(RuleBasedStateMachine):
         self.behind = quiet
 
     async def _collect(self) -> None:
-        async with self.arena.store.database.transaction() as conn:
-            await registry.lock_workspace(conn, self.workspace)
-            await projector.collect_lines(conn, self.workspace)
+        await collect(self.arena.store.database, self.workspace, self.repository)
 
     async def _told_faults(self, commit_id: str) -> list[tuple[str, str]]:
         async with self.arena.store.database.connection() as conn:

@@ -8,6 +8,7 @@ commit; after PostgreSQL was lost, after the index was lost, and after the index
 import os
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -24,11 +25,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.codec import decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.frequencies import ALL_DOCUMENTS
 from memotree_storage.node import Archive, Entry, Node
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.position import many_between
-from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
@@ -37,6 +39,7 @@ from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.search import SearchQuery
 from memotree_storage.store import Store
+from memotree_storage.terms import document_terms
 from property.arena import Arena, MemoryIndex, PositiveEmbedder, effort, fresh_database, numbered_id
 from qdrant_client import AsyncQdrantClient
 
@@ -45,6 +48,11 @@ BRANCHES: Final = ["main", "side", "third"]
 PLACES: Final = many_between(None, None, 8, random.Random(3))
 START: Final = datetime(2024, 1, 1, tzinfo=UTC)
 ALL: Final = 1000
+
+_TEXTS: Final = (
+    "select v.entry_id, v.blob from mirror.version v join mirror.line using (line_id)"
+    " where workspace_id = %s and not v.dead and not v.is_archive"
+)
 
 _VERSIONS: Final = (
     "select v.entry_id, v.line_id, v.from_seq, v.to_seq from mirror.version v join mirror.line using (line_id)"
@@ -186,6 +194,7 @@ class Draft:
     base: str
     branch: str
     changes: dict[str, Entry | None] = field(default_factory=dict)
+    detached: bool = False
 
 
 class Searches(RuleBasedStateMachine):
@@ -240,6 +249,19 @@ class Searches(RuleBasedStateMachine):
         self.refs[name] = commit_id
         self.run_in(self._follow())
 
+    @precondition(lambda self: len(self.refs) > 1)
+    @rule(which=choices)
+    def drop_and_collect(self, which: int) -> None:
+        """A branch goes, and so do the lines that nothing reaches any more."""
+        name = pick(sorted(self.refs.keys() - {"main"}), which)
+        assert self._git().move_ref(f"refs/heads/{name}", self._git().refs()[f"refs/heads/{name}"], None)
+        del self.refs[name]
+        for draft in self.drafts:
+            draft.detached |= draft.branch == name
+        self.run_in(self._follow())
+        self.run_in(self.store.upkeep.tidy())
+        self.let_the_indexer_run()
+
     @precondition(lambda self: len(self.drafts) < 2)
     @rule(branch=choices)
     def open(self, branch: int) -> None:
@@ -251,10 +273,10 @@ class Searches(RuleBasedStateMachine):
         self.run_in(self._open_session(session_id, base, name))
         self.drafts.append(Draft(session_id, base.commit_id, name))
 
-    @precondition(lambda self: self.drafts)
+    @precondition(lambda self: not all(draft.detached for draft in self.drafts))
     @rule(which=choices, wanted=edits)
     def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
-        draft = pick(self.drafts, which)
+        draft = pick([draft for draft in self.drafts if not draft.detached], which)
         before = self._state_of(draft)
         changes = self._changes(before, wanted)
         self.run_in(self._stage(draft, changes))
@@ -334,6 +356,24 @@ class Searches(RuleBasedStateMachine):
             if point.line_id in lines
         }
         assert found == spans
+        await self._check_frequencies()
+
+    async def _check_frequencies(self) -> None:
+        """The index counts the terms of the versions that there are, and of no others."""
+        async with self.store.database.connection() as conn:
+            versions = await (await conn.execute(_TEXTS, (self.workspace,))).fetchall()
+            cursor = await conn.execute(
+                "select term, documents from mirror.term where workspace_id = %s", (self.workspace,)
+            )
+            counted = dict(await cursor.fetchall())
+        should: Counter[int] = Counter()
+        for entry_id, blob in versions:
+            node = decode_entry(node_path(entry_id), self._git().read_blob(blob))
+            assert isinstance(node, Node)
+            should.update(
+                [ALL_DOCUMENTS, *document_terms(node.title, node.tags, node.brief, node.summary, node.content).ids]
+            )
+        assert counted == should
 
     async def _check_state(self, state: State, alive: dict[str, Entry], word: str) -> None:
         nodes = {key: node for key, node in alive.items() if isinstance(node, Node)}
@@ -423,12 +463,12 @@ class Searches(RuleBasedStateMachine):
 
     async def _open_session(self, session_id: str, base: State, branch: str) -> None:
         async with self.store.database.transaction() as conn:
-            await staging.open_session(conn, session_id, base, branch=branch, agent="tester", ttl=timedelta(days=1))
+            await sessions.open_session(conn, session_id, base, branch=branch, agent="tester", ttl=timedelta(days=1))
         assert self._git().move_ref(f"refs/memotree/keep/{session_id}", None, base.commit_id)
 
     async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
         async with self.store.database.transaction() as conn:
-            session = await staging.hold_session(conn, self.workspace, draft.id)
+            session = await sessions.hold_session(conn, self.workspace, draft.id)
             before = await tree.versions(conn, session.tree, list(changes))
             staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])

@@ -104,16 +104,17 @@ def test_no_id_of_the_specification_is_lost() -> None:
 
 def test_every_entry_is_whole() -> None:
     for entry in requirements():
-        assert entry.keys() == {"id", "text", "from", "status"}, entry["id"]
-        assert entry["status"] in {"planned", "done"}, entry["id"]
+        partly = {"missing"} if entry["status"] == "partly" else set[str]()
+        assert entry.keys() == {"id", "text", "from", "status"} | partly, entry["id"]
+        assert entry["status"] in {"planned", "partly", "done"}, entry["id"]
         assert set(entry["from"].split()) <= SOURCES, entry["id"]
         assert len(entry["text"]) > 20, entry["id"]
         assert entry["text"].isprintable(), f"{entry['id']} must be one line"
 
 
-def test_every_done_id_has_a_test(marks: list[Mark]) -> None:
+def test_what_is_done_or_partly_done_has_a_test(marks: list[Mark]) -> None:
     proven = {id_ for mark in marks if mark.on_test for id_ in mark.ids or ()}
-    unproven = [entry["id"] for entry in requirements() if entry["status"] == "done" and entry["id"] not in proven]
+    unproven = [entry["id"] for entry in requirements() if entry["status"] != "planned" and entry["id"] not in proven]
     assert not unproven, f"no test is marked with {unproven}; mark one or set the status back to planned"
 
 

@@ -1,7 +1,9 @@
 """One process per data folder: an advisory lock that the kernel drops with its holder."""
 
+import contextlib
 import fcntl
 import os
+import socket
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -12,13 +14,16 @@ LOCK_FILE: Final = "lock"
 """Name of the lock file inside a data folder; it stays there, empty of meaning once nobody holds it."""
 
 
+_NOTE_BYTES: Final = 400
+
+
 class DataFolderInUseError(FailedPreconditionError):
     """Another process (or another object of this one) works on the data folder."""
 
     reason = "DATA_FOLDER_IN_USE"
 
     def __init__(self, folder: Path, holder: str) -> None:
-        by = f"process {holder}" if holder else "another process"
+        by = holder or "another process"
         super().__init__(
             f"The data folder {folder} is in use by {by}; stop that server, or start this one with a data folder of "
             "its own."
@@ -26,10 +31,24 @@ class DataFolderInUseError(FailedPreconditionError):
         self.folder = folder
 
 
+class DataFolderUnusableError(FailedPreconditionError):
+    """The data folder cannot be locked: it is read-only or not ours, or its file system has no ``flock``."""
+
+    reason = "DATA_FOLDER_UNUSABLE"
+
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(
+            f"The data folder {folder} cannot be locked ({error.strerror or type(error).__name__}); give the server a "
+            "folder on a local disk that it may write to."
+        )
+        self.folder = folder
+
+
 class DataFolderLock:
     """The exclusive right to a data folder, from ``acquire`` until ``release`` or the end of the process.
 
-    It is a ``flock`` on a file in the folder, so a kill leaves nothing behind that could block the next start.
+    It is a ``flock`` on a file in the folder, so a kill leaves nothing behind that could block the next start. The
+    file names its holder, for the message to others only: whether the folder is taken, the kernel alone decides.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,23 +61,32 @@ class DataFolderLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Take the lock at once or raise ``DataFolderInUseError``; the folder must exist."""
+        """Take the lock at once; the folder must exist.
+
+        Raises:
+            DataFolderInUseError: Somebody else has it.
+            DataFolderUnusableError: The folder allows no lock.
+        """
         if self._descriptor is not None:
             return
         # O_CLOEXEC is Python's default: a child that inherited the descriptor would keep the lock after our death.
-        descriptor = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise DataFolderUnusableError(self._folder, error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            holder = _holder(os.pread(descriptor, _NOTE_BYTES, 0))
             os.close(descriptor)
             raise DataFolderInUseError(self._folder, holder) from None
-        except BaseException:
+        except OSError as error:
             os.close(descriptor)
-            raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            raise DataFolderUnusableError(self._folder, error) from error
         self._descriptor = descriptor
+        with contextlib.suppress(OSError):  # a full disk: the lock holds, and others do not learn whose it is
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n{socket.gethostname()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give the lock back; safe to repeat."""
@@ -74,3 +102,11 @@ class DataFolderLock:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _holder(note: bytes) -> str:
+    """Who holds a lock, by what it wrote into the file: with the host when that is another one (a container, say)."""
+    pid, host, *_ = (*note.decode("utf-8", "replace").split("\n"), "", "")
+    if not pid:
+        return ""  # it has the lock and has not written yet
+    return f"process {pid}" if host in ("", socket.gethostname()) else f"process {pid} on {host}"

@@ -6,10 +6,11 @@ A ref is deleted from ``packed-refs`` before its loose file goes, else a crash b
 
 import errno
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from dulwich.errors import PackedRefsException
 from dulwich.objects import ObjectID
@@ -32,7 +33,10 @@ _MAX_PART: Final = 240
 
 _MAX_NAME: Final = 1024
 _ATTEMPTS: Final = 5
+_FRESH_NS: Final = 1_000_000_000
 _NAMED_BY_PEOPLE: Final = ("refs/heads/", "refs/tags/")
+
+_T = TypeVar("_T")
 
 
 class InvalidRefNameError(InvalidInputError):
@@ -94,6 +98,8 @@ class RefStore:
     def __init__(self, repository: Path, journal: LockJournal) -> None:
         self._repository = repository
         self._journal = journal
+        self._loose = _FileCache(_decode_loose)
+        self._packed_file = _FileCache(_decode_packed)
 
     def read(self, name: str) -> str | None:
         """The id that a ref holds; ``None`` when it is absent, symbolic or broken."""
@@ -165,8 +171,7 @@ class RefStore:
         if name in packed:
             with self._journal.lock(self._repository / "packed-refs", lock_timeout) as lock:
                 packed, peeled = self._packed()
-                packed.pop(name, None)
-                lock.commit(_encode_packed(packed, peeled))
+                lock.commit(_encode_packed({key: value for key, value in packed.items() if key != name}, peeled))
                 sync_folder(self._repository)
         path.unlink(missing_ok=True)
         point("git.ref-moved")
@@ -215,31 +220,77 @@ class RefStore:
 
     @staticmethod
     def _loose_value(path: Path) -> str | None:
+        """Read anew: a move compares with what is there now."""
         try:
-            return path.read_text(encoding="utf-8", errors="replace").rstrip()
+            return _decode_loose(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def _loose_values(self, below: str = "refs") -> Iterator[tuple[str, str]]:
-        for folder, _, files in os.walk(self._repository / below):
-            for file in files:
-                path = Path(folder, file)
-                name = path.relative_to(self._repository).as_posix()
-                value = None if name.endswith(".lock") else self._loose_value(path)
-                if value is not None:
+        folders = [below]
+        seen: set[str] = set()
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = list(os.scandir(self._repository / folder))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in entries:
+                name = f"{folder}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                elif not name.endswith(".lock") and (value := self._loose.read(entry.path)) is not None:
+                    seen.add(entry.path)
                     yield name, value
+        if below == "refs":
+            self._loose.keep(seen)
 
-    def _packed(self) -> tuple[dict[str, str], dict[Ref, ObjectID]]:
+    def _packed(self) -> tuple[Mapping[str, str], Mapping[Ref, ObjectID]]:
         """The packed refs, and what annotated tags among them point to."""
         try:
-            data = (self._repository / "packed-refs").read_bytes()
-        except FileNotFoundError:
-            return {}, {}
-        try:
-            return _decode_packed(data)
+            found = self._packed_file.read(os.fspath(self._repository / "packed-refs"))
         except (PackedRefsException, ValueError) as error:
             message = "The file packed-refs of the repository is damaged; restore it from a clone or a backup."
             raise PackedRefsDamagedError(message) from error
+        return found or ({}, {})
+
+
+class _FileCache(Generic[_T]):
+    """What small files say, read again when they may have changed. Safe between threads.
+
+    A file is known by its inode, size and times. One that changed less than a second before it was read is not
+    remembered: a second change within one tick of the clock could leave all of these as they were.
+    """
+
+    def __init__(self, decode: Callable[[bytes], _T]) -> None:
+        self._decode = decode
+        self._known: dict[str, tuple[tuple[int, ...], _T]] = {}
+
+    def read(self, path: str) -> _T | None:
+        """What the file says; ``None`` when there is none."""
+        known = self._known.get(path)
+        try:
+            status = os.stat(path)  # noqa: PTH116 - thousands in a row; a Path costs more than the call
+            mark = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if known is not None and known[0] == mark:
+                return known[1]
+            with open(path, "rb") as file:  # noqa: PTH123 - the same
+                value = self._decode(file.read())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            self._known.pop(path, None)
+            return None
+        if status.st_ctime_ns < time.time_ns() - _FRESH_NS:
+            self._known[path] = (mark, value)
+        return value
+
+    def keep(self, paths: Collection[str]) -> None:
+        """Forget all other files."""
+        for path in [path for path in list(self._known) if path not in paths]:
+            self._known.pop(path, None)
+
+
+def _decode_loose(data: bytes) -> str:
+    return data.decode("utf-8", "replace").rstrip()
 
 
 def _folders_of(name: str) -> Iterator[str]:
@@ -248,7 +299,7 @@ def _folders_of(name: str) -> Iterator[str]:
     return ("/".join(parts[:count]) for count in range(3, len(parts)))
 
 
-def _decode_packed(data: bytes) -> tuple[dict[str, str], dict[Ref, ObjectID]]:
+def _decode_packed(data: bytes) -> tuple[Mapping[str, str], Mapping[Ref, ObjectID]]:
     file = BytesIO(data)
     first = file.readline()
     refs: dict[str, str] = {}
@@ -264,7 +315,7 @@ def _decode_packed(data: bytes) -> tuple[dict[str, str], dict[Ref, ObjectID]]:
     return refs, peeled
 
 
-def _encode_packed(refs: dict[str, str], peeled: dict[Ref, ObjectID]) -> bytes:
+def _encode_packed(refs: Mapping[str, str], peeled: Mapping[Ref, ObjectID]) -> bytes:
     file = BytesIO()
     packed = {Ref(os.fsencode(name)): ObjectID(value.encode()) for name, value in refs.items()}
     write_packed_refs(file, packed, {name: target for name, target in peeled.items() if name in packed})

@@ -124,10 +124,9 @@ async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] 
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def collect_lines(conn: Connection, workspace_id: str) -> list[int]:
-    """Remove the lines that no ref, tag or session reaches, with all their rows; their ids are returned.
+async def unreached_lines(conn: Connection, workspace_id: str) -> list[int]:
+    """The lines that no ref, tag or session reaches.
 
-    They are noted as gone until the index has lost their points as well; see `gone_lines`.
     A line is reached when a named commit stands on it, or when a reached line (or a merge on one) comes out of it.
     """
     cursor = await conn.execute(
@@ -150,16 +149,24 @@ async def collect_lines(conn: Connection, workspace_id: str) -> list[int]:
              where c.line_id = reached.line_id and cardinality(c.parents) > 1
           ) next
         )
-        delete from mirror.line where workspace_id = %(workspace)s and line_id not in (select line_id from reached)
-        returning line_id
+        select line_id from mirror.line where workspace_id = %(workspace)s
+           and line_id not in (select line_id from reached)
         """,
         {"workspace": workspace_id},
     )
-    gone = [row[0] for row in await cursor.fetchall()]
-    if gone:
-        await _note_gone(conn, workspace_id, gone)
-        await count_rows(conn, workspace_id)
-    return gone
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]) -> None:
+    """Remove lines with all their rows; they are noted as gone until the index has lost their points as well.
+
+    What their terms counted stays in the frequencies: see `memotree_storage.collection`.
+    """
+    await conn.execute(
+        "delete from mirror.line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))
+    )
+    await _note_gone(conn, workspace_id, lines)
+    await count_rows(conn, workspace_id)
 
 
 async def forget(conn: Connection, workspace_id: str) -> None:

@@ -158,18 +158,20 @@ async def remove_workspace(conn: Connection, workspace_id: str) -> None:
         await conn.execute(f"delete from work.{table} where workspace_id = %s", (workspace_id,))  # noqa: S608
 
 
-async def lock_workspace(conn: Connection, workspace_id: str) -> None:
+async def lock_workspace(conn: Connection, workspace_id: str, *, alone: bool = False) -> None:
     """Hold the right to change the mirror of a workspace until the transaction ends.
 
     Nothing in it is cut off by the statement timeout from then on: a ref may have moved that the mirror has to follow.
+    With ``alone`` the indexer, which works beside commits, is held off as well.
 
     Raises:
         WorkspaceNotFoundError: It is gone.
     """
+    strength = "update" if alone else "no key update"
     for _ in range(2):  # a rebuild puts another row in the place of the one that the first look waited for
         cursor = await conn.execute(
-            "select set_config('statement_timeout', '0', true) from mirror.workspace where workspace_id = %s"
-            " for no key update",
+            "select set_config('statement_timeout', '0', true) from mirror.workspace where workspace_id = %s"  # noqa: S608
+            f" for {strength}",
             (workspace_id,),
         )
         if await cursor.fetchone() is not None:
@@ -177,11 +179,13 @@ async def lock_workspace(conn: Connection, workspace_id: str) -> None:
     raise WorkspaceNotFoundError(workspace_id)
 
 
-async def resolve(conn: Connection, workspace: str, revision: str) -> tuple[Workspace, Resolved]:
+async def resolve(
+    conn: Connection, workspace: str, revision: str, field: str = "revision"
+) -> tuple[Workspace, Resolved]:
     """The workspace of that name or id, and the state that a revision names there; "" is the default branch.
 
     A revision is a session, branch, tag or commit, in this order. A full ref name (``refs/tags/v1``) is taken as such;
-    a commit may be given by a unique prefix of four digits or more.
+    a commit may be given by a unique prefix of four digits or more. ``field`` is what the caller calls the revision.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
@@ -198,6 +202,6 @@ async def resolve(conn: Connection, workspace: str, revision: str) -> tuple[Work
         raise RevisionNotFoundError(revision or found.default_branch)
     if kind == "commit" and len(rows) > 1:
         raise AmbiguousRevisionError.at(
-            "revision", f"{revision!r} could be {name[:16]} or {rows[1][_WIDTH + 2][:16]}; give more digits."
+            field, f"{revision!r} could be {name[:16]} or {rows[1][_WIDTH + 2][:16]}; give more digits."
         )
     return found, Resolved(kind, name, State(found.workspace_id, commit_id, session_id))

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from qdrant_client import grpc as wire
 from qdrant_client import models
+from qdrant_client.conversions.conversion import RestToGrpc
 
-from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery
+from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
 
 SUMMARY: Final = "summary"
 """The dense vector of a point."""
@@ -80,10 +81,45 @@ def _text(value: str) -> wire.Value:
     return wire.Value(string_value=value)
 
 
-def hit(found: models.ScoredPoint) -> IndexHit:
+def dense(vector: Vector) -> wire.VectorInput:
+    """A vector to look for."""
+    return wire.VectorInput(dense=wire.DenseVector(data=vector.tolist()))
+
+
+def sparse(terms: TermVector) -> wire.VectorInput:
+    """Weighted terms to look for."""
+    return wire.VectorInput(sparse=wire.SparseVector(indices=terms.ids, values=terms.weights))
+
+
+def question(
+    collection: str, wanted: wire.VectorInput, using: str, condition: models.Filter, limit: int
+) -> wire.QueryPoints:
+    """The request for the best points of a filter, with what a hit needs."""
+    return wire.QueryPoints(
+        collection_name=collection,
+        query=wire.Query(nearest=wanted),
+        using=using,
+        filter=RestToGrpc.convert_filter(condition),
+        limit=limit,
+        with_payload=wire.WithPayloadSelector(include=wire.PayloadIncludeSelector(fields=HIT_FIELDS)),
+    )
+
+
+def hit(found: wire.ScoredPoint) -> IndexHit:
     """A search result with ``HIT_FIELDS``."""
-    payload = found.payload or {}
-    return IndexHit(str(found.id), payload["node_id"], int(payload["line"]), int(payload["from_seq"]), found.score)
+    payload = found.payload
+    return IndexHit(
+        found.id.uuid,
+        payload["node_id"].string_value,
+        _whole(payload["line"]),
+        _whole(payload["from_seq"]),
+        found.score,
+    )
+
+
+def _whole(value: wire.Value) -> int:
+    """A number of a payload, which may come back as either kind."""
+    return value.integer_value or int(value.double_value)
 
 
 def entry(record: models.Record) -> IndexEntry:

@@ -1,7 +1,7 @@
 """Every commit against its rows: what Git says it changed, decoded, beside what the mirror has at its place."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -12,7 +12,7 @@ from memotree_storage.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Entry
+from memotree_storage.node import Entry, Node
 from memotree_storage.ports import CommitInfo, PathChange
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
@@ -62,19 +62,31 @@ class _Mirrored:
 
 
 class CommitCheck:
-    """Compares all commits that refs reach, and those that the mirror has besides."""
+    """Compares all commits that refs reach, and those that the mirror has besides.
 
-    def __init__(self, conn: Connection, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]) -> None:
+    ``meet`` is told of each node that a mirrored commit writes, in a thread.
+    """
+
+    def __init__(
+        self,
+        conn: Connection,
+        workspace_id: str,
+        repository: GitRepository,
+        refs: Mapping[str, str],
+        meet: Callable[[str, Node], None] = lambda *_: None,
+    ) -> None:
         self._conn = conn
         self._workspace_id = workspace_id
         self._repository = repository
         self._refs = refs
+        self._meet = meet
+        self._known: set[str] = set()
         self._seen: dict[str, set[str]] = {}
         self._faults: dict[str, dict[str, str]] = {}
 
     async def run(self) -> AsyncIterator[Difference | Step]:
         """Yield every difference, with progress by commits."""
-        known = await self._known()
+        known = self._known = await self._commits()
         commits, damage = await asyncio.to_thread(self._history, known)
         for found in damage:
             yield found
@@ -91,7 +103,7 @@ class CommitCheck:
         for found in await asyncio.to_thread(self._standing_faults):
             yield found
 
-    async def _known(self) -> set[str]:
+    async def _commits(self) -> set[str]:
         cursor = await self._conn.execute(
             "select commit_id from mirror.commit where workspace_id = %s", (self._workspace_id,)
         )
@@ -117,21 +129,26 @@ class CommitCheck:
     def _parts(self, commits: Sequence[CommitInfo]) -> Iterator[_Part]:
         for commit in commits:
             part = _Part(commit)
+            seen: set[str] = set()
             try:
                 for change in self._repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
                     if len(part.rows) == _ROWS:
                         yield part
                         part = _Part(commit)
-                    self._expect(change, part)
+                    self._expect(change, part, seen)
             except (ObjectMissingError, CorruptError) as error:
                 part.damage = error.message
             part.last = True
             yield part
 
-    def _expect(self, change: PathChange, part: _Part) -> None:
+    def _expect(self, change: PathChange, part: _Part, seen: set[str]) -> None:
         parsed = parse_path(change.path)
         if parsed is None:
             return
+        if parsed[1] in seen:  # a node and an archive of one id: the second file is no entry
+            part.faults[change.path] = f"Another file of this commit has the id {parsed[1]}."
+            return
+        seen.add(parsed[1])
         before = after = None
         if change.old_blob is not None:
             before, _ = self._decode(change.path, change.old_blob)
@@ -141,6 +158,8 @@ class CommitCheck:
                 part.faults[change.path] = fault
         last = None if before is None else Version(*_plain(row_of(before, change.old_blob or "")))
         if after is not None:
+            if isinstance(after, Node) and part.commit.commit_id in self._known:
+                self._meet(part.commit.commit_id, after)
             version = (*_plain(row_of(after, change.new_blob or "")), targets_of(after))
         elif last is not None:
             version = (*_plain(tombstone_of(last)), [])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memotree_storage.conformance.commit_store import MAIN, draft
+from memotree_storage.git import refs
 from memotree_storage.git.locks import LockJournal, RefLockedError, RepositoryBusyError, RepositoryLock
 from memotree_storage.git.refs import InvalidRefNameError, PackedRefsDamagedError, RefNameTakenError, check_ref_name
 from memotree_storage.git.repository import GitRepository
@@ -205,3 +206,25 @@ def test_any_sequence_of_moves_equals_a_dictionary(
             assert store.refs() == model
             if number % 4 == 3:
                 Judge(store.path).run("pack-refs", "--all")
+
+
+@pytest.mark.parametrize("trusted_after", [refs._FRESH_NS, -refs._FRESH_NS])
+def test_a_ref_that_others_replace_again_and_again_is_read_right_each_time(
+    store: GitRepository, monkeypatch: pytest.MonkeyPatch, trusted_after: int
+) -> None:
+    """With files that are young, and with files that count as old at once: a new one has another inode."""
+    monkeypatch.setattr(refs, "_FRESH_NS", trusted_after)
+    ids = commits(store, 2)
+    path = store.path / MAIN
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(200):
+        fresh = path.with_name(f"main.{number}.lock")
+        fresh.write_text(ids[number % 2] + "\n")
+        if trusted_after < 0:
+            keep = path.with_name("keeps-the-inode.lock")
+            keep.unlink(missing_ok=True)
+            keep.hardlink_to(fresh)
+        fresh.replace(path)
+        assert store.refs() == {MAIN: ids[number % 2]}
+    path.unlink()
+    assert store.refs() == {}

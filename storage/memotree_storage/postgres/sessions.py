@@ -1,0 +1,196 @@
+"""Working sessions: opened over a commit, held by who changes them, closed when their time has come."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from psycopg.rows import class_row
+
+from memotree_storage.errors import FailedPreconditionError, NotFoundError
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+
+
+class SessionNotFoundError(NotFoundError):
+    """No session of this workspace has that id."""
+
+    reason = "SESSION_NOT_FOUND"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"There is no session {session_id!r} in this workspace. Open one with OpenSession.", "session", session_id
+        )
+
+
+class SessionClosedError(FailedPreconditionError):
+    """The session takes no changes."""
+
+    reason = "SESSION_CLOSED"
+
+
+_WHY_CLOSED: Final = {
+    "discarded": "was discarded",
+    "expired": "has expired",
+    "detached": "belongs to a branch that was deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
+
+    `hold_session` does not count the changes; the others do.
+    """
+
+    session_id: str
+    workspace_id: str
+    branch: str
+    base_commit: str
+    agent: str
+    state: str
+    created_at: datetime
+    used_at: datetime
+    expires_at: datetime
+    change_count: int = 0
+
+    @property
+    def tree(self) -> State:
+        """The state of the tree inside the session."""
+        return State(self.workspace_id, self.base_commit, self.session_id)
+
+    @property
+    def base(self) -> State:
+        """The state that its changes lie over."""
+        return State(self.workspace_id, self.base_commit)
+
+
+_HELD: Final = (
+    "session_id, workspace_id, branch, base_commit, agent,"
+    " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
+    " created_at, used_at, used_at + ttl as expires_at"
+)
+_SESSION: Final = (
+    f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608
+)
+_HOLD: Final = f"""
+  with w as (
+    select workspace_id from mirror.workspace where name = %(workspace)s or workspace_id = %(workspace)s
+     order by name <> %(workspace)s limit 1),
+  held as (
+    update work.session s set used_at = now() from w
+     where s.workspace_id = w.workspace_id and s.session_id = %(session)s and s.state = 'open'
+       and s.used_at + s.ttl >= now() returning s.*)
+  select {_HELD} from held"""  # noqa: S608
+
+
+async def open_session(
+    conn: Connection, session_id: str, base: State, *, branch: str, agent: str, ttl: timedelta
+) -> Session:
+    """Make a session over a commit of a branch."""
+    await conn.execute(
+        "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl)"
+        " values (%s, %s, %s, %s, %s, %s)",
+        (session_id, base.workspace_id, branch, base.commit_id, agent, ttl),
+    )
+    return await find_session(conn, base.workspace_id, session_id)
+
+
+async def find_session(conn: Connection, workspace_id: str, session_id: str) -> Session:
+    """A session of a workspace.
+
+    Raises:
+        SessionNotFoundError: There is none of that id, or it is of another workspace.
+    """
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(
+            f"select {_SESSION} from work.session where workspace_id = %s and session_id = %s",  # noqa: S608
+            (workspace_id, session_id),
+        )
+        found = await cursor.fetchone()
+    if found is None:
+        raise SessionNotFoundError(session_id)
+    return found
+
+
+async def hold_session(conn: Connection, workspace: str, session_id: str) -> Session:
+    """An open session, held against other changes until the transaction ends, and marked as used now.
+
+    Args:
+        conn: In a transaction.
+        workspace: Name or id of the workspace.
+        session_id: The session.
+
+    Raises:
+        WorkspaceNotFoundError: There is no such workspace.
+        SessionNotFoundError: There is no such session.
+        SessionClosedError: It takes no changes any more.
+    """
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(_HOLD, {"workspace": workspace, "session": session_id})
+        found = await cursor.fetchone()
+    if found is None:
+        workspace_id = (await registry.find_workspace(conn, workspace)).workspace_id
+        session = await find_session(conn, workspace_id, session_id)
+        why = _WHY_CLOSED.get(session.state, "is closed")
+        raise SessionClosedError(f"Session {session_id} {why}. Open a new one with OpenSession.")
+    return found
+
+
+async def list_sessions(
+    conn: Connection,
+    workspace_id: str,
+    *,
+    closed: bool,
+    before: tuple[datetime, str] | None = None,
+    limit: int | None = None,
+) -> list[Session]:
+    """Sessions of a workspace, the last used first, behind the (time, id) given."""
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(
+            f"select {_SESSION} from work.session where workspace_id = %(workspace)s"  # noqa: S608
+            " and (%(closed)s or (state = 'open' and used_at + ttl >= now()))"
+            " and (%(when)s::timestamptz is null or (used_at, session_id) < (%(when)s, %(id)s))"
+            " order by used_at desc, session_id desc limit %(limit)s",
+            {
+                "workspace": workspace_id,
+                "closed": closed,
+                "when": before[0] if before else None,
+                "id": before[1] if before else "",
+                "limit": limit,
+            },
+        )
+        return await cursor.fetchall()
+
+
+async def close_session(conn: Connection, session_id: str, state: str) -> None:
+    """Forget the staged changes and views of a session and give it a closing state."""
+    # The session before what it holds, as every other change of it does: two that differ in this wait for each other.
+    await conn.execute("select from work.session where session_id = %s for update", (session_id,))
+    await conn.execute("delete from work.staged where session_id = %s", (session_id,))
+    await conn.execute("delete from work.view where scope = %s", (session_id,))
+    await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
+
+
+async def close_expired(conn: Connection) -> list[tuple[str, str]]:
+    """Close the sessions whose time ran out, with what they staged; their workspaces and ids are returned.
+
+    Detached ones are among them, and views that somebody looked at in a session after it was closed go, too.
+    """
+    cursor = await conn.execute(
+        "select workspace_id, session_id from work.session where state in ('open', 'detached')"
+        " and used_at + ttl < now() for update skip locked"
+    )
+    expired = [(row[0], row[1]) for row in await cursor.fetchall()]
+    for _, session_id in expired:
+        await close_session(conn, session_id, "expired")
+    await conn.execute(
+        "delete from work.view v using work.session s where v.workspace_id = s.workspace_id"
+        " and v.scope = s.session_id and s.state not in ('open', 'detached')"
+    )
+    return expired
+
+
+async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
+    """Lay a session's changes over another commit."""
+    await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))

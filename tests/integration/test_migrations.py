@@ -1,0 +1,184 @@
+"""A database of an earlier version is brought forward at the start, and what was staged in it is still there."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from integration.worlds import World
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.node import Node, new_id
+from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.database import WORK_MIGRATIONS, Database, DatabaseTooNewError, get_setting
+from memotree_storage.postgres.staging import blob_id
+from memotree_storage.postgres.tree import State
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.store import Store
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from memotree.limits import ServiceLimits
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.pages import PageTokens
+
+pytestmark = pytest.mark.requirement("STORE-1", "STORE-3")
+
+FIRST = "work_0001.sql"
+
+
+class Deployment:
+    """One data folder and one database, and the store that starts on them."""
+
+    def __init__(self, folder: Path, url: str, index: QdrantIndex, embedder: WordllamaEmbedder) -> None:
+        self.url = url
+        self._make = lambda: Store(folder, Database(url), index, embedder)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        """A life of a server's store."""
+        store = self._make()
+        try:
+            await store.open()
+            yield store
+        finally:
+            await store.close()
+
+    async def ask(self, query: str, *arguments: Any) -> Sequence[tuple[Any, ...]]:
+        """The rows of a query."""
+        async with await psycopg.AsyncConnection.connect(self.url, autocommit=True) as conn:
+            return await (await conn.execute(query.encode(), arguments)).fetchall()
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, database_url: str, shared_index: QdrantIndex, embedder: WordllamaEmbedder) -> Deployment:
+    """A folder and a database with nothing in them."""
+    return Deployment(tmp_path / "data", database_url, shared_index, embedder)
+
+
+def staged_row(session_id: str, node: Node, base: Node | None, *, dead: bool = False) -> dict[str, Any]:
+    """A row of ``work.staged`` as the first version wrote it."""
+    data = b"" if dead else encode_entry(node)
+    return {
+        "session_id": session_id,
+        "entry_id": node.id,
+        "is_archive": False,
+        "dead": dead,
+        "derived_blob": None if base is None else blob_id(encode_entry(base)),
+        "blob": "" if dead else blob_id(data),
+        "data": data,
+        "archive_id": node.archive_id,
+        "parent_id": node.parent_id or "",
+        "position": node.position,
+        "type": node.type,
+        "title": node.title,
+        "brief": node.brief,
+        "summary": node.summary,
+        "tags": list(node.tags),
+        "attributes": Jsonb(dict(node.attributes)),
+        "relations": Jsonb([]),
+        "targets": [],
+        "tokens": 3,
+        "messages": ["noted before the migration"],
+        "tools": ["CreateNode"],
+    }
+
+
+async def go_back(url: str, world: World, session_id: str, base: str, rows: list[dict[str, Any]]) -> None:
+    """Put the database where the first version left it: ``work`` of that time, and no mirror that we know."""
+    first = resources.files("memotree_storage.postgres") / "migrations" / FIRST
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+        await conn.execute("drop schema work, mirror cascade")
+        await conn.execute(first.read_text(encoding="utf-8").encode())
+        await conn.execute("insert into work.setting values ('format', '1')")
+        await conn.execute(
+            "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl)"
+            " values (%s, %s, 'main', %s, 'an-agent', interval '1 day')",
+            (session_id, world.workspace, base),
+        )
+        for row in rows:
+            insert = sql.SQL("insert into work.staged ({}) values ({})").format(
+                sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(map(sql.Placeholder, row))
+            )
+            await conn.execute(insert, row)
+
+
+async def test_what_the_first_version_staged_is_there_with_its_home_and_can_be_committed(
+    deployment: Deployment, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with deployment.opened() as store:
+        world = await World.create(store, pages, limits)
+        root, sibling, doomed = (
+            world.node(title, position=place) for title, place in (("a", "a1"), ("b", "a2"), ("c", "a3"))
+        )
+        base = await world.put(root, sibling, doomed)
+    session_id = new_id()
+    changed = replace(root, title="Changed before")
+    fresh_root, child = world.node("Fresh root", position="a5"), world.node("Child", parent=root)
+    rows = [
+        staged_row(session_id, changed, root),
+        staged_row(session_id, fresh_root, None),
+        staged_row(session_id, child, None),
+        staged_row(session_id, doomed, doomed, dead=True),
+    ]
+    await go_back(deployment.url, world, session_id, base, rows)
+
+    async with deployment.opened() as store:
+        world = replace(world, store=store, sessions=type(world.sessions)(store, pages, limits))
+        async with store.database.connection() as conn:
+            assert await get_setting(conn, "format") == str(len(WORK_MIGRATIONS)) == "2"
+            staged = {row.entry_id: row for row in await staging.staged(conn, session_id)}
+            state = State(world.workspace, base, session_id)
+            roots = [entry_id for entry_id, _ in await tree.children(conn, state, world.archive.id)]
+            below = [entry_id for entry_id, _ in await tree.children(conn, state, root.id)]
+        assert {key: row.entry for key, row in staged.items()} == {
+            root.id: changed, fresh_root.id: fresh_root, child.id: child, doomed.id: None,
+        }  # fmt: skip
+        assert {tuple(row.messages) for row in staged.values()} == {("noted before the migration",)}
+        assert {row.revision for row in staged.values()} == {1}
+        archive_id = world.archive.id
+        assert dict(await deployment.ask("select entry_id, home from work.staged")) == {
+            root.id: archive_id, fresh_root.id: archive_id, child.id: root.id, doomed.id: archive_id,
+        }  # fmt: skip
+        assert (roots, below) == ([root.id, sibling.id, fresh_root.id], [child.id])
+        await world.stage(session_id, replace(child, parent_id=sibling.id))
+        assert (await deployment.ask("select home from work.staged where entry_id = %s", child.id)) == [(sibling.id,)]
+        commit_id = await world.commit(session_id)
+        repository = world.repository
+        assert repository.read_path(commit_id, entry_path(changed)) == encode_entry(changed)
+        assert repository.read_path(commit_id, entry_path(doomed)) is None
+        assert set(await world.alive(commit_id)) == {archive_id, root.id, sibling.id, fresh_root.id, child.id}
+
+
+async def test_every_start_after_the_migration_finds_the_schema_of_a_fresh_database(
+    deployment: Deployment, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    shape = (
+        "select table_name, column_name, data_type, is_nullable, generation_expression"
+        " from information_schema.columns where table_schema = 'work' order by 1, 2"
+    )
+    indexes = "select indexname, indexdef from pg_indexes where schemaname = 'work' order by 1"
+    async with deployment.opened() as store:
+        world = await World.create(store, pages, limits)
+        base = await world.head()
+    fresh = [*await deployment.ask(shape), *await deployment.ask(indexes)]
+    await go_back(deployment.url, world, new_id(), base, [])
+    assert [*await deployment.ask(shape), *await deployment.ask(indexes)] != fresh
+    for _ in range(2):
+        async with deployment.opened():
+            assert [*await deployment.ask(shape), *await deployment.ask(indexes)] == fresh
+
+
+async def test_a_working_state_of_a_later_version_is_refused_and_left_as_it_is(deployment: Deployment) -> None:
+    async with deployment.opened():
+        pass
+    later = str(len(WORK_MIGRATIONS) + 1)
+    async with await psycopg.AsyncConnection.connect(deployment.url, autocommit=True) as conn:
+        await conn.execute("update work.setting set value = %s where name = 'format'", (later,))
+    with pytest.raises(DatabaseTooNewError, match=f"format {later}"):
+        async with deployment.opened():
+            pass
+    assert await deployment.ask("select value from work.setting where name = 'format'") == [(later,)]

@@ -1,0 +1,110 @@
+"""One server works on a data folder, whichever stores stand behind it; the next one can start as soon as it is gone."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from crash.service import ServerEndedError, Service, start
+from integration.calls import Calls
+from memotree_storage.embedded.lock import LOCK_FILE
+from memotree_storage.node import new_id
+from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from psycopg.conninfo import conninfo_to_dict
+
+from memotree.server.announcement import read_announcement
+
+pytestmark = pytest.mark.requirement("STORE-2", "STORE-6")
+
+
+@pytest.fixture(scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, str]]:
+    """The settings by which a server uses a Qdrant that is not its own."""
+    qdrant = EmbeddedQdrant(tmp_path_factory.mktemp("engine"))
+    try:
+        endpoint = await qdrant.start()
+        yield {"MEMOTREE_QDRANT_URL": endpoint.url, "MEMOTREE_QDRANT_API_KEY": endpoint.api_key or ""}
+    finally:
+        await qdrant.stop()
+
+
+@pytest.fixture
+def shared(engine: dict[str, str], database_url: str) -> dict[str, str]:
+    """The settings of a deployment whose PostgreSQL and Qdrant both have a URL."""
+    named = {name: quote(str(value), safe="") for name, value in conninfo_to_dict(database_url).items()}
+    url = f"postgresql://{named.pop('user')}@/{named.pop('dbname')}?{'&'.join(map('='.join, named.items()))}"
+    return {**engine, "MEMOTREE_POSTGRES_URL": url}
+
+
+@pytest.fixture
+async def server(tmp_path: Path, shared: dict[str, str]) -> AsyncIterator[Service]:
+    """A server on stores of others, with no child of its own."""
+    service = await start(tmp_path / "data", tmp_path / "first.log", environment=shared)
+    assert service.children() == {}
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+async def answers(service: Service) -> bool:
+    async with service.channel() as channel:
+        return bool((await Calls(channel, f"w-{new_id()}").begin()).session)
+
+
+@pytest.mark.parametrize("stores", ["of others", "embedded"])
+async def test_a_second_server_on_the_data_folder_is_refused_by_name_of_the_first(
+    server: Service, tmp_path: Path, shared: dict[str, str], stores: str
+) -> None:
+    with pytest.raises(ServerEndedError) as refused:
+        await start(server.data, tmp_path / "second.log", environment=shared if stores == "of others" else None)
+    assert f"The data folder {server.data} is in use by process {server.pid}; stop that server" in str(refused.value)
+    found = read_announcement(server.data)
+    assert found is not None
+    assert (found.pid, found.address) == (server.pid, server.address)
+    assert await answers(server)
+
+
+async def test_the_command_line_says_who_has_the_folder_and_what_to_do(server: Service, shared: dict[str, str]) -> None:
+    status, told = await cli(shared, "serve", "--data", str(server.data), "--port", "0")
+    assert status != 0
+    assert f"in use by process {server.pid}; stop that server" in " ".join(told.split())
+    assert "Traceback" not in told
+
+
+async def test_a_killed_server_leaves_the_data_folder_free(
+    server: Service, tmp_path: Path, shared: dict[str, str]
+) -> None:
+    note = (server.data / LOCK_FILE).read_text()
+    assert note.startswith(f"{server.pid}\n")
+    server.kill()
+    assert (server.data / LOCK_FILE).read_text() == note  # it names a dead process, and that blocks nobody
+    second = await start(server.data, tmp_path / "second.log", environment=shared)
+    try:
+        assert await answers(second)
+    finally:
+        assert await second.stop() == 0
+    third = await start(server.data, tmp_path / "third.log", environment=shared)
+    third.kill()
+
+
+async def test_verify_goes_through_the_server_that_has_the_folder(server: Service, shared: dict[str, str]) -> None:
+    async with server.channel() as channel:
+        workspace = (await Calls(channel, f"w-{new_id()}").begin()).workspace
+    status, told = await cli(shared, "verify", "--address", server.address, "--workspace", workspace)
+    assert status == 0, told
+
+
+async def cli(settings: Mapping[str, str], *arguments: str) -> tuple[int, str]:
+    """Run ``memotree``: the exit code and all that it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "memotree.cli", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, **settings, "COLUMNS": "200"},
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, output.decode(errors="replace")
