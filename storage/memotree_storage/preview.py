@@ -133,6 +133,9 @@ def _exact(text: str, offset: int, wanted: frozenset[str]) -> Iterator[_Match]:
 def _render(text: str, matches: list[_Match], length: int) -> str:
     if length == 0:
         return ""
+    shown, complete = _fill(text, 0, 0, length)
+    if complete:
+        return _marked(text, shown, _merged(matches))
     first, last = _densest(matches, length - _EDGES)
     start = _beginning(text, first, last, length - _EDGES)
     lead = ELLIPSIS if length > _EDGES and text[:start].strip() else ""

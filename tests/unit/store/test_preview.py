@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from memotree_storage.preview import ELLIPSIS, MARK, Preview, make_preview
 from memotree_storage.terms import query_terms
@@ -70,6 +70,7 @@ def test_the_length_is_kept(length: int) -> None:
     st.text(st.sampled_from("ab \u4e2d\u6587A"), max_size=6),
     st.integers(0, 40),
 )
+@example("AA_A", "A", 4)
 def test_a_preview_is_a_window_of_the_text(text: str, query: str, length: int) -> None:
     found = preview(text, query, length)
     plain = " ".join(text.split())
