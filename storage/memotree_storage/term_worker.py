@@ -6,6 +6,7 @@ death of the service brings about as well.
 """
 
 import asyncio
+import contextlib
 import gc
 import pickle
 import subprocess
@@ -68,7 +69,11 @@ class TermMaker:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.kill()  # it holds nothing that could be lost
-            worker.communicate()
+            for pipe in (worker.stdin, worker.stdout):
+                with contextlib.suppress(OSError):  # what was not sent has no reader any more
+                    if pipe is not None:
+                        pipe.close()
+            worker.wait()
 
 
 def _start() -> subprocess.Popen[bytes]:

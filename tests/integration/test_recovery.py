@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +19,7 @@ from memotree_storage.catchup import is_behind
 from memotree_storage.codec import encode_entry, entry_path
 from memotree_storage.frequencies import Tally
 from memotree_storage.git.maintenance import MaintenanceReport
+from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import Entry, new_id
 from memotree_storage.ports import CommitDraft, IndexPoint, Signature, TermVector
@@ -386,6 +387,24 @@ async def test_scores_are_right_when_git_has_lost_the_texts_of_what_is_collected
         assert await differences(store, world.workspace) == []
         await store.rebuild(world.workspace)
         assert await scores(store, world, "apple pear") == before != {}
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_text_that_git_has_lost_keeps_no_other_from_the_index(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.store.indexer.stop()
+    lost, kept = world.node("Lost", content="apple"), world.node("Kept", content="apple")
+    await world.put(lost, kept)
+    read = world.store.entries.read
+
+    async def without(workspace_id: str, paths: Mapping[str, str]) -> dict[str, Entry]:
+        if entry_path(lost) in paths.values():
+            raise ObjectMissingError("0" * 40, "blob")
+        return await read(workspace_id, paths)
+
+    monkeypatch.setattr(world.store.entries, "read", without)
+    assert (await scores(world.store, world, "apple")).keys() == {kept.id}
 
 
 async def _lost_texts(world: World) -> int:

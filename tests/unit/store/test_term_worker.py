@@ -1,0 +1,81 @@
+"""Terms from a process of its own: the same as here, whatever becomes of it."""
+
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from memotree_storage.node import Node, new_id
+from memotree_storage.ports import TermVector
+from memotree_storage.term_worker import TermMaker
+from memotree_storage.terms import document_terms
+
+
+def node(number: int) -> Node:
+    return Node(
+        id=new_id(),
+        archive_id=new_id(),
+        parent_id=None,
+        position="a0",
+        title=f"Node {number}",
+        brief="A brief with 三 characters",
+        summary="snake_case and camelCase",
+        content=f"Words about {number} things, \U0001f600 and é.\n" * (number % 7),
+        tags=(f"tag{number % 5}",),
+    )
+
+
+NODES = [node(number) for number in range(300)]
+
+
+def expected(nodes: list[Node]) -> list[TermVector]:
+    return [document_terms(one.title, one.tags, one.brief, one.summary, one.content) for one in nodes]
+
+
+@pytest_asyncio.fixture
+async def maker() -> AsyncIterator[TermMaker]:
+    maker = TermMaker()
+    yield maker
+    await maker.rest()
+
+
+@pytest.mark.parametrize("count", [0, 1, 199, 200, 300])
+async def test_terms_are_the_same_in_a_thread_and_in_the_worker(maker: TermMaker, count: int) -> None:
+    assert await maker.terms_of(NODES[:count]) == expected(NODES[:count])
+    assert (maker._worker is not None) == (count >= 200)
+
+
+async def test_a_worker_serves_one_request_after_another_and_rests_when_told(maker: TermMaker) -> None:
+    assert await maker.terms_of(NODES) == expected(NODES)
+    worker = maker._worker
+    assert await maker.terms_of(NODES[:250]) == expected(NODES[:250])
+    assert worker is not None
+    assert maker._worker is worker
+    await maker.rest()
+    assert worker.returncode is not None
+    assert await maker.terms_of(NODES) == expected(NODES), "the next need starts another"
+
+
+async def test_a_worker_that_is_killed_costs_no_terms(maker: TermMaker) -> None:
+    await maker.terms_of(NODES)
+    worker = maker._worker
+    assert worker is not None
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    assert await maker.terms_of(NODES) == expected(NODES)
+    assert await maker.terms_of(NODES) == expected(NODES)
+
+
+async def test_a_worker_that_cannot_start_costs_no_terms(maker: TermMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert await maker.terms_of(NODES) == expected(NODES)
+
+
+async def test_a_worker_ends_when_its_input_does(maker: TermMaker) -> None:
+    """As it does when the service is killed."""
+    await maker.terms_of(NODES)
+    worker = maker._worker
+    assert worker is not None
+    assert worker.stdin is not None
+    worker.stdin.close()
+    assert worker.wait(10) == 0
