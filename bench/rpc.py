@@ -35,9 +35,13 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
             return await health.Check(health_pb2.HealthCheckRequest())
 
         turn = itertools.cycle(ids[:500])
+        known = itertools.cycle(ids[-20:])
 
         async def get() -> object:
             return await node.GetNode(node_service_pb2.GetNodeRequest(workspace="bench", node_id=next(turn)))
+
+        async def get_again() -> object:
+            return await node.GetNode(node_service_pb2.GetNodeRequest(workspace="bench", node_id=next(known)))
 
         opened = await session.OpenSession(session_service_pb2.OpenSessionRequest(workspace="bench", agent="bench"))
         session_id = opened.session.id
@@ -57,7 +61,14 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
             )
 
         rows = []
-        for name, call, most in (("GetNode", get, 2.0), ("CreateNode", create, 5.0), ("UpdateNode", update, 5.0)):
+        for _ in range(20):
+            await get_again()
+        for name, call, most in (
+            ("GetNode", get, 2.0),
+            ("GetNode of a node read before", get_again, 2.0),
+            ("CreateNode", create, 5.0),
+            ("UpdateNode", update, 5.0),
+        ):
             ours, theirs = await paired(call, empty, rounds)
             row = Row(
                 f"{name} over gRPC", median_ms(ours), "ms", "empty RPC", median_ms(theirs), f"≤ {most:g} times", None

@@ -23,7 +23,9 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.terms import QueryTerm, document_terms, max_score, query_terms, relative_score, term_weights
 
-_SLACK: Final = 20
+_SLACK: Final = 10
+"""Candidates beyond the wanted hits: some may be none at the state."""
+
 _MOST_CANDIDATES: Final = 20_000
 _MOST_IDS: Final = 2_000
 """Ids that one question to the index may carry."""
@@ -164,7 +166,8 @@ class Search:
         No connection is held while the index is asked. When the lines were built anew meanwhile, their points may have
         been deleted before the index looked: the question is asked again along the new ones.
         """
-        wanted, tries = 2 * query.limit + _SLACK, 0
+        # Two rankings are fused from more than the hits that are wanted: the second of one may be the best of both.
+        wanted, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
         async with self._database.connection() as conn:
             lineage = await lineage_of(conn, state)
         while True:
