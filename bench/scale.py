@@ -88,7 +88,8 @@ async def _store_level(
         cases = {
             "children": (lambda: tree.children(conn, state, next(turn)), 1.0),
             "point read": (lambda: tree.versions(conn, state, [next(turn)]), None),
-            "subtree of about 100": (lambda: tree.subtree(conn, state, [ids[11]]), None),
+            # A tree of ten branches: the first at 1e4, and one a level deeper at 1e5, have 110 nodes below them.
+            "subtree of about 100": (lambda: tree.subtree(conn, state, [ids[11 if small else 111]]), None),
             "full text, Zipf": (lambda: store.search.find(state, SearchQuery(next(queries), 10)), 5.0),
         }
         for name, (call, most) in cases.items():

@@ -13,6 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 
+NOTHING_LOST = "0"
+"""The budget of what must never happen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One measurement.

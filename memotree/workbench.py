@@ -187,7 +187,10 @@ class Workbench:
     async def _stage(self, entry: Entry, before: Version | None, message: str) -> set[str]:
         check_note(message)
         edit = Edit(entry, before, message, self.tool)
-        return await staging.stage(self.conn, self.session, [edit], self.derived)
+        dropped = await staging.stage(self.conn, self.session, [edit], self.derived)
+        for entry_id in dropped:  # what is staged next is derived from the base again
+            self.derived.pop(entry_id, None)
+        return dropped
 
 
 def check_etag(version: Version, etag: str) -> None:

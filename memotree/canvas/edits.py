@@ -140,7 +140,8 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         )
     elif changed.content != node.content and "summary" not in given and node.summary:
         warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
-    fields = RequestFields({name: name for name in MASKED}, tags=request.tags)
+    made = {"brief", "summary"} if request.regenerate_summary else set[str]()
+    fields = RequestFields({name: name for name in given | made}, tags=request.tags)
     version = await bench.put(changed, placed.version, request.commit_message or message, fields.tell)
     return Outcome(replace(placed, version=version), changed.content, tuple(warnings))
 
@@ -200,7 +201,7 @@ async def _home(bench: Workbench, parent: str, archive: str) -> _Home:
         archive_id = (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id
         return _Home(archive_id, "", [], await tree.last_position(bench.conn, bench.state, archive_id))
     parent_id = await lookup.full_id(bench.conn, bench.state, parent, "parent_id")
-    found = await tree.home(bench.conn, bench.state, parent_id)
+    found = await tree.one_with_last(bench.conn, bench.state, parent_id)
     if found is None or found[0].is_archive:
         raise lookup.NodeNotFoundError(parent_id)
     above, path, last = found

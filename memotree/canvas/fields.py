@@ -54,8 +54,10 @@ class RequestFields:
         if head == "tags":
             given: Sequence[object] = [tag.strip() for tag in self.tags]
             item: object = node.tags[index]
-        else:
+        elif head == "relations":
             given = [(relation.type, relation.target_id) for relation in self.relations]
             item = (node.relations[index].type, node.relations[index].target_id)
+        else:
+            return None
         # Of two that mean the same the last one stays.
         return next((place for place in reversed(range(len(given))) if given[place] == item), None)

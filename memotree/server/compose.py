@@ -91,7 +91,6 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: Qdrant does not answer.
     """
-    settings.data_folder.mkdir(parents=True, exist_ok=True)
     stack.enter_context(DataFolderLock(settings.data_folder))
     embedder = WordllamaEmbedder()
     postgres = await _postgres(settings, stack)

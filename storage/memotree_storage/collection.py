@@ -50,6 +50,7 @@ class _Collection:
             if not await self._find(conn):
                 return []
         async with database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")  # a batch of the indexer may take longer
             # The indexer marks versions as counted: which ones it has, must hold until their counts are taken off.
             await registry.lock_workspace(conn, self._workspace_id, alone=True)
             lines = await self._find(conn)

@@ -58,6 +58,17 @@ async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
+    """Add counts to those that there are."""
+    for terms, documents in _pages(counts):
+        await conn.execute(
+            "insert into mirror.term as t (workspace_id, term, documents)"
+            " select %s, * from unnest(%s::bigint[], %s::integer[])"
+            " on conflict (workspace_id, term) do update set documents = t.documents + excluded.documents",
+            (workspace_id, terms, documents),
+        )
+
+
 async def subtract(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
     """Take counts off; a term that no version has any more loses its row. The indexer must be held off meanwhile."""
     for terms, documents in _pages(counts):
@@ -86,7 +97,7 @@ async def replace(conn: Connection, workspace_id: str, counts: Counter[int]) -> 
 
 
 def _pages(counts: Counter[int]) -> Iterator[tuple[list[int], list[int]]]:
-    items = iter(counts.items())
+    items = iter(sorted(counts.items()))  # in one order, so that two writers wait for each other and never in a ring
     while page := list(islice(items, _PAGE)):
         yield [term for term, _ in page], [documents for _, documents in page]
 
@@ -131,7 +142,7 @@ class Tally:
         for entry_id, blob in texts:
             try:
                 entry = decode_entry(node_path(entry_id), self._repository.read_blob(blob))
-            except (ObjectMissingError, InvalidFileError) as error:
+            except (ObjectMissingError, InvalidFileError, CorruptError) as error:
                 if self._skip_lost:
                     continue
                 raise TextGoneError(entry_id, blob) from error

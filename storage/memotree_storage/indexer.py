@@ -8,14 +8,14 @@ flushed it; when the index comes back from a crash, all rows that are still ther
 import asyncio
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 from psycopg.rows import args_row
 
-from memotree_storage import faults
+from memotree_storage import faults, frequencies
 from memotree_storage.codec import node_path
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import CorruptError, UnavailableError
@@ -29,7 +29,13 @@ from memotree_storage.term_worker import TermMaker
 
 _NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
 _BATCH: Final = 16_000
+_BATCH_TOKENS: Final = 8_000_000
+"""Versions, and tokens of their contents, that one transaction applies: seconds of work."""
+
 _SLICE: Final = 500
+_SLICE_TOKENS: Final = 1_000_000
+"""Versions and tokens that are in memory at once, times those made ahead."""
+
 _AHEAD: Final = 2
 _SUMMARY_CHARS: Final = 2000
 _RETRY_SECONDS: Final = 1.0
@@ -39,7 +45,7 @@ _GATHER_SECONDS: Final = 0.2
 _log = structlog.get_logger(__name__)
 
 _PENDING: Final = """
-  select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, c.commit_id,
+  select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, v.tokens, c.commit_id,
          v.line_id, v.from_seq, v.to_seq
     from mirror.outbox o
     join mirror.version v using (version_id)
@@ -60,6 +66,7 @@ class _Row:
     archive_id: str
     type: str
     tags: list[str]
+    tokens: int
     commit_id: str
     line_id: int
     from_seq: int
@@ -122,7 +129,7 @@ class Indexer:
         task, self._task = self._task, None
         if task is not None:
             await cancel([task])
-        await self._terms.rest()
+        await self._terms.stop()
 
     def notice(self, workspace_id: str) -> None:
         """Tell that a commit has put rows into the outbox of a workspace."""
@@ -252,7 +259,8 @@ class Indexer:
     async def _pending(conn: Connection, workspace_id: str) -> list[_Row]:
         async with conn.cursor(row_factory=args_row(_Row)) as cursor:
             await cursor.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
-            return await cursor.fetchall()
+            rows = await cursor.fetchall()
+        return next(_pieces(rows, _BATCH, _BATCH_TOKENS), [])
 
     async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
         """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
@@ -260,7 +268,7 @@ class Indexer:
         ended = [(row.point_id(workspace_id), row.to_seq) for row in rows if row.ends]
         await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
         faults.point("index.put")
-        await self._count(conn, workspace_id, counts)
+        await frequencies.add(conn, workspace_id, counts)
         await conn.execute(
             "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",
             ([row.outbox_id for row in rows],),
@@ -272,9 +280,9 @@ class Indexer:
         The points of the next slices are made while the index takes one.
         """
         counts: Counter[int] = Counter()
-        slices = deque(fresh[start : start + _SLICE] for start in range(0, len(fresh), _SLICE))
+        slices = deque(_pieces(fresh, _SLICE, _SLICE_TOKENS))
         making: deque[asyncio.Task[list[_Made]]] = deque()
-        putting = asyncio.create_task(self._index.upsert([]))
+        putting = asyncio.create_task(self._index.upsert([]))  # nothing yet
         try:
             while slices or making:
                 while slices and len(making) < _AHEAD:
@@ -314,13 +322,16 @@ class Indexer:
             return []
         return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
 
-    @staticmethod
-    async def _count(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
-        terms = sorted(counts)
-        if terms:
-            await conn.execute(
-                "insert into mirror.term as t (workspace_id, term, documents)"
-                " select %s, * from unnest(%s::bigint[], %s::integer[])"
-                " on conflict (workspace_id, term) do update set documents = t.documents + excluded.documents",
-                (workspace_id, terms, [counts[term] for term in terms]),
-            )
+
+def _pieces(rows: Sequence[_Row], most: int, most_tokens: int) -> Iterator[list[_Row]]:
+    """The rows in pieces of so many, or so many tokens, at most; a row of more is a piece by itself."""
+    piece: list[_Row] = []
+    tokens = 0
+    for row in rows:
+        if piece and (len(piece) == most or tokens + row.tokens > most_tokens):
+            yield piece
+            piece, tokens = [], 0
+        piece.append(row)
+        tokens += row.tokens
+    if piece:
+        yield piece

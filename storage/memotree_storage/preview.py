@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from memotree_storage.terms import QueryTerm, tokens_of
+from memotree_storage.terms import QueryTerm, pieces_of, tokens
 
 MARK: Final = "**"
 """Stands before and behind a matched part."""
@@ -20,6 +20,7 @@ MAX_LENGTH: Final = 10_000
 """The longest window, in characters."""
 
 _BLOCK: Final = 4_000  # a text is read in blocks of about this size
+_SHORT: Final = 2 * _BLOCK
 _ENOUGH: Final = 100  # matches are plenty to choose a window
 _REACH: Final = 64  # characters beside a likely match that may belong to its word
 _SNAP: Final = 24  # how far a window's edge may move to spare a word
@@ -65,18 +66,21 @@ def make_preview(text: str, query_terms: Iterable[QueryTerm], length: int = 200)
 
 
 def _matches(text: str, terms: list[str]) -> Iterator[_Match]:
-    """The matches near likely places; only a text without any is read in full."""
-    wanted = frozenset(terms)
+    """All matches of a short text; in a long one those near likely places, and only without any it is read in full."""
+    wanted = _Wanted(terms)
+    if len(text) <= _SHORT:
+        yield from wanted.in_text(text, 0)
+        return
     found = False
     for start, end in islice(_likely_spans(text, terms), _ENOUGH):
-        for match in _exact(text[start:end], start, wanted):
+        for match in wanted.in_text(text[start:end], start):
             found = True
             yield match
     if found:
         return
     count = 0
     for start, end in _blocks(text):
-        for match in _exact(text[start:end], start, wanted):
+        for match in wanted.in_text(text[start:end], start):
             count += 1
             yield match
         if count > _ENOUGH:
@@ -121,10 +125,23 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _exact(text: str, offset: int, wanted: frozenset[str]) -> Iterator[_Match]:
-    for term, start, end in tokens_of(text):
-        if term in wanted:
-            yield _Match(term, offset + start, offset + end)
+class _Wanted(dict[str, tuple[_Match, ...]]):
+    """The wanted terms inside a token, by the token; a token that was seen before costs one look-up."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        super().__init__()
+        self._terms = frozenset(terms)
+
+    def __missing__(self, token: str) -> tuple[_Match, ...]:
+        found = self[token] = tuple([_Match(*piece) for piece in pieces_of(token) if piece[0] in self._terms])
+        return found
+
+    def in_text(self, text: str, offset: int) -> Iterator[_Match]:
+        """The matches of a text that begins at an offset of another."""
+        for token in tokens(text):
+            for match in self[token[0]]:
+                begin = offset + token.start()
+                yield _Match(match.term, begin + match.start, begin + match.end)
 
 
 # --- Rendering -------------------------------------------------------------------------------------------------------

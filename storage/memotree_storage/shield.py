@@ -61,7 +61,10 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     while pending:
         for task in pending:
             task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
+        done, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
+        for task in done:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.warning("a task had failed before it was cancelled", task=task.get_name(), why=repr(error))
 
 
 async def until_done(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:

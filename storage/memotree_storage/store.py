@@ -165,6 +165,7 @@ class Store:
         await self.indexer.flush()
         async with self.database.connection() as conn:
             await projector.forget_gone(conn, workspace_id, gone)
+        self.indexer.notice(workspace_id)  # which rests when nothing is left to do
 
     async def _follow(self, conn: Connection, workspace_id: str, repository: GitRepository) -> None:
         """Tell sessions of commits that the mirror has not heard of, before it forgets what they stand on."""

@@ -11,8 +11,8 @@ import gc
 import pickle
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final
 
 import structlog
@@ -31,39 +31,49 @@ _Text = tuple[str, tuple[str, ...], str, str, str]
 
 
 class TermMaker:
-    """Makes the terms of nodes, few in a thread, many in a worker that lives until `rest`. Safe between threads."""
+    """Makes the terms of nodes, few in a thread, many in a worker that lives until `rest`.
+
+    One thread of its own talks to the worker: who waits for it must not keep the threads that commits need.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._talker = ThreadPoolExecutor(1, thread_name_prefix="memotree-terms")
         self._worker: subprocess.Popen[bytes] | None = None
 
     async def terms_of(self, nodes: Sequence[Node]) -> list[TermVector]:
         """The terms of each node, in order."""
         texts = [(node.title, node.tags, node.brief, node.summary, node.content) for node in nodes]
-        return await asyncio.to_thread(self._asked if len(texts) >= _MANY else _made, texts)
+        if len(texts) < _MANY:
+            return await asyncio.to_thread(_made, texts)
+        return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
 
     async def rest(self) -> None:
-        """End the worker; the next need starts another."""
-        await asyncio.to_thread(self._end)
+        """End the worker when it has answered what it was asked; the next need starts another."""
+        await asyncio.get_running_loop().run_in_executor(self._talker, self._discard)
+
+    async def stop(self) -> None:
+        """End the worker now."""
+        worker = self._worker
+        if worker is not None:
+            worker.kill()
+        await self.rest()
 
     def _asked(self, texts: Sequence[_Text]) -> list[TermVector]:
-        with self._lock:
-            try:
-                if self._worker is None:
-                    self._worker = _start()
-                stdin, stdout = self._worker.stdin, self._worker.stdout
-                assert stdin is not None  # noqa: S101 - both are pipes
-                assert stdout is not None  # noqa: S101
-                _write(stdin, texts)
-                return [TermVector(*pair) for pair in _read(stdout)]
-            except (OSError, EOFError, pickle.UnpicklingError) as error:
-                _log.warning("the worker for terms ended; this process does its work", why=str(error))
-                self._discard()
-        return _made(texts)
-
-    def _end(self) -> None:
-        with self._lock:
+        try:
+            if self._worker is None:
+                self._worker = _start()
+            stdin, stdout = self._worker.stdin, self._worker.stdout
+            assert stdin is not None  # noqa: S101 - both are pipes
+            assert stdout is not None  # noqa: S101
+            _write(stdin, texts)
+            return [TermVector(*pair) for pair in _read(stdout)]
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            _log.warning("the worker for terms ended; this process does its work", why=str(error))
             self._discard()
+            return _made(texts)
+        except BaseException:
+            self._discard()  # an answer may still be on its way, and would be taken for the next one
+            raise
 
     def _discard(self) -> None:
         worker, self._worker = self._worker, None
@@ -78,7 +88,7 @@ class TermMaker:
 
 def _start() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "memotree_storage.term_worker"],
+        [sys.executable, "-P", "-m", "memotree_storage.term_worker"],  # -P: nothing from the working directory
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # a Ctrl-C at the terminal is for the service alone
@@ -91,7 +101,8 @@ def _made(texts: Sequence[_Text]) -> list[TermVector]:
 
 def _write(pipe: IO[bytes], value: Any) -> None:
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+    pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big"))
+    pipe.write(data)
     pipe.flush()
 
 

@@ -112,9 +112,10 @@ _LETTERS: Final = rf"(?:[0-9A-Za-z_]++|[^\W{UNSPACED}])"  # ASCII first, for spe
 _WORD: Final = rf"{_LETTERS}++(?:(?![\x00-\x7f])[{_MARKS}{_JOINERS}{_SELECTORS}]++{_LETTERS}*+)*+"
 _NAME: Final = rf"{_WORD}(?:\.{_WORD})*+"
 _RUN: Final = f"[{UNSPACED}][{UNSPACED}{_SELECTORS}]*+"
-_TOKEN: Final = re.compile(rf"(?P<name>{_NAME})|(?P<run>{_RUN})|(?P<symbol>[{_SYMBOLS}])")
+_BEGIN: Final = r"(?=[0-9A-Za-z_\x80-\U0010ffff])"  # spares what is between two words the long classes
+_TOKEN: Final = re.compile(rf"{_BEGIN}(?:(?P<name>{_NAME})|(?P<run>{_RUN})|(?P<symbol>[{_SYMBOLS}]))")
 _FIND_WORDS: Final = re.compile(_WORD)
-_FIND_NAMES: Final = re.compile(_NAME)
+_FIND_NAMES: Final = re.compile(_BEGIN + _NAME)
 _FIND_ASCII_NAMES: Final = re.compile(r"[0-9A-Za-z_]++(?:\.[0-9A-Za-z_]++)*+")
 _FIND_RUNS: Final = re.compile(_RUN)
 _FIND_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
@@ -144,10 +145,29 @@ def tokens_of(text: str) -> Iterator[tuple[str, int, int]]:
 
     Terms overlap: the parts of an identifier lie inside the whole, and the pairs of an unspaced run cross each other.
     """
-    for found in _TOKEN.finditer(text):
+    for found in tokens(text):
         offset = found.start()
-        for piece in _pieces(found[0], found.lastgroup or ""):
-            yield piece.term, offset + piece.start, offset + piece.end
+        for term, start, end in pieces_of(found[0]):
+            yield term, offset + start, offset + end
+
+
+def tokens(text: str) -> Iterator[re.Match[str]]:
+    """The tokens of a text: names, runs of unspaced scripts, and symbols."""
+    return (_FIND_ASCII_NAMES if text.isascii() else _TOKEN).finditer(text)
+
+
+def pieces_of(token: str) -> Sequence[tuple[str, int, int]]:
+    """The terms of one token with their offsets in it; what kind it is, its characters tell."""
+    return _known_pieces(token) if len(token) <= MAX_TERM_CHARS else _read_pieces(token)
+
+
+def _read_pieces(token: str) -> tuple[tuple[str, int, int], ...]:
+    found = _TOKEN.fullmatch(token)
+    kind = found.lastgroup if found else None
+    return tuple((piece.term, piece.start, piece.end) for piece in _pieces(token, kind or "name"))
+
+
+_known_pieces: Final = lru_cache(maxsize=1 << 15)(_read_pieces)
 
 
 def words_of(text: str) -> list[str]:

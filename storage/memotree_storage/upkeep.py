@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
+import psycopg
 import structlog
 
 from memotree_storage.collection import collect
@@ -79,8 +80,8 @@ class Upkeep:
             try:
                 ownerless |= await self._ownerless_holds(workspace_id)
                 await self._collect(workspace_id)
-            except MemoTreeError as error:
-                _log.warning("a workspace is tidied the next time", workspace=workspace_id, why=error.message)
+            except (MemoTreeError, psycopg.Error) as error:
+                _log.warning("a workspace is tidied the next time", workspace=workspace_id, why=str(error))
         await self._release_ownerless(ownerless)
         await remove_gone_points(self._database, self._index)
         return len(expired)

@@ -223,6 +223,27 @@ async def test_a_batch_may_use_a_node_that_it_creates(wire: Wire) -> None:
     assert {message for change in changed for message in change.commit_messages} == {"all at once"}
 
 
+@pytest.mark.requirement("CANVAS-9", "STORE-2")
+async def test_a_batch_derives_a_change_from_the_base_again_after_it_was_taken_back(wire: Wire) -> None:
+    """The base has moved meanwhile; what the first edit was derived from is none of the second's business."""
+    node = await wire.create("base")
+    other = await wire.create("other")
+    await wire("CommitChanges", message="Begin")
+    ours = wire.session
+    await wire("UpdateNode", node_id=node.id, title="ours")
+    await wire("UpdateNode", node_id=other.id, title="moves the base")
+    await wire.open()
+    await wire("UpdateNode", node_id=node.id, title="theirs")
+    await wire("CommitChanges", message="Theirs")
+    wire.session = ours
+    await wire("CommitChanges", message="Only the other", specific_nodes=[other.id])
+    titles = ("base", "final")
+    batch = [pb.NodeChange(update=pb.UpdateNodeRequest(node_id=node.id, title=title)) for title in titles]
+    await wire("BatchChangeNodes", changes=batch)
+    await wire("CommitChanges", message="Final")
+    assert (await wire.get(node.id)).title == "final"
+
+
 @pytest.mark.requirement("CANVAS-9", "CANVAS-7")
 async def test_a_batch_with_one_wrong_change_changes_nothing_and_names_it(wire: Wire) -> None:
     root, child, _ = await family(wire)

@@ -34,7 +34,7 @@ async def check_children(conn: Connection, state: State, alive: Tree, home_id: s
         page = await tree.children(conn, state, home_id, after=after, limit=2)
         assert page == expected[start : start + 2]
         after = (page[-1][1], page[-1][0])
-    found = await tree.home(conn, state, home_id)
+    found = await tree.one_with_last(conn, state, home_id)
     assert found is not None
     assert found[2] == (expected[-1][1] if expected else None)
 

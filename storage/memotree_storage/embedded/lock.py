@@ -61,7 +61,7 @@ class DataFolderLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Take the lock at once; the folder must exist.
+        """Take the lock at once; a folder that is missing is made.
 
         Raises:
             DataFolderInUseError: Somebody else has it.
@@ -71,6 +71,7 @@ class DataFolderLock:
             return
         # O_CLOEXEC is Python's default: a child that inherited the descriptor would keep the lock after our death.
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise DataFolderUnusableError(self._folder, error) from error

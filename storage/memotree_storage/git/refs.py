@@ -269,6 +269,7 @@ class _FileCache(Generic[_T]):
     def read(self, path: str) -> _T | None:
         """What the file says; ``None`` when there is none."""
         known = self._known.get(path)
+        now = time.time_ns()
         try:
             status = os.stat(path)  # noqa: PTH116 - thousands in a row; a Path costs more than the call
             mark = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -279,7 +280,7 @@ class _FileCache(Generic[_T]):
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             self._known.pop(path, None)
             return None
-        if status.st_ctime_ns < time.time_ns() - _FRESH_NS:
+        if status.st_ctime_ns < now - _FRESH_NS:
             self._known[path] = (mark, value)
         return value
 

@@ -97,15 +97,15 @@ class Edit:
 
 
 async def stage(
-    conn: Connection, session: Session, edits: Sequence[Edit], known: Mapping[str, str | None] | None = None
+    conn: Connection, session: Session, edits: Sequence[Edit], derived: Mapping[str, str | None] | None = None
 ) -> set[str]:
     """Write edits into the session, which the transaction holds.
 
     An entry that is again as it was in the base is no change any more; one that was created here and is deleted leaves
-    no trace. The ids of both are returned. ``known`` has blobs that staged entries were derived from, by id, as far as
-    the transaction has read them.
+    no trace. The ids of both are returned. ``derived`` has blobs that staged entries were derived from, by id, as far
+    as the transaction has read them.
     """
-    derived = dict(known or {})
+    derived = dict(derived or {})
     again = [
         edit.before.entry_id
         for edit in edits

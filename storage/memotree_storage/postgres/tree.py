@@ -258,7 +258,7 @@ async def one(conn: Connection, state: State, entry_id: str) -> tuple[Version, l
     return Version(*values), path or [], count
 
 
-async def home(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], str | None] | None:
+async def one_with_last(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], str | None] | None:
     """An alive entry with the ids of its ancestors, root first, and the greatest position of its children, if any."""
     cursor = await conn.execute(_WITH_LAST, state.arguments(id=entry_id))
     row = await cursor.fetchone()
