@@ -12,7 +12,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-
 NOTHING_LOST = "0"
 """The budget of what must never happen."""
 
