@@ -29,10 +29,9 @@ class NodeNotFoundError(NotFoundError):
 
     reason = "NODE_NOT_FOUND"
 
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"There is no node {text!r} at this revision. Search for it, or read the tree with GetTree.", "node", text
-        )
+    def __init__(self, text: str, sentence: str = "") -> None:
+        usual = f"There is no node {text!r} at this revision. Search for it, or read the tree with GetTree."
+        super().__init__(sentence or usual, "node", text)
 
 
 class ArchiveNotFoundError(NotFoundError):
@@ -61,7 +60,7 @@ class InvalidIdError(InvalidInputError):
 
 
 class AmbiguousIdError(InvalidInputError):
-    """A prefix that several alive nodes share; ``nodes`` has them."""
+    """A prefix that several nodes share (alive ones; of history, deleted ones too); ``nodes`` has them."""
 
     reason = "AMBIGUOUS_ID"
     nodes: Sequence[Version] = ()
@@ -69,7 +68,9 @@ class AmbiguousIdError(InvalidInputError):
     @classmethod
     def among(cls, field: str, text: str, nodes: Sequence[Version]) -> "AmbiguousIdError":
         """The error that lists the candidates."""
-        listed = ", ".join(f"{node.entry_id} ({node.title})" for node in nodes[:_MOST_CANDIDATES])
+        listed = ", ".join(
+            f"{node.entry_id} ({node.title}{', deleted' if node.dead else ''})" for node in nodes[:_MOST_CANDIDATES]
+        )
         error = cls.at(field, f"{text!r} is ambiguous; give more characters. It could be {listed}.")
         assert isinstance(error, cls)  # noqa: S101 - for the type checker
         error.nodes = tuple(nodes[:_MOST_CANDIDATES])
@@ -169,14 +170,15 @@ async def _alive(conn: Connection, state: State, ids: Sequence[str]) -> list[Ver
 
 
 async def archive(conn: Connection, state: State, text: str, field: str = "archive") -> Version:
-    """The alive archive of that name, id or unique prefix of an id; a name goes first.
+    """The alive archive of that name, id or unique prefix of an id; a whole id goes first, then a name.
 
     Raises:
         ArchiveNotFoundError: There is none.
         AmbiguousIdError: Several ids begin with the text.
     """
     found = await tree.archives(conn, state)
-    named = [version for version in found if version.title == needed(field, text)]
+    named = [version for version in found if version.entry_id == needed(field, text)]
+    named = named or [version for version in found if version.title == text]
     if not named and is_id_prefix(text):
         named = [version for version in found if version.entry_id.startswith(text)]
     if not named:

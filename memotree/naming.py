@@ -1,14 +1,19 @@
-"""Names of branches and tags: which are allowed, which are taken, and what they name."""
+"""Names of workspaces, branches and tags: which are allowed, which are taken, and what they name."""
 
+import re
 from typing import Final
 
 from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from memotree_storage.git.objects import is_hex_id
 from memotree_storage.git.refs import InvalidRefNameError, check_ref_name
 from memotree_storage.node import is_id
+from memotree_storage.validation import check_name
 
 BRANCHES: Final = "refs/heads/"
 TAGS: Final = "refs/tags/"
+
+_DIGITS: Final = re.compile("[0-9a-f]{4,40}")
+"""What may abbreviate a commit id; a commit that begins so may be made at any time, so all of them are refused."""
 
 
 class BranchNotFoundError(NotFoundError):
@@ -48,9 +53,32 @@ class TagExistsError(AlreadyExistsError):
 
 
 class ConfusingNameError(InvalidInputError):
-    """A name that would be read as something else where a revision is asked for."""
+    """A name that would be read as something else: a workspace's as an id, a branch's or tag's as another revision."""
 
     reason = "CONFUSING_NAME"
+
+    @classmethod
+    def taken(cls, name: str, ref: str, field: str = "name") -> InvalidInputError:
+        """The error for a branch named like a tag that is there, or the other way round; ``ref`` is the one there."""
+        return cls.at(
+            field,
+            f"{name!r} is the name of {ref}, and as a revision the two could not be told apart; nothing was written. "
+            "Choose another name.",
+        )
+
+
+def check_workspace_name(name: str, field: str = "name") -> None:
+    """Refuse the name of a workspace that cannot be a folder everywhere, or that reads like an id.
+
+    Raises:
+        InvalidNameError: It cannot be a folder.
+        ConfusingNameError: It has the form of an id.
+    """
+    check_name(field, name)
+    if is_id(name):
+        raise ConfusingNameError.at(
+            field, f"{name!r} reads like the id of a workspace; choose a name that can mean only one thing."
+        )
 
 
 def check_branch_name(name: str, field: str = "name") -> None:
@@ -58,7 +86,8 @@ def check_branch_name(name: str, field: str = "name") -> None:
 
     Raises:
         InvalidRefNameError: Git refuses it.
-        ConfusingNameError: It looks like a commit's or session's id, like a whole ref name, or like ``HEAD``.
+        ConfusingNameError: It looks like a session's id, a commit's id or the beginning of one, a whole ref name, or
+            ``HEAD``.
     """
     _check(BRANCHES, name, field)
 
@@ -68,7 +97,8 @@ def check_tag_name(name: str, field: str = "name") -> None:
 
     Raises:
         InvalidRefNameError: Git refuses it.
-        ConfusingNameError: It looks like a commit's or session's id, like a whole ref name, or like ``HEAD``.
+        ConfusingNameError: It looks like a session's id, a commit's id or the beginning of one, a whole ref name, or
+            ``HEAD``.
     """
     _check(TAGS, name, field)
 
@@ -84,7 +114,9 @@ def _check(prefix: str, name: str, field: str) -> None:
         what = "the id of a commit, and Git itself passes over such names"
     elif is_id(name):
         what = "the id of a session"
-    elif name.startswith("refs/"):
+    elif _DIGITS.fullmatch(name):
+        what = "the beginning of a commit's id (4 to 40 of the digits 0-9 and a-f)"
+    elif name.startswith(("refs/", "heads/", "tags/")):
         what = "a whole ref name"
     elif name in {"@", "HEAD"}:
         what = "the commit that a working copy is at"

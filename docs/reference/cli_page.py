@@ -25,7 +25,9 @@ INTRO = """\
 Every command takes `--json`, which prints one JSON document on stdout and messages on stderr, and `--help`. The options
 `--workspace`, `--session`, `--at` and `--address` say where a command works. Without them it is the workspace and the
 session chosen by an earlier command (kept per server in the user's configuration folder), and the server that runs on
-this machine. `memotree --install-completion` teaches the shell the commands, workspaces, sessions and revisions.
+this machine: the one that the data folder names, else the one that `memotree serve` would start with the same settings
+(`MEMOTREE_HOST`, `MEMOTREE_PORT`). `memotree --install-completion` teaches the shell the commands, workspaces, sessions
+and revisions.
 
 A node, archive or commit is named by its id or by any unique beginning of it of four characters or more; an archive by
 its name as well.
@@ -36,6 +38,7 @@ its name as well.
 | 1 | refused or failed; `verify` found differences; a store does not answer (`status`) |
 | 2 | wrong usage, or no workspace or session is chosen |
 | 3 | no server answers |
+| 130 | stopped with Ctrl-C |
 """
 
 _PLACES = {"workspace", "session", "at", "address", "as_json", "help"}

@@ -1,17 +1,17 @@
 """Creating, updating and deleting nodes."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError
+from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.node import DEFAULT_TYPE, Node, Relation, new_id
 from memotree_storage.position import between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
-from memotree import lookup
+from memotree import dangling, lookup
 from memotree.canvas.fields import RequestFields
 from memotree.messages import read_relation, read_source
 from memotree.models.extractive import brief_of, summary_of
@@ -52,6 +52,12 @@ class DerivedContentError(FailedPreconditionError):
 
     reason = "DERIVED_CONTENT"
 
+    @classmethod
+    def of(cls, node_id: str, advice: str) -> "DerivedContentError":
+        """The error about one node."""
+        sentence = f"The content of a {DERIVED_TYPE} is made from its leaves; {advice}."
+        return cls(sentence, [FieldViolation(node_id, sentence)])
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -85,7 +91,7 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         )
     kind = request.type or DEFAULT_TYPE
     if kind == DERIVED_TYPE and request.content:
-        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; leave it empty.")
+        raise DerivedContentError.of(node_id, "leave it empty")
     index = request.position if request.HasField("position") else None
     if index is not None and index < 0:
         raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
@@ -128,7 +134,7 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
             "update_mask", "Nothing is given to change. Set a field, or name it in update_mask to empty it."
         )
     if "content" in given and DERIVED_TYPE in (node.type, request.type if "type" in given else node.type):
-        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; edit those.")
+        raise DerivedContentError.of(node.id, "edit those")
     changed = _with_given(node, request, given)
     warnings: list[str] = []
     if request.regenerate_summary:
@@ -156,27 +162,14 @@ async def delete(bench: Workbench, request: pb.DeleteNodeRequest, message: str) 
     version = await bench.node(request.node_id, request.etag)
     below = await tree.subtree(bench.conn, bench.state, [version.entry_id])
     if len(below) > 1 and not request.recursive:
-        raise HasChildrenError(
-            f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too."
-        )
+        sentence = f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too."
+        raise HasChildrenError(sentence, [FieldViolation(version.entry_id, sentence)])
     ids = [item.entry_id for item in below]
-    warnings = await dangling(bench, ids)
+    warnings = await dangling.warnings(bench, ids)
     await bench.remove(
         list((await tree.versions(bench.conn, bench.state, ids)).values()), request.commit_message or message
     )
     return ids, warnings
-
-
-async def dangling(bench: Workbench, ids: Sequence[str]) -> tuple[str, ...]:
-    """Warnings about relations of nodes that stay and point to nodes that go."""
-    gone = set(ids)
-    return tuple(
-        f"{holder.entry_id} ({holder.title}) has a {relation[0]} relation to {relation[1]}, which is deleted."
-        for holder in await tree.pointing_at(bench.conn, bench.state, ids)
-        if holder.entry_id not in gone
-        for relation in holder.relations
-        if relation[1] in gone
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from memotree.canvas import edits, moves, relations
 from memotree.canvas.edits import Outcome
 from memotree.canvas.reading import contents, node_at, nodes_at
 from memotree.canvas.searching import Searching
-from memotree.canvas.shown import shown, stored_usage, text_at
+from memotree.canvas.shown import render, shown, text_at
 from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
 from memotree.limits import ServiceLimits
 from memotree.lookup import Place
@@ -91,7 +91,7 @@ class NodeOperations:
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
         """Find nodes by words, by meaning, by both, or along relations."""
-        return await Searching(self._store, request).run()
+        return await Searching(self._store, request, self._limits.types).run()
 
     # --- levels of detail ---
 
@@ -275,8 +275,8 @@ class NodeOperations:
         return await edits.update(bench, request, message)
 
     async def _set_created_level(self, bench: Workbench, request: pb.CreateNodeRequest, outcome: Outcome) -> None:
+        level = level_or(request.initial_level, SUMMARY, "initial_level")  # a wrong one is refused without a view too
         if request.HasField("view_name"):
-            level = level_or(request.initial_level, SUMMARY, "initial_level")
             await self._set_level(bench, request.view_name, outcome.node_id, level)
 
     async def _set_level(self, bench: Workbench, name: str, node_id: str, level: int) -> None:
@@ -293,7 +293,7 @@ class NodeOperations:
 
     async def _usage(self, conn: Connection, place: Place, view: str) -> pb.ContextUsage:
         what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))
-        return await stored_usage(what)
+        return (await render(conn, self._store, place.state, what)).usage
 
 
 def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:

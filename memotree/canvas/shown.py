@@ -5,8 +5,10 @@ in after a node above it was hidden is shown.
 """
 
 import asyncio
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.node import Node
@@ -156,63 +158,101 @@ async def _ordered(
     return sorted(visible, key=route)
 
 
-async def render(conn: Connection, store: Store, state: State, what: Shown, budget: int) -> Rendered:
-    """A view as Markdown; over the budget, the least recently used nodes are shown by their titles alone."""
+async def render(conn: Connection, store: Store, state: State, what: Shown, budget: int = 0) -> Rendered:
+    """A view as Markdown; over the budget, the least recently used nodes are collapsed first (0: there is no budget).
+
+    What is collapsed has its title alone, and nothing below it is shown.
+    """
     detailed = [node.version for node in what.nodes if node.level >= DETAIL]
     texts = await contents(conn, store, state, detailed)
     is_much = len(what.nodes) > _FEW_NODES or sum(version.tokens for version in detailed) > _FEW_TOKENS
-    return await asyncio.to_thread(_rendered, what, texts, budget) if is_much else _rendered(what, texts, budget)
+    return await asyncio.to_thread(rendered, what, texts, budget) if is_much else rendered(what, texts, budget)
 
 
-def _rendered(what: Shown, texts: Mapping[str, Node], budget: int) -> Rendered:
-    blocks = {node.version.entry_id: block(node, node.level, texts) for node in what.nodes}
-    markdown = "\n".join(blocks.values())
-    total = count_tokens(markdown)
-    collapsed: list[str] = []
-    if budget and total > budget:
-        # Each node with the line break that joins it to the next: together they count no less than the whole.
-        tokens = {entry_id: count_tokens(text + "\n") for entry_id, text in blocks.items()}
-        used = sum(tokens.values())
-        for node in sorted(what.nodes, key=lambda node: (node.used, node.version.entry_id)):
-            if used <= budget:
-                break
-            entry_id = node.version.entry_id
-            if node.level > TITLE:
-                blocks[entry_id] = block(node, TITLE, texts)
-                used -= tokens[entry_id] - count_tokens(blocks[entry_id] + "\n")
-                collapsed.append(entry_id)
-        markdown = "\n".join(blocks.values())
-        total = count_tokens(markdown)
-    usage = usage_of(what, used=total, budget=budget, collapsed=len(collapsed))
-    return Rendered(markdown, usage, collapsed, fits=not budget or total <= budget)
+def rendered(what: Shown, texts: Mapping[str, Node], budget: int) -> Rendered:
+    """The same from contents that were read.
 
-
-async def stored_usage(what: Shown) -> pb.ContextUsage:
-    """How much of a context a view takes, from the token counts that are stored: no content is read.
-
-    Each node is rounded up by itself, so this may be up to three tokens a node more than the rendered view has.
+    Each collapse takes tokens away, so the fewest that keep the budget are found by bisection, and every try is counted
+    as the text that it is.
     """
+    nodes, collapsed = what.nodes, list[str]()
+    markdown = _markdown(nodes, texts)
+    if budget and count_tokens(markdown) > budget:
+        collapses = _collapses(nodes)
 
-    def used() -> int:
-        return sum(_stored_tokens(node) for node in what.nodes)
+        def fits(number: int) -> bool:
+            return count_tokens(_markdown(_after(what.nodes, collapses[:number]), texts)) <= budget
 
-    return usage_of(what, used=await asyncio.to_thread(used) if len(what.nodes) > _FEW_NODES else used())
-
-
-def _stored_tokens(node: ShownNode) -> int:
-    content = node.version.tokens if node.level >= DETAIL else 0
-    frame = "\n\n\n" if content else "\n"
-    return count_tokens(block(node, node.level, {}) + frame) + content
-
-
-def usage_of(what: Shown, *, used: int, budget: int = 0, collapsed: int = 0) -> pb.ContextUsage:
-    """How much of a context a view takes."""
-    return pb.ContextUsage(
+        made = collapses[: bisect_left(range(len(collapses)), True, key=fits)]  # noqa: FBT003 - the value sought
+        nodes = _after(what.nodes, made)
+        collapsed = list(dict.fromkeys(what.nodes[each.place].version.entry_id for each in made))
+        markdown = _markdown(nodes, texts)
+    used = count_tokens(markdown)
+    usage = pb.ContextUsage(
         tokens_used=used,
         token_budget=budget,
-        nodes_expanded=sum(1 for node in what.nodes if node.level > TITLE) - collapsed,
-        nodes_shown=len(what.nodes),
+        nodes_expanded=sum(1 for node in nodes if node.level > TITLE),
+        nodes_shown=len(nodes),
     )
+    return Rendered(markdown, usage, collapsed, fits=not budget or used <= budget)
+
+
+def _markdown(nodes: Sequence[ShownNode], texts: Mapping[str, Node]) -> str:
+    return "\n".join(block(node, node.level, texts) for node in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collapse:
+    """The node at a place of the view goes to TITLE, and all below it is hidden, up to the place ``end``."""
+
+    place: int
+    end: int
+
+
+def _collapses(nodes: Sequence[ShownNode]) -> list[_Collapse]:
+    """All that may be collapsed, least recently used first.
+
+    A node and all below it count as used when the last open one of them was: titles that came along keep nothing open.
+    The text of a node goes before what is open below it and was used later.
+    """
+    steps: list[tuple[int, int, int, _Collapse]] = []
+    ends: list[int] = [len(nodes)] * len(nodes)
+    latest = [node.used if node.level > TITLE else 0 for node in nodes]
+    above: list[int] = []
+    for place, node in enumerate([*nodes, None]):
+        while above and (node is None or nodes[above[-1]].depth >= node.depth):
+            done = above.pop()
+            ends[done] = place
+            if above:
+                latest[above[-1]] = max(latest[above[-1]], latest[done])
+        above.append(place)
+    for place, node in enumerate(nodes):
+        when = max(latest[place], node.used)
+        if node.level > TITLE and node.used < when:
+            steps.append((node.used, 0, -place, _Collapse(place, place + 1)))
+        if node.level > TITLE or ends[place] > place + 1:
+            steps.append((when, 1, -place, _Collapse(place, ends[place])))
+    return [step for *_, step in sorted(steps, key=lambda step: step[:3])]
+
+
+def _after(nodes: Sequence[ShownNode], collapses: Sequence[_Collapse]) -> list[ShownNode]:
+    """What is left of a view when some of its nodes are collapsed."""
+    ends = dict[int, int]()
+    for each in collapses:
+        ends[each.place] = max(each.end, ends.get(each.place, 0))
+    left: list[ShownNode] = []
+    below = Counter(node.version.parent_id for node in nodes)
+    hidden_to = 0
+    for place, node in enumerate(nodes):
+        if place < hidden_to:
+            continue
+        if place not in ends:
+            left.append(node)
+            continue
+        hidden_to = ends[place]
+        hides = below[node.version.entry_id] if hidden_to > place + 1 else 0
+        left.append(replace(node, level=TITLE, hidden_below=node.hidden_below + hides))
+    return left
 
 
 def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Node]) -> str:

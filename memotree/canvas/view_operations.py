@@ -42,6 +42,14 @@ async def archive_ids(conn: Connection, state: State, archive: str = "") -> list
     return [version.entry_id for version in await tree.archives(conn, state)]
 
 
+def _too_small(request: pb.RenderViewRequest, needed: int) -> str:
+    """What helps when the titles of the roots alone, which are always shown, are too much."""
+    helps = f"raise the budget to {needed} or more"
+    if not request.archive:
+        helps = f"name one archive to see its nodes alone, or {helps}"
+    return f"Not even the titles of the roots fit into {request.token_budget} tokens: {helps}."
+
+
 class ViewOperations:
     """Renders, lists and forgets views."""
 
@@ -60,7 +68,7 @@ class ViewOperations:
             rendered = await render(conn, self._store, place.state, what, request.token_budget)
         warnings = what.warnings
         if not rendered.fits:
-            warnings.append(f"Not even the titles fit into {request.token_budget} tokens; collapse nodes of the view.")
+            warnings.append(_too_small(request, rendered.usage.tokens_used))
         return pb.RenderViewResponse(
             markdown=rendered.markdown, usage=rendered.usage, collapsed_ids=rendered.collapsed, warnings=warnings
         )

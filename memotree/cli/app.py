@@ -1,8 +1,10 @@
 """The command line as a whole: which groups and commands there are."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from memotree.cli import (
     archives,
@@ -17,14 +19,34 @@ from memotree.cli import (
     views,
     workspaces,
 )
+from memotree.cli.errors import CliError, ExitCode, tell_cli_error
+from memotree.cli.output import Output
+
+
+class CommandLine(TyperGroup):
+    """All commands; wrong usage, which is found before a command runs, is JSON too where JSON was asked for."""
+
+    def main(self, *positional: Any, **named: Any) -> Any:
+        """Run the command that the arguments name, and exit with its status."""
+        given = positional[0] if positional else named.get("args")
+        if "--json" not in (sys.argv[1:] if given is None else given):
+            return super().main(*positional, **named)
+        try:
+            status = super().main(*positional, **{**named, "standalone_mode": False})
+        except typer.TyperException as error:
+            status = tell_cli_error(Output(as_json=True), CliError(error.format_message()))
+        sys.exit(status or ExitCode.OK)
+
 
 app = typer.Typer(
+    cls=CommandLine,
     name="memotree",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A Git-backed, versioned knowledge store for the memory of agents.",
-    epilog="Exit codes: 0 ok, 1 refused or failed, 2 wrong usage, 3 no server. Every command takes --json.",
+    epilog="Exit codes: 0 ok, 1 refused or failed, 2 wrong usage, 3 no server, 130 stopped. "
+    "Every command takes --json.",
 )
 
 

@@ -66,6 +66,14 @@ def commit(
     )
 
 
+def _branches(desk: Desk) -> dict[str, list[str]]:
+    """The names of the branches by the commit that they are at."""
+    names: dict[str, list[str]] = {}
+    for branch in desk.workspace.branches():
+        names.setdefault(branch.commit_id, []).append(branch.name)
+    return names
+
+
 def log(
     desk: Desk,
     at: AtOption = "",
@@ -90,9 +98,9 @@ def log(
     shown, more = found[:limit], len(found) > limit
 
     def look() -> RenderableType:
-        if oneline:
-            return Group(*(looks.commit_line(each) for each in shown))
-        return Group(*(looks.commit_block(each) for each in shown))
+        branches = _branches(desk)
+        one = looks.commit_line if oneline else looks.commit_block
+        return Group(*(one(each, branches.get(each.id, ())) for each in shown))
 
     desk.output.show({"commits": shown, "more": more}, look)
     if more:
@@ -119,7 +127,8 @@ def show(
 
     def look() -> RenderableType:
         more = Text(f"… and {rest} more" if rest > 0 else "", "dim", end="")
-        return Group(looks.commit_block(details.commit, whole=True), looks.entries(changes), more)
+        head = looks.commit_with_entries(details.commit, changes, _branches(desk).get(details.commit.id, ()))
+        return Group(head, more)
 
     desk.output.show({"commit": details.commit, "changes": changes, "change_count": details.change_count}, look)
 

@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from memotree.cli import completion
-from memotree.cli.errors import CliError, NoSessionError, NoWorkspaceError, tell_cli_error, tell_client_error
+from memotree.cli.errors import (
+    CliError,
+    ExitCode,
+    NoSessionError,
+    NoWorkspaceError,
+    tell_cli_error,
+    tell_client_error,
+)
 from memotree.cli.output import Output
 from memotree.cli.place import Choice, find_address, read_choice, write_choice
+from memotree.cli.wording import in_commands
 
 if TYPE_CHECKING:
     from memotree.client import Client, MemoTreeClientError, Revision, Session, Workspace
@@ -129,12 +137,15 @@ class Desk:
         """The connection to the server; its warnings go to stderr."""
         from memotree.client import Client  # noqa: PLC0415 - `--help` and usage errors need no gRPC
 
-        return Client(self.address, timeout=PATIENCE_SECONDS, on_warning=self.output.warn)
+        return Client(
+            self.address, timeout=PATIENCE_SECONDS, on_warning=lambda text: self.output.warn(in_commands(text))
+        )
 
     @property
     def workspace(self) -> "Workspace":
         """The workspace that is meant."""
         if not self.choice.workspace:
+            self._see_server()
             raise NoWorkspaceError
         return self.client.workspace(self.choice.workspace)
 
@@ -143,8 +154,13 @@ class Desk:
         """The session that changes go to."""
         workspace = self.workspace
         if not self.choice.session:
+            self._see_server()
             raise NoSessionError
         return workspace.resume(self.choice.session)
+
+    def _see_server(self) -> None:
+        """Fails when no server answers: that comes before a choice, which can only be made with one."""
+        self.client.status()
 
     @property
     def here(self) -> "Revision":
@@ -222,6 +238,9 @@ def _run(desk: Desk, work: Callable[[Desk], None]) -> None:
         sys.stdout.flush()
     except CliError as error:
         raise typer.Exit(tell_cli_error(desk.output, error)) from None
+    except typer.Abort:  # Ctrl-C at a prompt, which ends a command as it does anywhere else
+        desk.output.note("\nStopped; nothing was changed.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:  # the reader of our output has seen enough, such as `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None

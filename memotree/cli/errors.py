@@ -5,12 +5,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
-from memotree.cli.output import plain
+from memotree.cli.output import ID, Cell, Column, plain, table
+from memotree.cli.wording import in_commands
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from memotree.cli.output import Output
     from memotree.client import MemoTreeClientError
 
@@ -22,6 +25,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
+    INTERRUPTED = 130
 
 
 class CliError(Exception):
@@ -80,7 +84,7 @@ def tell_cli_error(output: Output, error: CliError) -> int:
 def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = "") -> int:
     """Says what is wrong with every fault, conflict and node that the server named; gives the exit status."""
     unreachable = error.code == "UNAVAILABLE" and not error.reason
-    sentence = error.message
+    sentence = in_commands(error.message)
     if unreachable:
         sentence = f"{sentence.partition(' (')[0]}. Start one with `memotree serve`, or name another with --address."
     if output.as_json:
@@ -90,9 +94,10 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
                 document[name] = plain(getattr(error, name))
         output.document({"error": document})
     output.error(sentence)
-    if len(error.violations) > 1 or any(each.description not in sentence for each in error.violations):
-        for violation in error.violations:
-            output.note(f"  • {violation.field}: {violation.description}")
+    faults = [(each.field, in_commands(each.description)) for each in error.violations]
+    if len(faults) > 1 or any(description not in sentence for _, description in faults):
+        for field, description in faults:
+            output.note(f"  • {field}: {description}")
     if error.conflicts:
         output.note(conflict_table(error))
     for node in error.nodes:
@@ -102,11 +107,22 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
     return ExitCode.UNREACHABLE if unreachable else ExitCode.FAILED
 
 
-def conflict_table(error: MemoTreeClientError) -> Table:
+def conflict_table(error: MemoTreeClientError) -> RenderableType:
     """The conflicts side by side."""
-    table = Table(title="Conflicts", title_justify="left", header_style="bold")
-    for name in ("Node", "Field", "Before", "In the session", "On the branch"):
-        table.add_column(name, overflow="fold")
-    for conflict in error.conflicts:
-        table.add_row(conflict.node_id, conflict.field or "(all of it)", conflict.base, conflict.ours, conflict.theirs)
-    return table
+    columns: list[Column] = [("Node", ID), "Field", "Before", "In the session", "On the branch"]
+    rows = [
+        (
+            each.node_id,
+            each.field or "(all of it)",
+            _side(each.base, "not there" if not each.field else ""),
+            _side(each.ours, "deleted" if not each.field else "empty"),
+            _side(each.theirs, "deleted" if not each.field else "empty"),
+        )
+        for each in error.conflicts
+    ]
+    return Group(Text("Conflicts", "bold"), table(columns, rows, empty=""))
+
+
+def _side(value: str, nothing: str) -> Cell:
+    """What one side has; where that is nothing, a word for it: an entry that a side lacks comes as an empty value."""
+    return value or Text(nothing, "dim")

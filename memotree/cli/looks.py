@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -10,17 +11,23 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from memotree.cli.output import facts, short, when
+from memotree.cli.output import ID, Column, facts, short, table, when
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from memotree.client import Commit, EntryChange, FieldChange, Node, SearchHit, Tree
+    from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Tree
 
 CHANGE_STYLES = {"CREATED": ("+ created", "green"), "UPDATED": ("~ updated", "yellow"), "DELETED": ("- deleted", "red")}
 _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
+_LISTS = {"Created:", "Changed:", "Moved:", "Deleted:"}
+_LISTED_AS = re.compile(r"\n\n(?=\S)")
+_LISTED = re.compile(r"^- .*? \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)", re.MULTILINE)
+"""An entry in the message of a commit: its id, and the indented lines that say why."""
+_UNLISTED = re.compile(r"(?:  and \d+ more\n)?\n*")
+"""What may stand beside the entries in such a list."""
 _INDENT = 6
 _STEM = 3
 """Characters that every form of a word shares, for telling marks of ours from asterisks of the text."""
@@ -85,13 +92,18 @@ def tree(found: Tree, name: str) -> RichTree:
     return root
 
 
-def commit_head(commit: Commit) -> Text:
+def _names(commit: Commit, branches: Iterable[str]) -> Text:
+    """The branches and tags of a commit as `git log` decorates it, with a blank before; nothing without any."""
+    names = [(branch, "bold green") for branch in branches]
+    names += [(f"tag: {tag}", "bold bright_yellow") for tag in commit.tags]
+    if not names:
+        return Text()
+    return Text.assemble((" (", "yellow"), Text(", ", "yellow").join(Text(*each) for each in names), (")", "yellow"))
+
+
+def commit_head(commit: Commit, branches: Iterable[str] = ()) -> Text:
     """The head of a commit as `git log` shows it."""
-    head = Text.assemble((f"commit {commit.id}", "yellow"))
-    if commit.tags:
-        head.append(" (", "yellow")
-        head.append(", ".join(f"tag: {tag}" for tag in commit.tags), "bold bright_yellow")
-        head.append(")", "yellow")
+    head = Text.assemble((f"commit {commit.id}", "yellow"), _names(commit, branches))
     author = f"{commit.author.name} <{commit.author.email}>" if commit.author.email else commit.author.name
     head.append(f"\nAuthor: {author}\nDate:   {_long(commit)}\n")
     return head
@@ -102,19 +114,36 @@ def _long(commit: Commit) -> str:
     return time.astimezone().strftime("%a %b %-d %H:%M:%S %Y %z") if time else ""
 
 
-def commit_block(commit: Commit, *, whole: bool = False) -> Text:
-    """A commit as `git log` shows it, with its subject or its whole message."""
-    message = (commit.message if whole else "") or commit.subject
-    text = commit_head(commit)
-    for line in message.rstrip("\n").split("\n"):
+def commit_block(commit: Commit, branches: Iterable[str] = (), message: str = "") -> Text:
+    """A commit as `git log` shows it, with its subject or the message given."""
+    text = commit_head(commit, branches)
+    for line in (message or commit.subject).rstrip("\n").split("\n"):
         text.append(f"\n    {line}" if line else "\n")
     return text.append("\n")
 
 
-def commit_line(commit: Commit) -> Text:
-    """A commit on one line: id, tags and subject."""
-    tags = "".join(f"(tag: {tag}) " for tag in commit.tags)
-    return Text.assemble((short(commit.id), "yellow"), " ", (tags, "bold bright_yellow"), commit.subject)
+def commit_line(commit: Commit, branches: Iterable[str] = ()) -> Text:
+    """A commit on one line: id, branches, tags and subject."""
+    return Text.assemble((short(commit.id), "yellow"), _names(commit, branches), " ", commit.subject)
+
+
+def commit_with_entries(commit: Commit, changes: Sequence[EntryChange], branches: Iterable[str] = ()) -> Group:
+    """A commit with its message and the entries it changed, each of which is named once.
+
+    The message lists the entries as well, for people who read it with Git. What it says beside their names, the reasons
+    of the changes, stands with the entries here; a list that names anything else stays in the message.
+    """
+    shown = {change.node_id for change in changes}
+    kept, reasons = [], dict[str, str]()
+    for paragraph in _LISTED_AS.split(commit.message):
+        heading, _, rest = paragraph.partition("\n")
+        listed = _LISTED.findall(f"{rest}\n") if heading in _LISTS else []
+        beside = _LISTED.sub("", f"{rest}\n")
+        if listed and {entry for entry, _ in listed} <= shown and _UNLISTED.fullmatch(beside):
+            reasons.update({entry: textwrap.dedent(why).rstrip("\n") for entry, why in listed if why})
+        else:
+            kept.append(paragraph)
+    return Group(commit_block(commit, branches, "\n\n".join(kept)), entries(changes, reasons))
 
 
 def entry_line(change: EntryChange) -> Text:
@@ -150,14 +179,39 @@ def field_change(change: FieldChange) -> Text:
     return text
 
 
-def entries(changes: Iterable[EntryChange]) -> Group:
-    """Changed nodes and archives, each with its fields."""
+def entries(changes: Iterable[EntryChange], reasons: Mapping[str, str] | None = None) -> Group:
+    """Changed nodes and archives, each with the reason by its id, and its fields."""
     parts: list[RenderableType] = []
     for change in changes:
         parts.append(entry_line(change))
+        if reasons and change.node_id in reasons:
+            parts.append(Padding(Text(reasons[change.node_id]), (0, 0, 0, _INDENT), expand=False))
         parts += [field_change(each) for each in change.fields]
         if change.fields:
             parts.append(Text(""))
+    return Group(*parts)
+
+
+REBUILD = "A rebuild of the workspace repairs it."
+"""How the server ends what it says of each difference that a rebuild repairs; the command says it once."""
+
+
+def differences(found: Sequence[Difference], *, narrow: bool) -> RenderableType:
+    """What a verification found: a table, or one block below the other where a table has no room."""
+    rows = [
+        (each.store, each.what, short(each.commit_id), each.node_id, each.description.removesuffix(REBUILD).rstrip())
+        for each in found
+    ]
+    if not narrow or not rows:
+        columns: list[Column] = [("Store", "bold red"), "What", ("Commit", ID), ("Node", ID), "Description"]
+        return table(columns, rows, empty="Git, PostgreSQL and Qdrant agree.")
+    parts: list[RenderableType] = []
+    for store, what, commit, entry, description in rows:
+        head = Text.assemble((store, "bold red"), f" {what}")
+        for name, value in (("commit", commit), ("node", entry)):
+            if value:
+                head.append_text(Text.assemble(f"  {name} ", (value, ID)))
+        parts += [head, Padding(Text(description), (0, 0, 0, _INDENT), expand=False)]
     return Group(*parts)
 
 

@@ -151,6 +151,9 @@ def _speaks_unicode(console: Console) -> bool:
     return (console.encoding or "").lower().startswith("utf")
 
 
+ID = "yellow"
+"""The style of ids, of nodes as of commits; a column of it is never broken, since half an id cannot be copied."""
+
 Cell = str | Text
 Column = str | tuple[str, str]
 
@@ -160,7 +163,7 @@ def table(columns: Iterable[Column], rows: Iterable[Iterable[Cell]], *, empty: s
     made = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in columns:
         heading, style = (column, "") if isinstance(column, str) else column
-        made.add_column(heading, style=style, overflow="fold")
+        made.add_column(heading, style=style, overflow="fold", no_wrap=style == ID)
     for row in rows:
         made.add_row(*row)
     return made if made.row_count else Text(empty, style="dim")

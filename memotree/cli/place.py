@@ -13,9 +13,18 @@ from typing import Any
 
 import typer
 
+from memotree.cli.errors import CliError
 from memotree.server.announcement import read_announcement
 
-DEFAULT_ADDRESS = "127.0.0.1:7319"
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = "7319"
+DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+
+
+class PlaceUnknownError(CliError):
+    """The settings that say where the server is are wrong; a guess could meet another server."""
+
+    reason = "INVALID_SETTINGS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,7 @@ def data_folder() -> Path:
     The settings know it best; they are loaded only where a settings file may say something, since that takes longer
     than most commands.
     """
-    if os.environ.get("MEMOTREE_CONFIG") or Path("memotree.toml").exists():
+    if _has_settings_file():
         from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
         from memotree.settings import load_settings  # noqa: PLC0415 - see above
@@ -46,12 +55,38 @@ def data_folder() -> Path:
     return (base if base.is_absolute() else Path.home() / ".local" / "share") / "memotree"
 
 
+def _has_settings_file() -> bool:
+    return bool(os.environ.get("MEMOTREE_CONFIG")) or Path("memotree.toml").exists()
+
+
 def find_address(given: str | None) -> str:
-    """The address that was given (by flag or environment), else that of the announced server, else the default."""
+    """The address that was given (by flag or environment), else the announced server's, else that of the settings.
+
+    Errors: ``PlaceUnknownError`` when nothing was announced and ``memotree serve`` would refuse the settings.
+    """
     if given:
         return given
     announced = read_announcement(data_folder())
-    return announced.address if announced else DEFAULT_ADDRESS
+    return announced.address if announced else _settings_address()
+
+
+def _settings_address() -> str:
+    """Where ``memotree serve`` would listen; at port 0, which stands for any free one, no server is ever found."""
+    host, port = (os.environ.get(f"MEMOTREE_{name}") for name in ("HOST", "PORT"))
+    if not (host or port or _has_settings_file()):
+        return DEFAULT_ADDRESS
+    from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see `data_folder`
+
+    from memotree.server.listen import address, loopback  # noqa: PLC0415 - likewise
+    from memotree.settings import load_settings  # noqa: PLC0415 - likewise
+
+    try:
+        settings = load_settings()
+        return address(loopback(settings.host), settings.port)
+    except MemoTreeError as error:
+        raise PlaceUnknownError(
+            f"{error.message}\nThey say where the server is: correct them, or name the server with --address."
+        ) from None
 
 
 def _state_file() -> Path:

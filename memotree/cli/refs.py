@@ -1,12 +1,17 @@
 """``memotree branch`` and ``memotree tag``: names of commits."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memotree.cli import completion
 from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.options import YesOption
 from memotree.cli.output import counted, short, table, when
+from memotree.cli.workspaces import confirm
+
+if TYPE_CHECKING:
+    from memotree.client import Workspace
 
 branch_app = typer.Typer(name="branch", no_args_is_help=True, help="Branches: names that move with each commit.")
 tag_app = typer.Typer(name="tag", no_args_is_help=True, help="Tags: names that stay.")
@@ -46,10 +51,24 @@ def list_branches(desk: Desk) -> None:
     )
 
 
+def _question(workspace: "Workspace", name: str) -> str:
+    """What is lost with a branch, as a question."""
+    on_it = [each for each in workspace.sessions() if each.branch == name]
+    staged = sum(each.change_count for each in on_it)
+    lost = "Commits that no tag, other branch or session reaches can no longer be found"
+    if on_it:
+        work = f"{counted(len(on_it), 'session')} with {counted(staged, 'staged change')}"
+        lost = f"{work} can no longer commit to it. {lost}"
+    return f"{lost}. Delete the branch {name}?"
+
+
 @command(branch_app, "delete", WORKSPACE)
-def delete_branch(desk: Desk, name: BranchName) -> None:
+def delete_branch(desk: Desk, name: BranchName, yes: YesOption = False) -> None:
     """Delete a branch; commits that a tag, branch or session reaches stay."""
-    detached = desk.workspace.delete_branch(name)
+    workspace = desk.workspace
+    if not yes and any(each.name == name and not each.protected for each in workspace.branches()):
+        confirm(desk, _question(workspace, name), yes=yes)
+    detached = workspace.delete_branch(name)
     desk.output.show({"deleted": name, "detached_sessions": detached}, lambda: None)
     desk.output.done(f"The branch {name} is deleted; detached: {counted(detached, 'session')}.")
 

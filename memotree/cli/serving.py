@@ -11,9 +11,19 @@ from memotree.cli.desk import NOWHERE, Desk, command
 from memotree.cli.errors import StartError
 
 
+def _folder(text: str) -> Path:
+    """The folder that is named; an empty name would be the working folder, which nobody meant."""
+    if not str(text).strip():
+        raise typer.BadParameter("it names no folder; give the path of one.")
+    return Path(text)
+
+
 def serve(
     desk: Desk,
-    data: Annotated[Path | None, typer.Option("--data", help="The data folder.", show_default=False)] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", parser=_folder, metavar="PATH", help="The data folder.", show_default=False),
+    ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; loopback only.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 takes any free one.")] = None,
     log_level: Annotated[str | None, typer.Option(help="The least level that is logged.")] = None,
@@ -41,7 +51,10 @@ def _tell(desk: Desk, folder: Path, address: str) -> None:
 
 def demo(
     desk: Desk,
-    data: Annotated[Path, typer.Option("--data", help="Where its data goes; made anew each time.")] = Path("data/demo"),
+    data: Annotated[
+        Path,
+        typer.Option("--data", parser=_folder, metavar="PATH", help="Where its data goes; made anew each time."),
+    ] = Path("data/demo"),
 ) -> None:
     """Do the main job on real input: the Python language reference."""
     from memotree.cli.demo import run_demo  # noqa: PLC0415 - one command needs it

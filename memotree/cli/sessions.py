@@ -8,7 +8,7 @@ from rich.text import Text
 
 from memotree.cli import completion
 from memotree.cli.desk import WORKSPACE, Desk, command
-from memotree.cli.errors import NoSessionError
+from memotree.cli.errors import CliError, ExitCode, NoSessionError
 from memotree.cli.looks import change_kind
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, facts, short, table, when
@@ -21,6 +21,28 @@ if TYPE_CHECKING:
     from memotree.client import SessionInfo, StagedChange
 
 app = typer.Typer(name="session", no_args_is_help=True, help="Sessions: staged changes that nobody else sees.")
+
+
+class SessionNotOpenError(CliError):
+    """A session that takes no changes was to be chosen."""
+
+    exit_code = ExitCode.FAILED
+    reason = "SESSION_NOT_OPEN"
+
+    def __init__(self, info: "SessionInfo") -> None:
+        kept = (
+            f"; `memotree session changes {info.id}` shows what it still holds"
+            if info.state == "DETACHED" and info.change_count
+            else ""
+        )
+        why = _WHY_NOT_OPEN.get(info.state, f"is {info.state.lower()}")
+        super().__init__(
+            f"The session {info.id} {why} and takes no changes{kept}. Open another one with `memotree session open`, "
+            "or choose one of `memotree session list`."
+        )
+
+
+_WHY_NOT_OPEN = {"DETACHED": "lost its branch"}
 
 SessionArgument = Annotated[
     str,
@@ -71,8 +93,12 @@ def open_(
 
 @command(app, "list", WORKSPACE)
 def list_(desk: Desk, include_closed: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False) -> None:
-    """List the sessions, the last used first."""
-    found = list(desk.workspace.sessions(include_closed=include_closed))
+    """List the open sessions and the detached ones that still hold changes, the last used first."""
+    found = [
+        each
+        for each in desk.workspace.sessions(include_closed=True)
+        if include_closed or each.state == "OPEN" or (each.state == "DETACHED" and each.change_count)
+    ]
     chosen = desk.choice.session
     desk.output.show(
         {"sessions": found, "chosen": chosen},
@@ -125,6 +151,8 @@ def use(
     if not session:
         raise NoSessionError
     info = workspace.resume(session).info()
+    if info.state != "OPEN":
+        raise SessionNotOpenError(info)
     desk.choose(Choice(desk.choice.workspace, info.id))
     desk.output.show({"workspace": desk.choice.workspace, "session": info.id}, lambda: None)
     desk.output.done(f"Commands use the session {info.id} of {info.agent} on {info.branch} now.")

@@ -25,7 +25,7 @@ from memotree.cli.options import (
     RelationChoice,
     word,
 )
-from memotree.cli.output import counted, table
+from memotree.cli.output import ID, Column, counted, table
 
 _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 
@@ -56,12 +56,17 @@ def children(
     found = [
         child for top, name in tops for child in here.children(top or None, archive=name or None, level=word(level))
     ]
+    with_brief = any(each.brief for each in found)  # the level may be one that has none
+    columns: list[Column] = [("Id", ID), "Title", "Type", "Below", ("Tags", "dim")]
     desk.output.show(
         {"nodes": found},
         lambda: table(
-            [("Id", "yellow"), "Title", "Type", "Below", ("Tags", "dim"), ("Brief", "dim")],
+            [*columns, ("Brief", "dim")] if with_brief else columns,
             [
-                (each.id, each.title, each.type, str(each.child_count or ""), " ".join(each.tags), each.brief)
+                (
+                    *(each.id, each.title, each.type, str(each.child_count or ""), " ".join(each.tags)),
+                    *((each.brief,) if with_brief else ()),
+                )
                 for each in found
             ],
             empty="There is nothing below it.",

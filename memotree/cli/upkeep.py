@@ -4,9 +4,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from memotree.cli import looks
 from memotree.cli.desk import SERVER, WORKSPACE, Desk, command
 from memotree.cli.errors import ExitCode
-from memotree.cli.output import counted, facts, short, table
+from memotree.cli.output import counted, facts, table
+
+_WIDE_ENOUGH = 100
+"""Columns from which on differences are a table."""
 
 
 def status(desk: Desk) -> None:
@@ -61,18 +65,12 @@ def verify(desk: Desk) -> None:
                 differences.append(event)
             else:
                 bar.at(event.step, event.done, event.total)
-    desk.output.show(
-        {"differences": differences},
-        lambda: table(
-            [("Store", "bold red"), "What", ("Commit", "yellow"), ("Node", "yellow"), "Description"],
-            [(each.store, each.what, short(each.commit_id), each.node_id, each.description) for each in differences],
-            empty="Git, PostgreSQL and Qdrant agree.",
-        ),
-    )
+    narrow = desk.output.out.width < _WIDE_ENOUGH
+    desk.output.show({"differences": differences}, lambda: looks.differences(differences, narrow=narrow))
     if differences:
-        desk.output.note(
-            f"{counted(len(differences), 'difference')}; `memotree rebuild` makes rows and vectors anew from Git."
-        )
+        repair = "; `memotree rebuild` makes rows and vectors anew from Git"
+        mirrored = any(each.store != "git" for each in differences)
+        desk.output.note(f"{counted(len(differences), 'difference')}{repair if mirrored else ''}.")
         raise typer.Exit(ExitCode.FAILED)
 
 

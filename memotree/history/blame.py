@@ -12,6 +12,7 @@ from memotree_storage.postgres import commits
 from memotree_storage.store import Store
 
 from memotree import lookup
+from memotree.history import names
 from memotree.history.log import commit_message
 from memotree.v1 import history_service_pb2 as pb
 
@@ -39,7 +40,9 @@ class Blame:
         """Each line of the content with the commit that wrote it."""
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            version = await lookup.node(conn, place.state, request.node_id)
+            version = await names.alive(conn, place.state, request.node_id)
+            if version.is_archive:
+                raise lookup.NodeNotFoundError(request.node_id)
             rows = await commits.list_revisions(
                 conn, place.state, version.entry_id, after=None, limit=MOST_REVISIONS + 1
             )

@@ -15,6 +15,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree import lookup
+from memotree.history import names
 from memotree.history.differences import CREATED, DELETED, UPDATED, entry_change
 from memotree.messages import DETAIL, TITLE, Level, level_or, node_message, read_time, timestamp
 from memotree.pages import PageTokens, page_size
@@ -55,7 +56,7 @@ class Log:
             place = await lookup.place(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             wanted = CommitFilter(
-                node_id=await lookup.full_id(conn, place.state, request.node_id) if request.node_id else "",
+                node_id=await names.known_id(conn, place.state, request.node_id) if request.node_id else "",
                 entry_ids=await _subtree(conn, place.state, request.subtree_id) if request.subtree_id else None,
                 author=request.author,
                 since=since,
@@ -96,7 +97,7 @@ class Log:
         cursor = self._pages.read(request, {"commit": str, "after": str})
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            node_id = await lookup.full_id(conn, place.state, request.node_id)
+            node_id = await names.known_id(conn, place.state, request.node_id)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             after = cursor["after"] if cursor else None
             # One more than the page, twice over: the last shown needs the one before it to know whether it is new.
@@ -205,13 +206,10 @@ def _revision_message(
 
 async def _subtree(conn: Connection, state: State, text: str) -> list[str]:
     """The ids of a node or archive and of all below it at a state."""
-    entry_id = await lookup.full_id(conn, state, text, "subtree_id")
-    found = (await tree.versions(conn, state, [entry_id])).get(entry_id)
-    if found is None:
-        raise lookup.NodeNotFoundError(text)
-    if found.is_archive:
-        return [entry_id, *(item.entry_id for item in await tree.archive_tree(conn, state, entry_id))]
-    return [item.entry_id for item in await tree.subtree(conn, state, [entry_id])]
+    top = await names.alive(conn, state, text, "subtree_id")
+    if top.is_archive:
+        return [top.entry_id, *(item.entry_id for item in await tree.archive_tree(conn, state, top.entry_id))]
+    return [item.entry_id for item in await tree.subtree(conn, state, [top.entry_id])]
 
 
 async def _ever_was(conn: Connection, state: State, entry_id: str) -> bool:

@@ -31,6 +31,7 @@ from memotree.naming import (
     TAGS,
     BranchExistsError,
     BranchNotFoundError,
+    ConfusingNameError,
     TagExistsError,
     TagNotFoundError,
     check_branch_name,
@@ -115,6 +116,8 @@ class Refs:
         async def change(turn: _Turn) -> pb.CreateBranchResponse:
             if await turn.find(BRANCHES, request.name):
                 raise BranchExistsError(request.name)
+            if await turn.find(TAGS, request.name):
+                raise ConfusingNameError.taken(request.name, TAGS + request.name)
             commit_id = await turn.commit_of(request.revision)
             if not await turn.put(BRANCHES + request.name, commit_id, commit_id):
                 raise BranchExistsError(request.name)
@@ -168,6 +171,8 @@ class Refs:
         async def change(turn: _Turn) -> pb.CreateTagResponse:
             if await turn.find(TAGS, request.name):
                 raise TagExistsError(request.name)
+            if await turn.find(BRANCHES, request.name):
+                raise ConfusingNameError.taken(request.name, BRANCHES + request.name)
             commit_id = await turn.commit_of(request.revision)
             tag_id = await asyncio.to_thread(turn.repository.write_tag, draft, commit_id)
             if not await turn.put(TAGS + request.name, tag_id, commit_id):

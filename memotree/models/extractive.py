@@ -17,6 +17,8 @@ from typing import Final
 
 from memotree_storage.terms import words_of
 
+from memotree.models.markup import UNPRINTED, Kind, blocks
+
 BRIEF_CHARS: Final = 120
 """The longest brief."""
 
@@ -26,6 +28,10 @@ SUMMARY_CHARS: Final = 200
 _READ_CHARS: Final = 1 << 17  # what a summary can tell of a longer text stands at its beginning
 _MAX_SENTENCES: Final = 2_000
 _ELLIPSIS: Final = "…"
+_BREAK: Final = "; "
+_UNSPACED_BREAK: Final = "\uff1b"
+_PAUSES: Final = ",;:\uff0c\uff1b\uff1a\u3001"
+_END_CHARS: Final = 20  # in which a full stop and the quotes behind it stand
 _BRIEF_SENTENCES: Final = 20
 _FRAGMENT: Final = 20  # characters: no sentence fits into less
 _MOSTLY_LETTERS: Final = 0.85
@@ -34,6 +40,11 @@ _TERM_CHARS: Final = 1_000  # of one sentence; longer ones are no prose
 _TITLE_BONUS: Final = 1.0
 _POSITION_BONUS: Final = 1.5
 _FEW_WORDS: Final = 4
+_FRAGMENT_FACTOR: Final = 0.4  # text without a full stop
+_HEADING_FACTOR: Final = 0.15
+_ASIDE_FACTOR: Final = 0.4
+_GOOD_ENOUGH: Final = 0.5
+_UNSPACED_FROM: Final = "\u2e80"  # where the semicolon of East Asian text is at home
 
 # Frequent everywhere, so they say nothing about a text. Terms are folded: no plural ending.
 _COMMON_WORDS: Final = (
@@ -45,24 +56,12 @@ _COMMON_WORDS: Final = (
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
 _COMMON_UNSPACED: Final = frozenset("的了是在和有不这也就人都一个上中大为以到说们与及或其而于之")
 
-# --- Markup ---
-_FENCED: Final = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n.*?(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
-_RULE: Final = re.compile(r"^[ \t]*(?:[=\-~^\"'`#*+_.:|<>]{3,}|[|+][-=+|: \t]*[|+])[ \t]*$", re.MULTILINE)
-_DIRECTIVE: Final = re.compile(r"^[ \t]*(?:\.\.(?:[ \t][^\n]*)?|:[\w -]+:[^\n]*)$", re.MULTILINE)
-_LINE_START: Final = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+•][ \t]+|[0-9]{1,3}[.)][ \t]+)+", re.MULTILINE)
-_LINK: Final = re.compile(r"!?\[([^\[\]\n]{0,300})\](?:\([^()\n]{0,500}\)|\[[^\[\]\n]{0,100}\])")
-_ROLE: Final = re.compile(r":[\w:.-]{1,40}:`([^`\n]{1,300})`")
-_TAGGED: Final = re.compile(r"<[/!]?[A-Za-z][^<>\n]{0,300}>")
-_EMPHASIS: Final = re.compile(r"([*_`])(?<!\w[*_`])\1{0,2}(?=\S)([^*`\n]{1,300}?)(?<=\S)\1{1,3}(?!\w)")
-_UNPRINTED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
-
 # --- Sentences ---
-_PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n|\u2029")
 _FULL_STOPS: Final = "\u3002\uff01\uff1f\uff61"  # of Chinese and Japanese: nothing need follow them
 _CLOSERS: Final = "\"')\\]\u201d\u2019\u300d\u300f\uff09"  # quotes and brackets that may follow a full stop
 _STOP: Final = re.compile(rf"[{_FULL_STOPS}]+[{_CLOSERS}]*|[.!?\u2026]+[{_CLOSERS}]*(?= [^a-z]|\Z)")
 _ABBREVIATION: Final = re.compile(r"\b(?:e\.g|i\.e|etc|cf|vs|[DM]r|Mrs|[A-Z])\Z")
-_ODD: Final = re.compile(r"[0-9_=+*/\\|<>\[\]{}$%^&~@#`\u2190-\u2bff]")  # what code, tables and formulas are full of
+_ODD: Final = re.compile(r"[0-9_=+*/\\|<>\[\]{}$%^&~@#\u2190-\u2bff]")  # what code, tables and formulas are full of
 _ENDS: Final = re.compile(rf"[.!?\u2026{_FULL_STOPS}][{_CLOSERS}]*\Z")
 
 
@@ -78,8 +77,11 @@ def brief_of(title: str, content: str) -> str:
     """One line of at most ``BRIEF_CHARS`` characters: the text's first telling sentence, or the title."""
     title = _one_line(title)
     first = _sentences(content[:_READ_CHARS], title)[:_BRIEF_SENTENCES]
-    best = max(first, key=lambda sentence: sentence.prose * (1 - sentence.index / _BRIEF_SENTENCES), default=None)
-    return _shorten(best.text if best is not None else title, BRIEF_CHARS)
+    worth = [sentence.prose * (1 - sentence.index / _BRIEF_SENTENCES) for sentence in first]
+    # The first sentence is what its author began with: only a far better one takes its place.
+    enough = max(worth, default=0.0) * _GOOD_ENOUGH
+    best = next((sentence.text for sentence, value in zip(first, worth, strict=True) if value >= enough), title)
+    return _shorten(best, BRIEF_CHARS)
 
 
 def summary_of(title: str, content: str) -> str:
@@ -92,7 +94,7 @@ def summary_of(title: str, content: str) -> str:
     for sentence in _ranked(prose or sentences, title):
         if len(sentence.text) <= room:
             chosen.append(sentence)
-            room -= len(sentence.text) + 1
+            room -= len(sentence.text) + len(_BREAK)
         elif not chosen:
             return _shorten(sentence.text, SUMMARY_CHARS)
         if room < _FRAGMENT:
@@ -101,11 +103,20 @@ def summary_of(title: str, content: str) -> str:
 
 
 def _join(sentences: list[_Sentence]) -> str:
-    """Sentences with a blank between, save behind the full stop of an unspaced script."""
+    """Sentences in one line: fragments end with a semicolon, others have their own ends."""
     text = ""
     for sentence in sentences:
-        text += sentence.text if not text or text[-1] in _FULL_STOPS else f" {sentence.text}"
+        text += _gap(text) + sentence.text
     return text
+
+
+def _gap(text: str) -> str:
+    """What stands between a text and what follows it; no blank behind the full stop of an unspaced script."""
+    if not text or text[-1] in _FULL_STOPS:
+        return ""
+    if _ENDS.search(text[-_END_CHARS:]) or text[-1] in _PAUSES:
+        return " "
+    return _BREAK if text[-1] < _UNSPACED_FROM else _UNSPACED_BREAK
 
 
 def _ranked(sentences: Sequence[_Sentence], title: str) -> list[_Sentence]:
@@ -123,15 +134,19 @@ def _ranked(sentences: Sequence[_Sentence], title: str) -> list[_Sentence]:
     return sorted(sentences, key=lambda sentence: (-score(sentence), sentence.index))
 
 
-def _prose(text: str, terms: Collection[str]) -> float:
+def _prose(text: str, terms: Collection[str], kind: Kind) -> float:
     """How much a text looks like a sentence: 1, or less for asides, lead-ins, headings, code and tables."""
     text = text[:_TERM_CHARS]
     factor = 1.0 if len(_ODD.sub("", text)) >= _MOSTLY_LETTERS * len(text) else 0.3
-    factor *= 0.6 if text.startswith("(") else 1.0
-    factor *= min(1.0, len(terms) / _FEW_WORDS)
+    factor *= _ASIDE_FACTOR if text.startswith("(") else 1.0
+    if kind is Kind.HEADING:
+        return factor * _HEADING_FACTOR
+    whole = min(1.0, len(terms) / _FEW_WORDS)
     if len(text) == _TERM_CHARS or _ENDS.search(text):
-        return factor
-    return factor * (0.9 if text.endswith((":", "\uff1a")) else 0.4)
+        return factor * whole
+    if text.endswith((":", "\uff1a")):
+        return factor * whole * 0.9
+    return factor * _FRAGMENT_FACTOR  # however few words: the first of several fragments is as good as any
 
 
 # --- Text ------------------------------------------------------------------------------------------------------------
@@ -145,15 +160,33 @@ def _sentences(content: str, title: str) -> tuple[_Sentence, ...]:
     """
     found: list[_Sentence] = []
     seen = {title.casefold()}
-    for paragraph in _PARAGRAPH.split(_plain(content)):
-        for text in _split(_one_line(paragraph)):
-            terms = _terms(text[:_TERM_CHARS])
-            if terms and text.casefold() not in seen:
-                seen.add(text.casefold())
-                found.append(_Sentence(text, len(found), terms, _prose(text, terms)))
+    for text, kind in _texts(content):
+        terms = _terms(text[:_TERM_CHARS])
+        if terms and text.casefold() not in seen:
+            seen.add(text.casefold())
+            found.append(_Sentence(text, len(found), terms, _prose(text, terms, kind)))
         if len(found) >= _MAX_SENTENCES:
             break
     return tuple(found)
+
+
+def _texts(content: str) -> Iterator[tuple[str, Kind]]:
+    """The sentences of a text; short items of a list that are no sentences come together."""
+    items = ""
+    for block in blocks(content):
+        for text in _split(block.text):
+            is_short = block.kind is Kind.ITEM and not _ENDS.search(text[-_END_CHARS:])
+            joined = items + _gap(items) + text
+            if is_short and len(joined) <= BRIEF_CHARS:
+                items = joined
+                continue
+            if items:
+                yield items, Kind.ITEM
+            items = text if is_short else ""
+            if not is_short:
+                yield text, block.kind
+    if items:
+        yield items, Kind.ITEM
 
 
 def _split(line: str) -> Iterator[str]:
@@ -173,17 +206,8 @@ def _terms(text: str) -> tuple[str, ...]:
     return tuple(term for term in words_of(text) if term not in _COMMON and not _COMMON_UNSPACED.issuperset(term))
 
 
-def _plain(text: str) -> str:
-    """The text with the marks of Markdown and reStructuredText taken off, code blocks and rules left out."""
-    text = _FENCED.sub("\n", text.replace("\r\n", "\n"))
-    text = _RULE.sub("\n", _DIRECTIVE.sub("\n", text))
-    text = _LINE_START.sub("", text)
-    text = _LINK.sub(r"\1", _ROLE.sub(r"\1", text))
-    return _EMPHASIS.sub(r"\2", _TAGGED.sub("", text))
-
-
 def _one_line(text: str) -> str:
-    return " ".join(_UNPRINTED.sub("", text).split())
+    return " ".join(UNPRINTED.sub("", text).split())
 
 
 def _shorten(text: str, length: int) -> str:

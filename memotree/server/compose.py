@@ -1,6 +1,7 @@
 """The composition root: settings in, running stores and operations out. Nothing else builds anything."""
 
 import gc
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -29,6 +30,8 @@ from memotree.workspaces import WorkspaceOperations
 def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
+    # The pool writes every attempt to connect, unformatted, to standard error; what came of them our own error says.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     run(settings, compose, on_ready)
 
 

@@ -119,7 +119,14 @@ def _violations(error: MemoTreeError, violations: Iterable[FieldViolation], shor
             )
             for violation in violations
         ]
-        return [error_details_pb2.PreconditionFailure(violations=obstacles)] if obstacles else []
+        if not obstacles:  # the sentence is the only fault there is to tell
+            subject = short(getattr(error, "resource_name", ""))
+            obstacles = [
+                error_details_pb2.PreconditionFailure.Violation(
+                    type=error.reason, subject=subject, description=short(error.message)
+                )
+            ]
+        return [error_details_pb2.PreconditionFailure(violations=obstacles)]
     return []
 
 

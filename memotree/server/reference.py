@@ -36,8 +36,9 @@ the domain `memotree`; the message is a sentence that says what to do next. Furt
 |---|---|
 | INVALID_ARGUMENT | `BadRequest` with every wrong field; `memotree.v1.NodeList` with what an ambiguous id may mean |
 | NOT_FOUND, ALREADY_EXISTS | `ResourceInfo` |
-| FAILED_PRECONDITION | `PreconditionFailure`; `memotree.v1.NodeList` with the nodes that are needed as well |
-| ABORTED | `memotree.v1.ConflictList` with what cannot both hold |
+| FAILED_PRECONDITION | `PreconditionFailure`: the reason, what it is about when that is known, and the sentence; \
+`memotree.v1.NodeList` with the nodes that are needed as well |
+| ABORTED | `memotree.v1.ConflictList` with what cannot both hold, for `CONFLICT`; the other reasons carry none |
 | UNAVAILABLE | `RetryInfo`: the same call may be sent again |
 | INTERNAL | nothing else: the cause stands in the log of the server |
 

@@ -40,7 +40,7 @@ from memotree_storage.shield import Passage
 from memotree_storage.store import Store
 from memotree_storage.validation import check_archive, check_node, check_text
 
-from memotree.naming import TagExistsError
+from memotree.naming import BRANCHES, TAGS, ConfusingNameError, TagExistsError
 from memotree.sessions.message import ListedChange, compose
 from memotree.sessions.rebase import ConflictError, Merged, carry_over, merge_onto
 from memotree.sessions.structure import Missing, check_structure
@@ -125,6 +125,7 @@ class Commit:
             NothingToCommitError: There are no changes.
             BranchGoneError: The session's branch is not there any more.
             TagExistsError: The tag is there already.
+            ConfusingNameError: A branch has the name of the tag.
             IncompleteChoiceError: The choice would leave an orphan.
             ConflictError: The branch moved and both sides changed the same field.
         """
@@ -164,15 +165,17 @@ class Commit:
     async def _check_tag(self) -> None:
         if not self._order.tag:
             return
-        ref = f"refs/tags/{self._order.tag}"
+        ref, branch = TAGS + self._order.tag, BRANCHES + self._order.tag
         cursor = await self._conn.execute(
-            "select name from mirror.ref where workspace_id = %(workspace)s and (name = %(ref)s"
-            " or starts_with(name, %(ref)s || '/') or starts_with(%(ref)s, name || '/')) limit 1",
-            {"workspace": self._workspace_id, "ref": ref},
+            "select name from mirror.ref where workspace_id = %(workspace)s and (name in (%(ref)s, %(branch)s)"
+            " or starts_with(name, %(ref)s || '/') or starts_with(%(ref)s, name || '/')) order by name desc limit 1",
+            {"workspace": self._workspace_id, "ref": ref, "branch": branch},
         )
         found = await cursor.fetchone()
         if found and found[0] == ref:
             raise TagExistsError(self._order.tag)
+        if found and found[0] == branch:
+            raise ConfusingNameError.taken(self._order.tag, branch, "tag_name")
         if found:
             raise RefNameTakenError(
                 f"Tag {self._order.tag!r} can't be made while {found[0]} exists, since one would be a folder of the "

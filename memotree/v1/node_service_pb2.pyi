@@ -128,7 +128,7 @@ class ContextUsage(_message.Message):
     NODES_EXPANDED_FIELD_NUMBER: _builtins.int
     NODES_SHOWN_FIELD_NUMBER: _builtins.int
     tokens_used: _builtins.int
-    """Tokens that the view shows now."""
+    """Tokens that the view shows now: those of the Markdown that RenderView gives for all archives."""
     token_budget: _builtins.int
     """The budget; 0 when there is none."""
     nodes_expanded: _builtins.int

@@ -114,7 +114,9 @@ class RenderViewResponse(_message.Message):
 
     @_builtins.property
     def collapsed_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The nodes that were collapsed to keep the budget."""
+        """The nodes that were collapsed to keep the budget, in that order. What is hidden below them is named only if it was
+        collapsed itself before.
+        """
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -60,7 +60,8 @@ class ViewServiceServicer:
 
     def RenderView(self, request, context):
         """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-        until the text fits; the view itself keeps its levels.
+        (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
+        roots are always shown: when they alone are over the budget, a warning says so.
         Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

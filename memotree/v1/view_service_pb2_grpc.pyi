@@ -37,7 +37,8 @@ class ViewServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ViewServiceAsyncStub: ...
     RenderView: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.RenderViewRequest, _view_service_pb2.RenderViewResponse]
     """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-    until the text fits; the view itself keeps its levels.
+    (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
+    roots are always shown: when they alone are over the budget, a warning says so.
     Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
     """
     ListViews: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.ListViewsRequest, _view_service_pb2.ListViewsResponse]
@@ -58,7 +59,8 @@ class ViewServiceAsyncStub(ViewServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     RenderView: _aio.UnaryUnaryMultiCallable[_view_service_pb2.RenderViewRequest, _view_service_pb2.RenderViewResponse]  # type: ignore[assignment]
     """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-    until the text fits; the view itself keeps its levels.
+    (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
+    roots are always shown: when they alone are over the budget, a warning says so.
     Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
     """
     ListViews: _aio.UnaryUnaryMultiCallable[_view_service_pb2.ListViewsRequest, _view_service_pb2.ListViewsResponse]  # type: ignore[assignment]
@@ -82,7 +84,8 @@ class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_view_service_pb2.RenderViewResponse, _abc.Awaitable[_view_service_pb2.RenderViewResponse]]:
         """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-        until the text fits; the view itself keeps its levels.
+        (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
+        roots are always shown: when they alone are over the budget, a warning says so.
         Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
         """
 

@@ -74,7 +74,7 @@ class CreateWorkspaceRequest(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """1 to 64 letters, digits, ".", "_" or "-", first a letter or digit."""
+    """1 to 64 letters, digits, ".", "_" or "-", first a letter or digit; not of the form of an id."""
     description: _builtins.str
     """What it is for."""
     request_id: _builtins.str
@@ -230,7 +230,7 @@ class UpdateWorkspaceRequest(_message.Message):
     workspace: _builtins.str
     """Name or id."""
     name: _builtins.str
-    """The new name."""
+    """The new name, as in CreateWorkspace."""
     description: _builtins.str
     """The new description."""
     def __init__(
@@ -643,16 +643,22 @@ class DeleteArchiveResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DELETED_NODES_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     deleted_nodes: _builtins.int
     """How many nodes went with it."""
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Relations of other nodes that point to nodes that are gone: the first 100, and how many more there are."""
+
     def __init__(
         self,
         *,
         deleted_nodes: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_nodes", b"deleted_nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_nodes", b"deleted_nodes", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

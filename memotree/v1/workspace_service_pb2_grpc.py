@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class WorkspaceServiceStub:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id.
+    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
     """
 
     def __init__(self, channel):
@@ -90,12 +90,12 @@ class WorkspaceServiceStub:
 
 class WorkspaceServiceServicer:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id.
+    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
     """
 
     def CreateWorkspace(self, request, context):
         """Makes a workspace with an empty first commit on its branch "main".
-        Errors: INVALID_ARGUMENT for a name that is no plain name; ALREADY_EXISTS.
+        Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,7 +119,7 @@ class WorkspaceServiceServicer:
 
     def UpdateWorkspace(self, request, context):
         """Gives a workspace another name or description; its id and its repository stay.
-        Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT.
+        Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -167,7 +167,8 @@ class WorkspaceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteArchive(self, request, context):
-        """Stages the removal of an archive and of all its nodes.
+        """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
+        warnings.
         Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -237,7 +238,7 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class WorkspaceService:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id.
+    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
     """
 
     @staticmethod

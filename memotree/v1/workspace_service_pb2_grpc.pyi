@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class WorkspaceServiceStub:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id.
+    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
     """
 
     @_typing.overload
@@ -37,7 +37,7 @@ class WorkspaceServiceStub:
     def __new__(cls, channel: _aio.Channel) -> WorkspaceServiceAsyncStub: ...
     CreateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]
     """Makes a workspace with an empty first commit on its branch "main".
-    Errors: INVALID_ARGUMENT for a name that is no plain name; ALREADY_EXISTS.
+    Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
     """
     GetWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]
     """Reads one workspace.
@@ -49,7 +49,7 @@ class WorkspaceServiceStub:
     """
     UpdateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]
     """Gives a workspace another name or description; its id and its repository stay.
-    Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT.
+    Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
     """
     DeleteWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]
     """Removes a workspace from service. Its repository is moved to the trash folder of the server, not erased.
@@ -73,20 +73,21 @@ class WorkspaceServiceStub:
     Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
     DeleteArchive: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteArchiveRequest, _workspace_service_pb2.DeleteArchiveResponse]
-    """Stages the removal of an archive and of all its nodes.
+    """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
+    warnings.
     Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
 
 @_typing.type_check_only
 class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id.
+    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]  # type: ignore[assignment]
     """Makes a workspace with an empty first commit on its branch "main".
-    Errors: INVALID_ARGUMENT for a name that is no plain name; ALREADY_EXISTS.
+    Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
     """
     GetWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]  # type: ignore[assignment]
     """Reads one workspace.
@@ -98,7 +99,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """
     UpdateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]  # type: ignore[assignment]
     """Gives a workspace another name or description; its id and its repository stay.
-    Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT.
+    Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
     """
     DeleteWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]  # type: ignore[assignment]
     """Removes a workspace from service. Its repository is moved to the trash folder of the server, not erased.
@@ -122,13 +123,14 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
     DeleteArchive: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteArchiveRequest, _workspace_service_pb2.DeleteArchiveResponse]  # type: ignore[assignment]
-    """Stages the removal of an archive and of all its nodes.
+    """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
+    warnings.
     Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
 
 class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id.
+    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
     """
 
     @_abc_1.abstractmethod
@@ -138,7 +140,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.CreateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CreateWorkspaceResponse]]:
         """Makes a workspace with an empty first commit on its branch "main".
-        Errors: INVALID_ARGUMENT for a name that is no plain name; ALREADY_EXISTS.
+        Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
         """
 
     @_abc_1.abstractmethod
@@ -168,7 +170,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.UpdateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.UpdateWorkspaceResponse]]:
         """Gives a workspace another name or description; its id and its repository stay.
-        Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT.
+        Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
         """
 
     @_abc_1.abstractmethod
@@ -228,7 +230,8 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.DeleteArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.DeleteArchiveResponse, _abc.Awaitable[_workspace_service_pb2.DeleteArchiveResponse]]:
-        """Stages the removal of an archive and of all its nodes.
+        """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
+        warnings.
         Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
         """
 

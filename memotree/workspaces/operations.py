@@ -17,12 +17,13 @@ from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
 from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
-from memotree_storage.validation import check_name, check_text
+from memotree_storage.validation import check_text
 from memotree_storage.workspaces import WorkspaceInfo, WorkspaceNotFoundError
 
-from memotree import lookup
+from memotree import dangling, lookup
 from memotree.limits import ServiceLimits
 from memotree.messages import archive_message, timestamp
+from memotree.naming import check_workspace_name
 from memotree.pages import PageTokens, page_size
 from memotree.requests import once
 from memotree.v1 import workspace_service_pb2 as pb
@@ -55,7 +56,7 @@ class WorkspaceOperations:
 
     async def create_workspace(self, request: pb.CreateWorkspaceRequest) -> pb.CreateWorkspaceResponse:
         """Make a workspace with an empty first commit."""
-        check_name("name", request.name)
+        check_workspace_name(request.name)
         check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
         info = WorkspaceInfo(new_id(), request.name, request.description, datetime.now(UTC).replace(microsecond=0))
         return await finish_once_begun(partial(self._create, request, info))
@@ -125,7 +126,7 @@ class WorkspaceOperations:
             info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
             if request.HasField("name"):
-                check_name("name", request.name)
+                check_workspace_name(request.name)
                 message = f"Rename the workspace from {info.name} to {request.name}"
                 info = replace(info, name=request.name)
             if request.HasField("description"):
@@ -238,8 +239,9 @@ class WorkspaceOperations:
             check_etag(version, request.etag)
             below = await tree.archive_tree(bench.conn, bench.state, version.entry_id)
             nodes = await tree.versions(bench.conn, bench.state, [item.entry_id for item in below])
+            warnings = await dangling.warnings(bench, nodes)
             await bench.remove([*nodes.values(), version], "")
-            return pb.DeleteArchiveResponse(deleted_nodes=len(nodes))
+            return pb.DeleteArchiveResponse(deleted_nodes=len(nodes), warnings=warnings)
 
         return await change(self._store, self._limits, request, pb.DeleteArchiveResponse, "DeleteArchive", make)
 

@@ -291,12 +291,16 @@ def _dot(wanted: TermVector, item: _Scored) -> float:
 
 
 def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str, Found]:
-    """Both rankings as one by reciprocal ranks, scaled so that the first of both has 1."""
+    """Both rankings as one by reciprocal ranks, each share weighed by the hit's own score in that ranking.
+
+    Ranks alone would give the first hit of a search that found nothing the score of a perfect one. So 1 is only for
+    the first of both rankings with every word of the query and a cosine of 1.
+    """
     scores: dict[str, float] = {}
     for ranking in (words, meaning):
         ordered = sorted(ranking.values(), key=lambda hit: (-hit.score, hit.version.entry_id))
         for rank, hit in enumerate(ordered, start=1):
-            scores[hit.version.entry_id] = scores.get(hit.version.entry_id, 0.0) + 1.0 / (_FUSION_RANK + rank)
+            scores[hit.version.entry_id] = scores.get(hit.version.entry_id, 0.0) + hit.score / (_FUSION_RANK + rank)
     top = 2.0 / (_FUSION_RANK + 1)
     return {
         entry_id: Found(

@@ -58,6 +58,10 @@ _AUTHOR_CHARS: Final = 200
 # kind, which adds the two separators of categories Zl and Zp.
 _NOT_IN_TEXT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_LINE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_MARKLESS: Final = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe0e\ufe0f")
+"""Letters and marks that Unicode calls so and that show nothing: fillers, joiners, an empty braille cell, selectors."""
+
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEVICE_NAME: Final = re.compile(
@@ -138,6 +142,20 @@ def text_faults(
         yield FieldViolation(field, _character_fault(found[0], found.start(), multiline=multiline))
 
 
+def _invisible(field: str, text: str) -> Iterator[FieldViolation]:
+    """Yield the fault of a text that is not blank and shows nothing, as one of U+200B alone.
+
+    Only what is to be stored is asked this: a file that was committed before the rule stays readable.
+    """
+    marks = (
+        not character.isspace() and character not in _BLANK and unicodedata.category(character) not in _MARKLESS
+        for character in text
+    )
+    if text.strip() and not any(marks):
+        codes = ", ".join(f"U+{ord(character):04X}" for character in text[:3])
+        yield FieldViolation(field, f"shows nothing ({codes}); give it at least one visible character")
+
+
 def _character_fault(character: str, offset: int, *, multiline: bool) -> str:
     code = f"U+{ord(character):04X}"
     if character == "\0":
@@ -165,8 +183,9 @@ def check_text(
     Raises:
         InvalidTextError: With every fault.
     """
-    faults = text_faults(field, text, multiline=multiline, required=required, max_chars=max_chars, max_bytes=max_bytes)
-    _raise_if(InvalidTextError, "The text cannot be stored", list(faults))
+    found = text_faults(field, text, multiline=multiline, required=required, max_chars=max_chars, max_bytes=max_bytes)
+    faults = [*found, *(_invisible(field, text) if required else ())]
+    _raise_if(InvalidTextError, "The text cannot be stored", faults)
 
 
 def _raise_if(error: type[InvalidInputError], intro: str, faults: Sequence[FieldViolation]) -> None:
@@ -207,7 +226,7 @@ def check_node(
     Raises:
         InvalidNodeError: With every fault.
     """
-    faults = list(node_faults(node, limits, types))
+    faults = [*node_faults(node, limits, types), *_invisible("title", node.title)]
     _raise_if(InvalidNodeError, "The node cannot be stored", [tell(fault) for fault in faults] if tell else faults)
 
 
@@ -340,7 +359,7 @@ def check_archive(
     Raises:
         InvalidArchiveError: With every fault.
     """
-    faults = list(archive_faults(archive, limits))
+    faults = [*archive_faults(archive, limits), *_invisible("name", archive.name)]
     _raise_if(
         InvalidArchiveError, "The archive cannot be stored", [tell(fault) for fault in faults] if tell else faults
     )
@@ -397,7 +416,10 @@ def check_archive_name(field: str, name: str, limits: Limits = DEFAULT_LIMITS) -
     Raises:
         InvalidNameError: With every fault.
     """
-    faults = list(text_faults(field, name, required=True, max_chars=limits.archive_name_chars))
+    faults = [
+        *text_faults(field, name, required=True, max_chars=limits.archive_name_chars),
+        *_invisible(field, name),
+    ]
     _raise_if(InvalidNameError, "The name is not allowed", faults)
 
 
@@ -414,7 +436,7 @@ def check_author(name: str, email: str, field: str = "author", name_field: str =
         InvalidAuthorError: With every fault.
     """
     name_field = name_field or f"{field}.name"
-    faults = list(text_faults(name_field, name, required=True, max_chars=_AUTHOR_CHARS))
+    faults = [*text_faults(name_field, name, required=True, max_chars=_AUTHOR_CHARS), *_invisible(name_field, name)]
     faults.extend(text_faults(f"{field}.email", email, max_chars=_AUTHOR_CHARS))
     for part, text in ((name_field, name), (f"{field}.email", email)):
         if "<" in text or ">" in text:

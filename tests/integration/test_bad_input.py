@@ -355,6 +355,7 @@ async def test_every_field_over_its_limit_is_named_in_one_go(
         ("SearchNodes", {"query": "q", "preview_length": 2001}, "preview_length"),
         ("SearchNodes", {"query": "q", "max_depth": 6}, "max_depth"),
         ("SearchNodes", {"query": "q", "relation_types": [99]}, "relation_types"),
+        ("CreateNode", creation(initial_level=99), "initial_level"),
         ("RenderView", {"token_budget": -1}, "token_budget"),
         ("GetTree", {"archive": "notes", "max_depth": -1}, "max_depth"),
         ("GetTree", {"archive": "notes", "max_nodes": -1}, "max_nodes"),

@@ -11,7 +11,7 @@ from memotree_storage.postgres.registry import RevisionNotFoundError
 
 from memotree.history import HistoryOperations
 from memotree.history.log import PAGE_BYTES, SessionIsNoCommitError
-from memotree.lookup import NodeNotFoundError
+from memotree.lookup import AmbiguousIdError, NodeNotFoundError
 from memotree.messages import timestamp
 from memotree.pages import InvalidPageSizeError, InvalidPageTokenError
 from memotree.v1 import history_service_pb2 as pb
@@ -89,6 +89,48 @@ async def test_a_log_of_a_deleted_node_is_found_by_its_whole_id(world: World, hi
     made = await world.put(node)
     gone = await world.put(delete=[node])
     assert await log(history, world, node_id=node.id) == [gone, made]
+
+
+@pytest.mark.requirement("CANVAS-13", "GIT-5")
+async def test_a_deleted_node_tells_its_history_by_a_prefix(world: World, history: HistoryOperations) -> None:
+    node = replace(world.node("Gone"), id="g" * 8 + new_id()[8:])
+    made = await world.put(node)
+    gone = await world.put(delete=[node])
+    assert await log(history, world, node_id="gggg") == [gone, made]
+    assert [one.commit.id for one in await life(history, world, "gggg")] == [gone, made]
+    await world.put(replace(world.node("Alive"), id="g" * 8 + new_id()[8:]))
+    for ask in (log(history, world, node_id="gggg"), life(history, world, "gggg")):
+        with pytest.raises(AmbiguousIdError, match=rf"{node.id} \(Gone, deleted\)") as caught:
+            await ask
+        assert len(caught.value.nodes) == 2
+
+
+@pytest.mark.requirement("GIT-5")
+async def test_a_deleted_node_names_a_commit_that_still_has_it(world: World, history: HistoryOperations) -> None:
+    node = world.node("Gone", content="A line.")
+    made = await world.put(node)
+    gone = await world.put(delete=[node])
+    await world.put(world.node("Later"))
+    for name in (node.id, node.id[:10]):
+        request = pb.BlameNodeRequest(workspace=world.workspace, node_id=name)
+        with pytest.raises(NodeNotFoundError, match=f"deleted in commit {gone}.*still has it: {made}"):
+            await history.blame_node(request)
+        with pytest.raises(NodeNotFoundError, match=f"still has it: {made}"):
+            await log(history, world, subtree_id=name)
+        request.revision = made
+        assert [line.text for line in (await history.blame_node(request)).lines] == ["A line."]
+    assert await log(history, world, subtree_id=node.id, revision=made) != []
+
+
+@pytest.mark.requirement("GIT-5")
+async def test_a_node_that_its_session_deleted_names_the_base(world: World, history: HistoryOperations) -> None:
+    node = world.node("Going")
+    base = await world.put(node)
+    session = await world.open()
+    await world.stage(session, delete=[node])
+    request = pb.BlameNodeRequest(workspace=world.workspace, node_id=node.id, revision=session)
+    with pytest.raises(NodeNotFoundError, match=base):
+        await history.blame_node(request)
 
 
 async def test_an_author_is_found_by_a_part_of_the_name_in_any_case(world: World, history: HistoryOperations) -> None:

@@ -303,3 +303,59 @@ async def test_staged_contents_are_read_for_a_search_once(world: World, monkeypa
     read.clear()
     assert await world.store.search.find(state, SearchQuery("apple", 200)) == first
     assert sum(read) == 0
+
+
+@pytest.mark.requirement("CANVAS-5")
+@pytest.mark.parametrize("kind", [pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID])
+async def test_a_search_that_finds_nothing_close_says_so(wire: Wire, kind: int) -> None:
+    await wire.create("Roses", content="A rose needs water and much sunlight to grow.")
+    await wire.create("Engines", content="A diesel engine burns fuel under pressure.")
+    found = await wire("SearchNodes", revision=wire.session, query="hotel booking Rome", search_type=kind)
+    assert found.hits
+    for hit in found.hits:
+        assert hit.score < 0.3
+        assert hit.semantic_score < 0.3
+        assert "not close" in hit.reason
+    (warning,) = found.warnings
+    assert "Nothing is close to the query" in warning
+    found = await wire("SearchNodes", revision=wire.session, query="flowers in the sun", search_type=kind)
+    assert "close in meaning" in found.hits[0].reason
+    assert found.hits[0].node.title == "Roses"
+    assert list(found.warnings) == []
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_the_score_of_both_falls_with_what_was_found(wire: Wire) -> None:
+    await wire.create("Roses", content="A rose needs water and much sunlight to grow.")
+    await wire.create("Engines", content="A diesel engine burns fuel under pressure.")
+    hybrid = {"revision": wire.session, "search_type": pb.SEARCH_TYPE_HYBRID}
+    good = (await wire("SearchNodes", query="roses sunlight", **hybrid)).hits
+    weak = (await wire("SearchNodes", query="roses qwertyuiop asdfgh", **hybrid)).hits
+    none = (await wire("SearchNodes", query="qwertyuiop", **hybrid)).hits
+    assert good[0].score > weak[0].score > max((hit.score for hit in none), default=0.0)
+    for hits in (good, weak, none):
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert all(hit.score <= max(hit.lexical_score, hit.semantic_score) for hit in hits)
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_a_type_that_nobody_registered_is_told(wire: Wire) -> None:
+    await wire.create("apple", type="plan")
+    found = await wire("SearchNodes", revision=wire.session, query="apple", node_types=["nope", "plan"])
+    assert [hit.node.title for hit in found.hits] == ["apple"]
+    (warning,) = found.warnings
+    assert "'nope'" in warning
+    assert "plan" in warning
+    found = await wire("SearchNodes", revision=wire.session, query="apple", node_types=["code"])
+    assert (len(found.hits), len(found.warnings)) == (0, 0)
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_a_view_that_nobody_has_used_is_told(wire: Wire) -> None:
+    node = await wire.create("apple")
+    fields = {"revision": wire.session, "query": "apple", "scope": pb.SEARCH_SCOPE_CURRENT_VIEW, "view_name": "nope"}
+    found = await wire("SearchNodes", **fields)
+    (warning,) = found.warnings
+    assert "no view 'nope' yet" in warning
+    await wire("ExpandNode", revision=wire.session, view_name="nope", node_id=node.id)
+    assert list((await wire("SearchNodes", **fields)).warnings) == []

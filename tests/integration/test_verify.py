@@ -389,6 +389,9 @@ async def test_a_file_that_is_no_entry_is_named_until_it_is_corrected(lived_in: 
     await lived_in.store.catch_up(lived_in.workspace)
     (found,) = await differences(lived_in)
     assert (found.store, found.what, found.commit_id) == ("git", "file", commit_id)
+    assert found.description.count("commit") == 1, "it is said once what to do"
+    assert found.description.count(path) == 1
+    assert found.description.endswith("A rebuild cannot do that.")
     push(None)
     await lived_in.store.catch_up(lived_in.workspace)
     assert await differences(lived_in) == []

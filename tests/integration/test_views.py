@@ -129,6 +129,25 @@ async def test_a_budget_is_kept_by_collapsing_the_least_recently_used_first(wire
     assert any("Not even the titles" in warning for warning in tiny.warnings)
 
 
+@pytest.mark.requirement("CANVAS-2", "CANVAS-11")
+async def test_a_budget_that_collapsing_keeps_is_kept_among_many_roots(wire: Wire) -> None:
+    roots = [await wire.create(f"Root {number}") for number in range(55)]
+    for number in range(3):
+        await wire.create(f"Child {number}", parent_id=roots[30].id)
+    await wire("ExpandNode", revision=wire.session, node_id=roots[30].id, include_children=True)
+    least = (await wire("CollapseNode", revision=wire.session, node_id=roots[30].id, recursive=True)).usage.tokens_used
+    await wire("ExpandNode", revision=wire.session, node_id=roots[30].id, include_children=True)
+    cut = await wire("RenderView", revision=wire.session, token_budget=least)
+    assert (cut.usage.tokens_used, cut.usage.nodes_shown) == (least, 55)
+    assert list(cut.collapsed_ids) == [roots[30].id]
+    assert not cut.warnings
+    (warning,) = (await wire("RenderView", revision=wire.session, token_budget=least - 1)).warnings
+    assert "name one archive" in warning
+    assert f"raise the budget to {least}" in warning
+    alone = await wire("RenderView", revision=wire.session, token_budget=least - 1, archive="notes")
+    assert "name one archive" not in alone.warnings[0]
+
+
 @pytest.mark.requirement("CANVAS-15", "CANVAS-1")
 async def test_views_are_apart_by_name_and_session_and_can_be_listed_and_deleted(wire: Wire) -> None:
     root, _, _ = await family(wire)
@@ -220,7 +239,9 @@ async def test_expanding_tells_the_usage_that_rendering_has(wire: Wire) -> None:
     told = (await wire("ExpandNode", revision=wire.session, node_id=root.id)).usage
     full = (await wire("RenderView", revision=wire.session)).usage
     assert (told.nodes_shown, told.nodes_expanded) == (full.nodes_shown, full.nodes_expanded)
-    assert full.tokens_used <= told.tokens_used <= full.tokens_used + 3 * told.nodes_shown
+    assert told.tokens_used == full.tokens_used
+    told = (await wire("CollapseNode", revision=wire.session, node_id=child.id)).usage
+    assert told == (await wire("RenderView", revision=wire.session)).usage
 
 
 @pytest.mark.requirement("CANVAS-15")

@@ -32,14 +32,17 @@ class DataFolderInUseError(FailedPreconditionError):
 
 
 class DataFolderUnusableError(FailedPreconditionError):
-    """The data folder cannot be locked: it is read-only or not ours, or its file system has no ``flock``."""
+    """The data folder cannot be made or locked: it is a file or below one, read-only, not ours or without ``flock``."""
 
     reason = "DATA_FOLDER_UNUSABLE"
 
     def __init__(self, folder: Path, error: OSError) -> None:
+        cause = error.strerror or type(error).__name__
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            cause = "a file has that name, or that of a folder above it"
         super().__init__(
-            f"The data folder {folder} cannot be locked ({error.strerror or type(error).__name__}); give the server a "
-            "folder on a local disk that it may write to."
+            f"The data folder {folder} cannot be used ({cause}); give the server a folder on a local disk that it may "
+            "write to."
         )
         self.folder = folder
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import psycopg
 from psycopg.rows import class_row
@@ -36,7 +37,7 @@ class RevisionNotFoundError(NotFoundError):
 
 
 class AmbiguousRevisionError(InvalidInputError):
-    """A commit prefix that several commits share."""
+    """A commit prefix that several commits share, or a name that both a branch and a tag have."""
 
     reason = "AMBIGUOUS_REVISION"
 
@@ -69,25 +70,36 @@ class Resolved:
 
 _WORKSPACE = "workspace_id, name, description, default_branch, created_at"
 
+BY_ID_OR_NAME: Final = (
+    "where name = %(workspace)s or workspace_id = %(workspace)s order by workspace_id <> %(workspace)s limit 1"
+)
+"""Picks one row of ``mirror.workspace``. Ids go first: who passes one must not meet a workspace named like it."""
+
+_WHOLE_ID, _SESSION, _WHOLE, _BRANCH, _TAG, _PREFIX = range(6)
+"""What a revision is taken for, best first; git itself passes over a ref that is named like a whole commit id."""
+
 _PLACE = f"""
   with w as (
-    select {_WORKSPACE}, coalesce(nullif(%(revision)s::text, ''), default_branch) as wanted
-      from mirror.workspace where name = %(name)s or workspace_id = %(name)s order by name <> %(name)s limit 1)
+    select {_WORKSPACE}, coalesce(nullif(%(revision)s::text, ''), 'refs/heads/' || default_branch) as wanted
+      from mirror.workspace {BY_ID_OR_NAME})
   select w.workspace_id, w.name, w.description, w.default_branch, w.created_at, r.kind, r.rank, r.named,
          r.commit_id, r.session_id
     from w left join lateral (
-      select 'session' as kind, 1 as rank, s.session_id as named, s.base_commit as commit_id, s.session_id
+      select 'session' as kind, {_SESSION} as rank, s.session_id as named, s.base_commit as commit_id, s.session_id
         from work.session s where s.workspace_id = w.workspace_id and s.session_id = w.wanted
       union all
-      select 'branch', 2, substr(b.name, 12), b.commit_id, null from mirror.ref b
+      select 'branch', case when b.name = w.wanted then {_WHOLE} else {_BRANCH} end, substr(b.name, 12), b.commit_id,
+             null from mirror.ref b
        where b.workspace_id = w.workspace_id and b.name in ('refs/heads/' || w.wanted, w.wanted)
          and b.name like 'refs/heads/%%'
       union all
-      select 'tag', 3, substr(t.name, 11), t.commit_id, null from mirror.ref t
+      select 'tag', case when t.name = w.wanted then {_WHOLE} else {_TAG} end, substr(t.name, 11), t.commit_id,
+             null from mirror.ref t
        where t.workspace_id = w.workspace_id and t.name in ('refs/tags/' || w.wanted, w.wanted)
          and t.name like 'refs/tags/%%'
       union all
-      (select 'commit', 4, c.commit_id, c.commit_id, null from mirror.commit c
+      (select 'commit', case when c.commit_id = w.wanted then {_WHOLE_ID} else {_PREFIX} end, c.commit_id, c.commit_id,
+              null from mirror.commit c
         where w.wanted ~ '^[0-9a-f]{{4,40}}$' and c.workspace_id = w.workspace_id
           and c.commit_id >= w.wanted and c.commit_id < w.wanted || 'g' limit 2)
     ) r on true order by r.rank"""  # noqa: S608 - a constant of this module
@@ -111,16 +123,15 @@ async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
 
 
 async def find_workspace(conn: Connection, name: str) -> Workspace:
-    """The workspace of that name or id; a name goes before an id.
+    """The workspace of that id or name; an id goes before a name.
 
     Raises:
         WorkspaceNotFoundError: There is none.
     """
     async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
         await cursor.execute(
-            f"select {_WORKSPACE} from mirror.workspace where name = %(name)s or workspace_id = %(name)s"  # noqa: S608
-            " order by name <> %(name)s limit 1",
-            {"name": name},
+            f"select {_WORKSPACE} from mirror.workspace {BY_ID_OR_NAME}",  # noqa: S608 - constants of this module
+            {"workspace": name},
         )
         found = await cursor.fetchone()
     if found is None:
@@ -182,25 +193,31 @@ async def lock_workspace(conn: Connection, workspace_id: str, *, alone: bool = F
 async def resolve(
     conn: Connection, workspace: str, revision: str, field: str = "revision"
 ) -> tuple[Workspace, Resolved]:
-    """The workspace of that name or id, and the state that a revision names there; "" is the default branch.
+    """The workspace of that id or name, and the state that a revision names there; "" is the default branch.
 
-    A revision is a session, branch, tag or commit, in this order. A full ref name (``refs/tags/v1``) is taken as such;
-    a commit may be given by a unique prefix of four digits or more. ``field`` is what the caller calls the revision.
+    A revision is a whole commit id, a session, a full ref name (``refs/tags/v1``), a branch or a tag, or a unique
+    prefix of a commit of four digits or more, in this order. ``field`` is what the caller calls the revision.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
         RevisionNotFoundError: Nothing there has that name.
-        AmbiguousRevisionError: Several commits begin with it.
+        AmbiguousRevisionError: Several commits begin with it, or both a branch and a tag have the name.
     """
-    cursor = await conn.execute(_PLACE, {"name": workspace, "revision": revision})
+    cursor = await conn.execute(_PLACE, {"workspace": workspace, "revision": revision})
     rows = await cursor.fetchall()
     if not rows:
         raise WorkspaceNotFoundError(workspace)
     found = Workspace(*rows[0][:_WIDTH])
-    kind, _, name, commit_id, session_id = rows[0][_WIDTH:]
+    kind, rank, name, commit_id, session_id = rows[0][_WIDTH:]
     if kind is None:
         raise RevisionNotFoundError(revision or found.default_branch)
-    if kind == "commit" and len(rows) > 1:
+    if rank == _BRANCH and len(rows) > 1 and rows[1][_WIDTH + 1] == _TAG:
+        raise AmbiguousRevisionError.at(
+            field,
+            f"{revision!r} is a branch and a tag; give 'refs/heads/{name}' for the branch or 'refs/tags/{name}' for "
+            "the tag, or delete one of them.",
+        )
+    if rank == _PREFIX and len(rows) > 1:
         raise AmbiguousRevisionError.at(
             field, f"{revision!r} could be {name[:16]} or {rows[1][_WIDTH + 2][:16]}; give more digits."
         )

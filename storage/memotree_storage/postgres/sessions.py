@@ -75,8 +75,7 @@ _SESSION: Final = (
 )
 _HOLD: Final = f"""
   with w as (
-    select workspace_id from mirror.workspace where name = %(workspace)s or workspace_id = %(workspace)s
-     order by name <> %(workspace)s limit 1),
+    select workspace_id from mirror.workspace {registry.BY_ID_OR_NAME}),
   held as (
     update work.session s set used_at = now() from w
      where s.workspace_id = w.workspace_id and s.session_id = %(session)s and s.state = 'open'
@@ -118,7 +117,7 @@ async def hold_session(conn: Connection, workspace: str, session_id: str) -> Ses
 
     Args:
         conn: In a transaction.
-        workspace: Name or id of the workspace.
+        workspace: Id or name of the workspace; an id goes before a name.
         session_id: The session.
 
     Raises:

@@ -185,7 +185,7 @@ class CommitCheck:
                     try:
                         decode_entry(path, data)
                     except InvalidFileError as error:
-                        sentence = f"{path} on {name} is no entry: {error.message} Correct it with git in a new commit."
+                        sentence = f"On {name}, {error.message} A rebuild cannot do that."
                         found.append(in_git("file", sentence, commit_id=commit_id))
         return list(dict.fromkeys(found))
 

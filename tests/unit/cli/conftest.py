@@ -49,8 +49,8 @@ class CommandLine:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without settings, choices, servers or editors."""
-    for name in ("MEMOTREE_ADDRESS", "MEMOTREE_WORKSPACE", "MEMOTREE_SESSION", "MEMOTREE_DATA", "MEMOTREE_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("ADDRESS", "HOST", "PORT", "WORKSPACE", "SESSION", "DATA", "CONFIG"):
+        monkeypatch.delenv(f"MEMOTREE_{name}", raising=False)
     for name in ("VISUAL", "EDITOR", "COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

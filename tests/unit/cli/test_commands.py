@@ -158,9 +158,9 @@ def test_log_looks_like_git_log(ready: CommandLine) -> None:
     assert ready.json("log", "-n", "1")["more"] is True
     assert ready.json("log", "--author", "PLAN", "--node", "cccc")["commits"][0]["tags"] == ["v1"]
     shown = ready("log", "--at", "v1").out
-    assert re.match(r"commit [0-9a-f]{40} \(tag: v1\)\nAuthor: planner\nDate:   \w{3} ", shown)
+    assert re.match(r"commit [0-9a-f]{40} \(main, tag: v1\)\nAuthor: planner\nDate:   \w{3} ", shown)
     assert "\n    First\n" in shown
-    assert re.match(r"[0-9a-f]{10} \(tag: v1\) First\n", ready("log", "--oneline").out)
+    assert re.match(r"[0-9a-f]{10} \(main, tag: v1\) First\n", ready("log", "--oneline").out)
 
 
 def test_show_shows_a_commit_with_its_changes(ready: CommandLine) -> None:
@@ -231,7 +231,7 @@ def test_branches_and_tags_are_made_listed_and_deleted(ready: CommandLine) -> No
     assert ready.json("branch", "create", "trial", "v1")["name"] == "trial"
     assert [each["name"] for each in ready.json("branch", "list")["branches"]] == ["main", "trial"]
     assert "protected" in ready("branch", "list").out
-    assert ready.json("branch", "delete", "trial") == {"deleted": "trial", "detached_sessions": 1}
+    assert ready.json("branch", "delete", "trial", "--yes") == {"deleted": "trial", "detached_sessions": 1}
     assert ready.json("tag", "create", "v2", "main", "-m", "two")["message"] == "two"
     assert [each["name"] for each in ready.json("tag", "list")["tags"]] == ["v1", "v2"]
     assert "two" in ready("tag", "list").out

@@ -88,6 +88,101 @@ def test_a_long_sentence_is_cut_at_a_word() -> None:
     assert len(summary_of("", "\u957f\u53e5\u5b50" * 500)) == SUMMARY_CHARS
 
 
+@pytest.mark.requirement("FOREST-13")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Define __init__ and __exit__ in the class.",
+        "See https://example.org/a_b_c?x=*y* for more about it.",
+        "It returns a dict<str> or a Vec<u8> of names.",
+        "Multiply 2*3*4 and (a)*(b)*(c), or 2 * 3 * 4 at once.",
+        "Copy *.py and **/*.md from src/* to /a/*/b/* now.",
+        "Call f(*args, **kwargs) with snake_case_names today.",
+        "The code `a*b*c` and ``x_`_y`` stay `as *they* are` here.",
+        "Take matrix[i][j] and see note [1][2] about rows(x)[y](z).",
+        "Run `git log -- <file>` or memotree show <node> again.",
+        "If x < y and z > w then nothing of it is a tag.",
+        r"Escaped \*stars\* and C:\_private_names stay as they are.",
+        "Names like a_b_ and snake_case__too are the name of a thing.",
+        "The pattern _of_this_kind_ is the name of a thing.",
+    ],
+)
+def test_what_only_looks_like_markup_stays(text: str) -> None:
+    assert brief_of("", text) == text
+    assert summary_of("", text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (
+            "It is *very* and **really** ***so*** _much_ __more so__ here.",
+            "It is very and really so much more so here.",
+        ),
+        ("**Bold [link](http://a.b/c_d) and `co*de*`** were there.", "Bold link and `co*de*` were there."),
+        ("We *saw **many** of* them in **two\nlines** of it.", "We saw many of them in two lines of it."),
+        ("See **https://example.org/a_b** for all of it.", "See https://example.org/a_b for all of it."),
+        ("See <https://example.org/?a=b> for all of it.", "See https://example.org/?a=b for all of it."),
+        ("A <b>bold</b> word<br>and <a href='x'>a link</a> of it.", "A bold word and a link of it."),
+        ("It took 10<sup>6</sup> steps of H<sub>2</sub>O in all.", "It took 10^6 steps of H2O in all."),
+        (
+            "The [guide][1] and the [Map] tell all of it.\n\n[1]: http://a.b\n[map]: c.md 'x'",
+            "The guide and the Map tell all of it.",
+        ),
+        (
+            "The role :meth:`~a.__enter__` of :doc:`the guide <x>` is that.",
+            "The role ~a.__enter__ of the guide is that.",
+        ),
+        ("\u8fd9**\u201c\u597d\uff1a\u201d**\u662f\u7684\u3002", "\u8fd9\u201c\u597d\uff1a\u201d\u662f\u7684\u3002"),
+        ("An image ![of it](a.png) and [](http://b.c/d_e) alone.", "An image of it and http://b.c/d_e alone."),
+        ("Before it. <!-- never\n\nshown --> Behind all of it.", "Before it. Behind all of it."),
+        ("It cost about\n100. Nobody paid for that.", "It cost about 100. Nobody paid for that."),
+        ("\u8fd9\u662f**\u5f88\u91cd\u8981**\u7684\u4e8b\u3002", "\u8fd9\u662f\u5f88\u91cd\u8981\u7684\u4e8b\u3002"),
+    ],
+)
+def test_marks_go_and_nothing_else(text: str, plain: str) -> None:
+    assert summary_of("", text) == plain
+    assert summary_of("", plain) == plain
+
+
+def test_items_of_a_list_stay_apart() -> None:
+    text = "- buy milk\n- [ ] call Bob\n- [x] done"
+    assert brief_of("", text) == "buy milk; call Bob; done"
+    assert summary_of("", text) == "buy milk; call Bob; done"
+    assert brief_of("", "1. Open it.\n2. Close it again.\n") == "Open it."
+    assert summary_of("", "1. Open it.\n2. Close it again.\n") == "Open it. Close it again."
+    assert (
+        summary_of("", "\u8ba1\u5212\uff1a\n* \u4e70\u5976\n* \u6253\u7535\u8bdd")
+        == "\u8ba1\u5212\uff1a \u4e70\u5976\uff1b\u6253\u7535\u8bdd"
+    )
+
+
+def test_the_first_of_several_fragments_is_the_brief() -> None:
+    assert brief_of("", "line one\n\nline two") == "line one"
+    assert summary_of("", "line one\n\nline two") == "line one; line two"
+    assert (
+        brief_of("", "First thing to know. Second, longer and much more telling thing to know.")
+        == "First thing to know."
+    )
+
+
+def test_a_heading_is_no_brief_where_there_is_a_text() -> None:
+    assert brief_of("", "# Overview of things\n\nmilk and bread") == "milk and bread"
+    assert brief_of("", "Overview of things\n==================\n\nmilk and bread") == "milk and bread"
+
+
+def test_two_kilobytes_take_less_than_two_milliseconds() -> None:
+    text = (
+        "The *quick* `fox` of __init__ and **bold** [link](http://a.b/c_d) <b>ran</b>.\n\n- one\n- [ ] two\n\n" * 30
+    )[:2048]
+    times = []
+    for number in range(20):
+        start = time.perf_counter()
+        brief_of(str(number), text)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.002
+
+
 @given(st.text(max_size=60), st.text(max_size=400))
 def test_any_text_gives_short_single_lines_that_a_node_may_hold(title: str, content: str) -> None:
     brief, summary = brief_of(title, content), summary_of(title, content)
@@ -124,6 +219,21 @@ def test_every_topic_of_the_language_reference_gets_both() -> None:
             "[a](",
             ":a:`",
             ".. ",
+        ),
+        *(
+            "- a ",
+            "- - - x ",
+            "<b>",
+            "<!--",
+            "--> <!--",
+            "://",
+            "_a_",
+            "__a",
+            "*a_b*_",
+            "` `` ",
+            "[a][b]\n",
+            "\\",
+            "a<b ",
         ),
         *("|-", "\u0301", "# ", "> ", "a.", "\u3002", "1. ", "(", '"', "~~~\n```\n", "*a *", "**", "A. "),
     ],

@@ -57,6 +57,13 @@ def test_many_conflicts_are_cut_and_the_rest_is_counted() -> None:
     assert 0.9 * BUDGET < wire_size(status) <= BUDGET
 
 
+def test_a_state_that_does_not_allow_a_call_is_always_told_as_a_violation() -> None:
+    only = unpacked(to_status(FailedPreconditionError("Choose another."), "c"), error_details_pb2.PreconditionFailure)
+    assert [(each.type, each.subject, each.description) for each in only.violations] == [
+        ("FAILED_PRECONDITION", "", "Choose another.")
+    ]
+
+
 def test_a_long_message_of_any_script_is_cut() -> None:
     status = to_status(NotFoundError("记" * 10_000, "node", "忆" * 10_000), "call")
     assert status.message.endswith("记…")

@@ -63,6 +63,28 @@ def test_every_fault_is_listed_at_once() -> None:
     }  # fmt: skip
 
 
+INVISIBLE = ["\u200b", "\u200b \u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\u200d\ufe0f"]
+
+
+@pytest.mark.requirement("CANVAS-3")
+@pytest.mark.parametrize("text", INVISIBLE, ids=ascii)
+def test_a_text_that_shows_nothing_is_no_title_and_no_name(text: str) -> None:
+    assert "visible" in faults(replace(NODE, title=text))["title"]
+    with pytest.raises(InvalidArchiveError, match="visible"):
+        check_archive(Archive(ID, text))
+    with pytest.raises(InvalidNameError, match="visible"):
+        check_archive_name("name", text)
+    with pytest.raises(InvalidTextError, match="visible"):
+        check_text("view_name", text, required=True)
+    with pytest.raises(InvalidAuthorError, match="visible"):
+        check_author(text, "")
+
+
+@pytest.mark.parametrize("text", ["a", "\u200b\u0627", "👩\u200d🚀", "́a", "न\u200d", "記", "-", "\u00a9"], ids=ascii)
+def test_one_visible_character_is_a_title_whatever_stands_around_it(text: str) -> None:
+    check_node(replace(NODE, title=text))
+
+
 @pytest.mark.parametrize("field", ["title", "brief", "summary", "content"])
 @pytest.mark.parametrize(
     "character", ["\0", "\x01", "\x0b", "\x0c", "\x1b", "\x1c", "\x7f", "\x80", "\x85", "\x9f", "\ud800"]
@@ -90,7 +112,7 @@ def test_tabs_and_line_breaks_are_kept_in_content_and_refused_in_a_title(charact
         "\U0001f600\ufe0f",
         "\u202eabc\u202c",
         "\u200f\u05e9",
-        "\ufeff",
+        "\ufeffa",
         "\ufffe",
         "'\"\\",
         "../..",

@@ -1,0 +1,78 @@
+"""Messages of the server name what a person at the command line can do."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import memotree_storage
+import pytest
+from google.protobuf import descriptor_pb2
+from typer.main import get_command
+
+import memotree
+from memotree.cli.app import app
+from memotree.cli.wording import COMMANDS, in_commands
+from memotree.v1 import (
+    history_service_pb2,
+    maintenance_service_pb2,
+    node_service_pb2,
+    session_service_pb2,
+    view_service_pb2,
+    workspace_service_pb2,
+)
+
+pytestmark = pytest.mark.requirement("SERVE-4")
+
+WITHOUT_COMMAND = {"BatchChangeNodes"}
+ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
+
+
+def rpcs() -> set[str]:
+    found = set()
+    for module in (
+        *(history_service_pb2, maintenance_service_pb2, node_service_pb2),
+        *(session_service_pb2, view_service_pb2, workspace_service_pb2),
+    ):
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        found |= {method.name for service in file.service for method in service.method}
+    return found
+
+
+def sentences() -> Iterator[str]:
+    """Every text of several words in the code that is no docstring."""
+    for path in (path for room in ROOMS for path in room.rglob("*.py")):
+        if {"cli", "v1"} & set(path.parts[len(ROOMS[0].parts) :]) or path.name.endswith("_pb2.py"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in described]
+        yield from (text.value for text in texts if isinstance(text.value, str) and " " in text.value)
+
+
+def test_every_rpc_has_its_command_or_is_known_to_have_none() -> None:
+    assert set(COMMANDS) == rpcs() - WITHOUT_COMMAND
+
+
+def test_every_command_that_stands_for_an_rpc_is_there() -> None:
+    for command in COMMANDS.values():
+        found = get_command(app)
+        for name in command.partition(" -")[0].split():
+            found = found.commands[name]  # type: ignore[attr-defined] # a group, until the last name
+        assert found.params
+
+
+def test_no_message_of_the_server_names_an_rpc_to_a_person_at_the_command_line() -> None:
+    name = re.compile(rf"\b({'|'.join(rpcs() - WITHOUT_COMMAND)}|regenerate_summary)\b")
+    named = [sentence for sentence in sentences() if name.search(sentence)]
+    assert len(named) > 10, "the search finds no messages any more"
+    for sentence in named:
+        assert not name.search(in_commands(sentence)), sentence
+
+
+def test_names_become_commands_and_what_a_person_wrote_stays() -> None:
+    assert in_commands("There is no branch 'ListTags'. List them with ListBranches, or create it.") == (
+        "There is no branch 'ListTags'. List them with `memotree branch list`, or create it."
+    )
+    assert in_commands("NotGetTree, pass regenerate_summary.") == "NotGetTree, pass --regenerate-summary."
