@@ -1,6 +1,5 @@
 """Names of workspaces, branches and tags: which are allowed, which are taken, and what they name."""
 
-import re
 from typing import Final
 
 from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
@@ -11,9 +10,6 @@ from memotree_storage.validation import check_name
 
 BRANCHES: Final = "refs/heads/"
 TAGS: Final = "refs/tags/"
-
-_DIGITS: Final = re.compile("[0-9a-f]{4,40}")
-"""What may abbreviate a commit id; a commit that begins so may be made at any time, so all of them are refused."""
 
 
 class BranchNotFoundError(NotFoundError):
@@ -86,8 +82,8 @@ def check_branch_name(name: str, field: str = "name") -> None:
 
     Raises:
         InvalidRefNameError: Git refuses it.
-        ConfusingNameError: It looks like a session's id, a commit's id or the beginning of one, a whole ref name, or
-            ``HEAD``.
+        ConfusingNameError: It looks like a session's or a commit's id, a whole ref name, or ``HEAD``. The beginning of
+            a commit's id is no such case: for git and for us a branch or tag of that name goes first.
     """
     _check(BRANCHES, name, field)
 
@@ -97,8 +93,8 @@ def check_tag_name(name: str, field: str = "name") -> None:
 
     Raises:
         InvalidRefNameError: Git refuses it.
-        ConfusingNameError: It looks like a session's id, a commit's id or the beginning of one, a whole ref name, or
-            ``HEAD``.
+        ConfusingNameError: It looks like a session's or a commit's id, a whole ref name, or ``HEAD``. The beginning of
+            a commit's id is no such case: for git and for us a branch or tag of that name goes first.
     """
     _check(TAGS, name, field)
 
@@ -114,8 +110,6 @@ def _check(prefix: str, name: str, field: str) -> None:
         what = "the id of a commit, and Git itself passes over such names"
     elif is_id(name):
         what = "the id of a session"
-    elif _DIGITS.fullmatch(name):
-        what = "the beginning of a commit's id (4 to 40 of the digits 0-9 and a-f)"
     elif name.startswith(("refs/", "heads/", "tags/")):
         what = "a whole ref name"
     elif name in {"@", "HEAD"}:
