@@ -36,7 +36,7 @@ def main() -> int:
     missed = [row for row in rows if row.met is False]
     judged = sum(row.met is not None for row in rows)
     Console(stderr=True).print(
-        f"{len(missed)} of {judged} budgets missed; docs/reference/performance.md says why. "
+        f"{len(missed)} of {judged} budgets missed{'; docs/reference/performance.md says why' if missed else ''}. "
         f"Figures are in {arguments.json}."
     )
     return int(any(arguments.strict or row.budget == NOTHING_LOST for row in missed))
