@@ -8,7 +8,7 @@ flushed it; when the index comes back from a crash, all rows that are still ther
 import asyncio
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,7 @@ from memotree_storage.ports import Embedder, IndexPoint, TermVector, Vector, Vec
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.shield import cancel
 from memotree_storage.term_worker import TermMaker
+from memotree_storage.tokens import in_pieces
 
 _NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
 _BATCH: Final = 16_000
@@ -260,7 +261,7 @@ class Indexer:
         async with conn.cursor(row_factory=args_row(_Row)) as cursor:
             await cursor.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
             rows = await cursor.fetchall()
-        return next(_pieces(rows, _BATCH, _BATCH_TOKENS), [])
+        return next(in_pieces(rows, _BATCH, _BATCH_TOKENS), [])
 
     async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
         """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
@@ -280,7 +281,7 @@ class Indexer:
         The points of the next slices are made while the index takes one.
         """
         counts: Counter[int] = Counter()
-        slices = deque(_pieces(fresh, _SLICE, _SLICE_TOKENS))
+        slices = deque(in_pieces(fresh, _SLICE, _SLICE_TOKENS))
         making: deque[asyncio.Task[list[_Made]]] = deque()
         putting = asyncio.create_task(self._index.upsert([]))  # nothing yet
         try:
@@ -321,17 +322,3 @@ class Indexer:
             _log.error("a version is not indexed", workspace=workspace_id, node=rows[0].entry_id, why=error.message)
             return []
         return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
-
-
-def _pieces(rows: Sequence[_Row], most: int, most_tokens: int) -> Iterator[list[_Row]]:
-    """The rows in pieces of so many, or so many tokens, at most; a row of more is a piece by itself."""
-    piece: list[_Row] = []
-    tokens = 0
-    for row in rows:
-        if piece and (len(piece) == most or tokens + row.tokens > most_tokens):
-            yield piece
-            piece, tokens = [], 0
-        piece.append(row)
-        tokens += row.tokens
-    if piece:
-        yield piece

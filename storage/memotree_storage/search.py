@@ -5,7 +5,7 @@ only when it is the very version that the state shows: SQL has looked at nearer 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,7 @@ from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.terms import QueryTerm, document_terms, max_score, query_terms, relative_score, term_weights
+from memotree_storage.tokens import in_pieces
 
 _SLACK: Final = 10
 """Candidates beyond the wanted hits: some may be none at the state."""
@@ -210,8 +211,8 @@ class Search:
                 missing.append(row.version)
             else:
                 found.append((row.version, cached))
-        for some in _parts(missing):
-            found += await self._overlaid(state.session_id, some, query)
+        for some in in_pieces(missing, _READ_AT_ONCE, _TOKENS_AT_ONCE):
+            found += await self._overlaid(state.session_id, [version.entry_id for version in some], query)
         return found
 
     async def _overlaid(self, session_id: str, ids: Sequence[str], query: SearchQuery) -> _Overlay:
@@ -235,20 +236,6 @@ class Search:
             self._staged.put(version.blob, item)
             made.append((version, item))
         return made
-
-
-def _parts(versions: Sequence[Version]) -> Iterator[list[str]]:
-    """The ids in parts that may be in memory with their contents."""
-    part: list[str] = []
-    tokens = 0
-    for version in versions:
-        if part and (len(part) >= _READ_AT_ONCE or tokens + version.tokens > _TOKENS_AT_ONCE):
-            yield part
-            part, tokens = [], 0
-        part.append(version.entry_id)
-        tokens += version.tokens
-    if part:
-        yield part
 
 
 def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: SearchQuery) -> _Pairs:

@@ -7,7 +7,8 @@ vocabulary and never changes with a model. Characters are Unicode code points.
 
 import re
 import unicodedata
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol, TypeVar
 
 COUNTER_NAME: Final = "memotree-approx-1"
 """The counter's name; another rule would be another name."""
@@ -57,6 +58,30 @@ def truncate_to_tokens(text: str, budget: int) -> str:
     while 0 < end < len(text) and (_continues(text[end]) or text[end - 1] in _JOINERS):
         end -= 1
     return text[:end]
+
+
+class Counted(Protocol):
+    """What knows how many tokens its content has."""
+
+    @property
+    def tokens(self) -> int: ...  # noqa: D102 - the class says it
+
+
+_T = TypeVar("_T", bound=Counted)
+
+
+def in_pieces(items: Iterable[_T], most: int, most_tokens: int) -> Iterator[list[_T]]:
+    """The items in pieces of so many, or so many tokens, at most; one of more tokens is a piece by itself."""
+    piece: list[_T] = []
+    tokens = 0
+    for item in items:
+        if piece and (len(piece) == most or tokens + item.tokens > most_tokens):
+            yield piece
+            piece, tokens = [], 0
+        piece.append(item)
+        tokens += item.tokens
+    if piece:
+        yield piece
 
 
 def _cut(text: str, budget: int) -> int:

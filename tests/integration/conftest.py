@@ -9,13 +9,14 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import grpc
 import psycopg
 import pytest
 from integration.prepared import prepare
+from integration.pushes import OpenAgain
 from integration.wires import UNBOUNDED, Wire
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
@@ -216,3 +217,19 @@ async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
 def history(world: World) -> HistoryOperations:
     """The history of the world."""
     return HistoryOperations(world.store, world.pages, world.limits)
+
+
+@pytest.fixture
+def again(world: World, database_url: str) -> OpenAgain:
+    """Opens the store of the world once more."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Store]:
+        store = Store(world.store.data_folder, Database(database_url), world.store.index, world.store.embedder)
+        try:
+            await store.open()
+            yield store
+        finally:
+            await store.close()
+
+    return opened

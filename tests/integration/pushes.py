@@ -1,0 +1,60 @@
+"""What people do with git behind the back of the store, and what the store has of it."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any
+
+from integration.worlds import World
+from memotree_storage import trailers
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.node import Entry
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.postgres import sessions
+from memotree_storage.store import Store
+from memotree_storage.trailers import with_trailers
+from memotree_storage.verify import Difference, verify
+from memotree_storage.workspaces import service_signature
+
+PERSON = Signature("A person", "person@example.org", datetime(2024, 5, 1, tzinfo=UTC))
+DEADLINE = 10.0
+OpenAgain = Callable[[], AbstractAsyncContextManager[Store]]
+"""Opens the store as a server does that starts."""
+
+
+async def differences(store: Store, workspace_id: str) -> list[str]:
+    return [found.description async for found in verify(store, workspace_id) if isinstance(found, Difference)]
+
+
+def push(
+    world: World,
+    branch: str,
+    *entries: Entry,
+    parent: str | None = None,
+    by: Signature | None = None,
+    **marks: str,
+) -> str:
+    """Commit with git alone, on top of a branch or of ``parent``; marks become trailers."""
+    ref = f"refs/heads/{branch}"
+    head = world.repository.refs().get(ref)
+    named = {"session": trailers.SESSION, "tag": trailers.TAG, "request": trailers.REQUEST}
+    draft = CommitDraft(
+        parent or head,
+        {entry_path(entry): encode_entry(entry) for entry in entries},
+        with_trailers("Change something", {named[key]: value for key, value in marks.items()}),
+        by or service_signature(),
+        by or service_signature(),
+    )
+    commit_id = world.repository.write_commit(draft).commit_id
+    assert world.repository.move_ref(ref, head, commit_id)
+    return commit_id
+
+
+async def session_of(world: World, session_id: str) -> sessions.Session:
+    async with world.store.database.connection() as conn:
+        return await sessions.find_session(conn, world.workspace, session_id)
+
+
+async def run(store: Store, statement: str, *arguments: Any) -> int:
+    async with store.database.connection() as conn:
+        return (await conn.execute(statement.encode(), arguments)).rowcount

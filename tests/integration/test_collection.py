@@ -1,0 +1,312 @@
+"""Lines that nothing reaches go, with their points and their terms, and nothing else goes with them."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from integration.pushes import DEADLINE, OpenAgain, differences, push, run
+from integration.worlds import World
+from memotree_storage.codec import entry_path
+from memotree_storage.frequencies import Tally
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.node import Entry, new_id
+from memotree_storage.ports import IndexPoint, TermVector
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.qdrant.outage import IndexUnavailableError
+from memotree_storage.search import SearchQuery
+from memotree_storage.store import Store
+
+# --- lines that went, and their points -------------------------------------------------------------------------------
+
+
+async def _lose_a_line(world: World) -> str:
+    """A branch with a commit is deleted with git; the commit that it came from is returned."""
+    start = await world.put(world.node("Start"))
+    await world.put(world.node("Onwards"))
+    push(world, "side", world.node("Aside"), parent=start)
+    await world.store.catch_up(world.workspace)
+    await world.store.indexer.current(world.workspace)
+    assert world.repository.move_ref("refs/heads/side", world.repository.refs()["refs/heads/side"], None)
+    await world.store.catch_up(world.workspace)
+    return start
+
+
+@pytest.mark.requirement("STORE-5")
+async def test_a_line_that_opens_while_others_are_collected_keeps_its_points(
+    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = await _lose_a_line(world)
+    delete = shared_index.delete
+
+    async def late(workspace_id: str, **which: Sequence[int]) -> None:
+        push(world, "new", world.node("New"), parent=start)
+        await world.store.catch_up(world.workspace)
+        await world.store.indexer.current(world.workspace)
+        await delete(workspace_id, **which)
+
+    monkeypatch.setattr(shared_index, "delete", late)
+    await world.store.upkeep.tidy()
+    assert world.repository.read_ref("refs/heads/new")
+    assert await differences(world.store, world.workspace) == []
+
+
+@pytest.mark.requirement("STORE-5")
+@pytest.mark.parametrize("restart", [False, True])
+async def test_points_that_could_not_be_deleted_go_the_next_time(
+    world: World,
+    shared_index: QdrantIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    again: OpenAgain,
+    restart: bool,
+) -> None:
+    await _lose_a_line(world)
+
+    async def away(*_: object, **__: object) -> None:
+        raise IndexUnavailableError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_index, "delete", away)
+        with pytest.raises(IndexUnavailableError):
+            await world.store.upkeep.tidy()
+    assert len(await differences(world.store, world.workspace)) == 1
+    if restart:
+        async with again():
+            pass
+    else:
+        await world.store.upkeep.tidy()
+    assert await differences(world.store, world.workspace) == []
+
+
+@pytest.mark.requirement("STORE-5")
+@pytest.mark.parametrize("there", [True, False], ids=["line that is there", "line that is not"])
+async def test_a_start_sees_missing_points_behind_those_that_are_too_many(
+    world: World,
+    shared_index: QdrantIndex,
+    again: OpenAgain,
+    there: bool,
+) -> None:
+    await world.put(*world.nodes(2))
+    await world.store.indexer.current(world.workspace)
+    await world.store.indexer.flush()
+    kept = [entry async for entry in shared_index.scan(world.workspace)]
+    await shared_index.delete(world.workspace)
+    vector = (await world.store.embedder.embed(["x"]))[0]
+    line = kept[0].line_id if there else 4711
+    terms = TermVector((), ())
+    await shared_index.upsert(
+        [
+            IndexPoint(str(uuid.uuid4()), world.workspace, new_id(), line, 1, None, "", "", (), vector, terms)
+            for _ in range(len(kept) + 1)
+        ]
+    )
+    async with again() as store:
+        assert await differences(store, world.workspace) == []
+
+
+@pytest.mark.parametrize("how", ["rebuild", "reindex"])
+async def test_old_points_go_only_when_the_new_ones_are_there(
+    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    await world.put(*world.nodes(3))
+    delete = shared_index.delete
+    pending = []
+
+    async def watched(workspace_id: str, **which: Sequence[int]) -> None:
+        pending.append(await world.store.indexer.pending(workspace_id))
+        await delete(workspace_id, **which)
+
+    monkeypatch.setattr(shared_index, "delete", watched)
+    await getattr(world.store, how)(world.workspace)
+    assert pending == [0]
+    assert await differences(world.store, world.workspace) == []
+
+
+# --- what collected lines leave in the scores ------------------------------------------------------------------------
+
+
+async def scores(store: Store, world: World, text: str) -> dict[str, float]:
+    found = await store.search.find(State(world.workspace, await world.head()), SearchQuery(text, 10))
+    return {hit.version.entry_id: hit.score for hit in found}
+
+
+async def _lose_words(world: World, indexed: int) -> str:
+    """A branch with three commits that are full of apples is deleted with git, when the index has some of them.
+
+    The commit that they stood on is returned.
+    """
+    apples = [world.node(f"Apple {number}", content="apple") for number in range(3)]
+    start = await world.put(world.node("Apple", content="An apple and a pear."), world.node("Pear", content="pear"))
+    await world.put(world.node("Onwards", content="pear"))
+    await world.store.indexer.current(world.workspace)
+    await world.store.indexer.stop()
+    for number, node in enumerate(apples):
+        if number == indexed:
+            await world.store.indexer.current(world.workspace)
+        push(world, "side", node, replace(apples[0], title=f"Changed {number}"), parent=None if number else start)
+        await world.store.catch_up(world.workspace)
+    if indexed == len(apples):
+        await world.store.indexer.current(world.workspace)
+    assert world.repository.move_ref("refs/heads/side", world.repository.refs()["refs/heads/side"], None)
+    await world.store.catch_up(world.workspace)
+    return start
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("indexed", [0, 2, 3], ids=["nothing indexed", "a part indexed", "all indexed"])
+async def test_scores_after_a_collection_are_those_after_a_rebuild(world: World, indexed: int) -> None:
+    await _lose_words(world, indexed)
+    await world.store.upkeep.tidy()
+    assert await run(world.store, "select from mirror.line where parent_line is not null") == 0
+    assert await run(world.store, "select from mirror.term where documents < 1") == 0
+    before = await scores(world.store, world, "apple pear")
+    assert await differences(world.store, world.workspace) == []
+    await world.store.rebuild(world.workspace)
+    assert await scores(world.store, world, "apple pear") == before != {}
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_scores_are_right_when_git_has_lost_the_texts_of_what_is_collected(
+    world: World, again: OpenAgain
+) -> None:
+    await _lose_words(world, 3)
+    for command in (["repack", "-a", "-d"], ["prune", "--expire=now"]):
+        done = await asyncio.create_subprocess_exec("git", "-C", str(world.repository.path), *command)
+        assert await done.wait() == 0
+    assert await _lost_texts(world) == 5
+    async with again() as store:
+        await store.upkeep.tidy()
+        before = await scores(store, world, "apple pear")
+        assert await differences(store, world.workspace) == []
+        await store.rebuild(world.workspace)
+        assert await scores(store, world, "apple pear") == before != {}
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_text_that_git_has_lost_keeps_no_other_from_the_index(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.store.indexer.stop()
+    lost, kept = world.node("Lost", content="apple"), world.node("Kept", content="apple")
+    await world.put(lost, kept)
+    read = world.store.entries.read
+
+    async def without(workspace_id: str, paths: Mapping[str, str]) -> dict[str, Entry]:
+        if entry_path(lost) in paths.values():
+            raise ObjectMissingError("0" * 40, "blob")
+        return await read(workspace_id, paths)
+
+    monkeypatch.setattr(world.store.entries, "read", without)
+    assert (await scores(world.store, world, "apple")).keys() == {kept.id}
+
+
+async def _lost_texts(world: World) -> int:
+    """The versions whose text Git does not have; a repository that is open has its packs still."""
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute("select blob from mirror.version where not dead")
+        blobs = [row[0] for row in await cursor.fetchall()]
+    with GitRepository.open(world.repository.path) as repository:
+        return sum(not repository.exists(blob) for blob in blobs)
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_collection_waits_for_versions_that_are_just_counted(
+    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _lose_words(world, 0)
+    close = shared_index.close_versions
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(ended: Sequence[tuple[str, int]]) -> None:
+        begun.set()
+        await may_end.wait()
+        await close(ended)
+
+    monkeypatch.setattr(shared_index, "close_versions", slow)
+    indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
+    await begun.wait()
+    tidying = asyncio.create_task(world.store.upkeep.tidy())
+    waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(DEADLINE):
+        while not await run(world.store, waits):  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.01)
+    may_end.set()
+    await asyncio.gather(indexing, tidying)
+    assert await differences(world.store, world.workspace) == []
+
+
+async def _index(world: World, _: str) -> None:
+    await world.store.indexer.drain(world.workspace)
+
+
+async def _come_back(world: World, _: str) -> None:
+    side = await _only_child(world)
+    assert world.repository.move_ref("refs/heads/back", None, side)
+    await world.store.catch_up(world.workspace)
+
+
+async def _grow(world: World, _: str) -> None:
+    push(world, "more", world.node("More", content="apple"), parent=await _only_child(world))
+    await world.store.catch_up(world.workspace)
+    await world.store.indexer.drain(world.workspace)
+    assert world.repository.move_ref("refs/heads/more", world.repository.refs()["refs/heads/more"], None)
+    await world.store.catch_up(world.workspace)
+
+
+async def _lose_another(world: World, start: str) -> None:
+    push(world, "other", world.node("Other", content="apple"), parent=start)
+    await world.store.catch_up(world.workspace)
+    await world.store.indexer.drain(world.workspace)
+    assert world.repository.move_ref("refs/heads/other", world.repository.refs()["refs/heads/other"], None)
+    await world.store.catch_up(world.workspace)
+
+
+async def _come_back_beside_another(world: World, start: str) -> None:
+    side = await _only_child(world)
+    await _lose_another(world, start)
+    assert world.repository.move_ref("refs/heads/back", None, side)
+    await world.store.catch_up(world.workspace)
+
+
+async def _rebuild(world: World, _: str) -> None:
+    await world.store.rebuild(world.workspace)
+
+
+async def _only_child(world: World) -> str:
+    """The last commit of the one line that forked off."""
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute(
+            "select commit_id from mirror.commit join mirror.line l using (line_id)"
+            " where parent_line is not null and seq = tip_seq"
+        )
+        (row,) = await cursor.fetchall()
+    return str(row[0])
+
+
+MEANWHILE = [_index, _come_back, _grow, _lose_another, _come_back_beside_another, _rebuild]
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("indexed", [0, 2, 3])
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+async def test_what_happens_while_texts_are_read_for_a_collection_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch, indexed: int, meanwhile: Callable[[World, str], Awaitable[None]]
+) -> None:
+    start = await _lose_words(world, indexed)
+    bring_to = Tally.bring_to
+    calls = []
+
+    async def then_more(tally: Tally, conn: Connection, versions: set[int]) -> None:
+        await bring_to(tally, conn, versions)
+        calls.append(len(versions))
+        if len(calls) == 1:
+            await meanwhile(world, start)
+
+    monkeypatch.setattr(Tally, "bring_to", then_more)
+    await world.store.upkeep.tidy()
+    assert calls
+    assert await differences(world.store, world.workspace) == []
