@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -36,6 +37,7 @@ from memotree.pages import PageTokens
 from memotree.server.app import Server
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
+from memotree.v1 import history_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
 _QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -233,3 +235,20 @@ def again(world: World, database_url: str) -> OpenAgain:
             await store.close()
 
     return opened
+
+
+@pytest.fixture
+async def lived_in(world: World) -> World:
+    """A workspace with branches, tags, moves, deletions, a file that is no entry, and a merge made with git."""
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    top, other, third = world.nodes(3)
+    below = world.node("Below", parent=top)
+    first = await world.put(top, other, below, tag="v1")
+    await history.create_branch(
+        history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side", revision=first)
+    )
+    await world.put(replace(top, title="Top"), replace(below, parent_id=other.id))
+    await world.put(third, delete=[below])
+    await world.put(replace(top, summary="On the side."), branch="side")
+    await world.put(below, delete=[third])
+    return world

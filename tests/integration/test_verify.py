@@ -5,63 +5,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from integration.plants import change, differences, node_of, told
 from integration.worlds import World
-from memotree_storage.errors import NotFoundError
 from memotree_storage.git.objects import COMMIT
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.indexer import point_id
 from memotree_storage.node import new_id
 from memotree_storage.ports import CommitDraft, IndexPoint, TermVector
-from memotree_storage.postgres import registry
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.terms import query_terms
-from memotree_storage.verify import Difference, Step, verify
+from memotree_storage.verify import Step, verify
 from memotree_storage.workspaces import service_signature
 
 from memotree.history import HistoryOperations
-from memotree.maintenance import MaintenanceOperations
-from memotree.v1 import history_service_pb2, session_service_pb2
-from memotree.v1 import maintenance_service_pb2 as pb
-
-
-async def differences(world: World) -> list[Difference]:
-    """All that a verification names."""
-    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
-
-
-def told(found: list[Difference]) -> set[tuple[str, str]]:
-    return {(one.store, one.what) for one in found}
-
-
-async def change(world: World, statement: str, *arguments: Any) -> None:
-    """Plant something in the mirror; it must meet at least one row."""
-    async with world.store.database.connection() as conn:
-        cursor = await conn.execute(statement.encode(), arguments)
-        assert cursor.rowcount > 0
-
-
-@pytest.fixture
-async def lived_in(world: World) -> World:
-    """A workspace with branches, tags, moves, deletions, a file that is no entry, and a merge made with git."""
-    history = HistoryOperations(world.store, world.pages, world.limits)
-    top, other, third = world.nodes(3)
-    below = world.node("Below", parent=top)
-    first = await world.put(top, other, below, tag="v1")
-    await history.create_branch(
-        history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side", revision=first)
-    )
-    await world.put(replace(top, title="Top"), replace(below, parent_id=other.id))
-    await world.put(third, delete=[below])
-    await world.put(replace(top, summary="On the side."), branch="side")
-    await world.put(below, delete=[third])
-    return world
-
-
-async def node_of(world: World, title: str) -> str:
-    async with world.store.database.connection() as conn:
-        row = await (await conn.execute("select entry_id from mirror.version where title = %s", (title,))).fetchone()
-    assert row is not None
-    return str(row[0])
+from memotree.v1 import history_service_pb2
 
 
 @pytest.mark.requirement("STORE-4")
@@ -422,96 +379,3 @@ async def test_a_push_that_is_not_mirrored_yet_is_named(lived_in: World) -> None
     assert "refs/heads/pushed" in found.description
     await lived_in.store.catch_up(lived_in.workspace)
     assert await differences(lived_in) == []
-
-
-# --- the operations --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def maintenance(world: World) -> MaintenanceOperations:
-    return MaintenanceOperations(world.store, world.limits, max_message_bytes=4096, embedded={"postgres"})
-
-
-async def test_verification_streams_progress_and_differences(
-    lived_in: World, maintenance: MaintenanceOperations
-) -> None:
-    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
-    events = [event async for event in maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="garden"))]
-    assert {event.WhichOneof("event") for event in events} == {"progress", "difference"}
-    (found,) = [event.difference for event in events if event.HasField("difference")]
-    assert (found.store, found.what) == ("postgres", "row")
-
-
-@pytest.mark.requirement("STORE-4", "GIT-1")
-async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
-    lived_in: World, maintenance: MaintenanceOperations
-) -> None:
-    session = await lived_in.open()
-    staged = lived_in.node("Staged")
-    await lived_in.stage(session, staged)
-    head = await lived_in.head()
-    before = await lived_in.alive(head, session)
-    request = pb.RebuildWorkspaceRequest(workspace=lived_in.workspace)
-    steps = [event.progress async for event in maintenance.rebuild_workspace(request)]
-    assert {step.step for step in steps} == {"commits", "index"}
-    assert all(step.done == step.total for step in {step.step: step for step in steps}.values())
-    assert await lived_in.alive(head, session) == before
-    assert staged.id in before
-    assert await differences(lived_in) == []
-
-
-async def test_a_rebuild_goes_on_when_its_caller_leaves(lived_in: World, maintenance: MaintenanceOperations) -> None:
-    stream = maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace=lived_in.workspace))
-    await anext(stream)
-    await stream.aclose()
-    await maintenance.finish()
-    assert await differences(lived_in) == []
-
-
-@pytest.mark.requirement("STORE-4")
-async def test_a_rebuild_keeps_the_edits_that_undo_what_their_session_committed(world: World) -> None:
-    """Replaying the commits of a session must not take its later edits for what those commits had."""
-    node = world.node("One")
-    await world.put(node)
-    session = await world.open()
-    for title in ("Two", "Three"):
-        await world.stage(session, replace(node, title=title))
-        await world.commit(session)
-    await world.put(world.node("By somebody else"))
-    await world.sessions.rebase_session(_rebase(world, session))
-    await world.stage(session, replace(node, title="Two"))
-    expected = await _seen(world, session)
-    await world.store.rebuild(world.workspace)
-    assert await _seen(world, session) == expected
-    await world.commit(session)
-    assert (await world.alive(await world.head())) == expected
-
-
-def _rebase(world: World, session: str) -> Any:
-    return session_service_pb2.RebaseSessionRequest(workspace=world.workspace, session_id=session)
-
-
-async def _seen(world: World, session: str) -> dict[str, str]:
-    async with world.store.database.connection() as conn:
-        _, resolved = await registry.resolve(conn, world.workspace, session)
-    return await world.alive(resolved.state.commit_id, session)
-
-
-async def test_status_tells_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
-    status = await maintenance.get_status(pb.GetStatusRequest())
-    assert [(one.name, one.healthy, one.embedded) for one in status.stores] == [
-        ("git", True, True),
-        ("postgres", True, True),
-        ("qdrant", True, False),
-    ]
-    assert "PostgreSQL" in status.stores[1].detail
-    assert (status.workspace_count, status.max_message_bytes) == (1, 4096)
-    assert status.embedding_model == lived_in.store.embedder.model
-    assert status.version
-
-
-async def test_a_workspace_that_is_not_there_is_not_found(maintenance: MaintenanceOperations) -> None:
-    with pytest.raises(NotFoundError):
-        await anext(maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="nowhere")))
-    with pytest.raises(NotFoundError):
-        await anext(maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace="nowhere")))

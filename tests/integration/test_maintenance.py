@@ -1,0 +1,104 @@
+"""The operations of maintenance: verification and rebuild as streams, and the status."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.plants import change, differences
+from integration.worlds import World
+from memotree_storage.errors import NotFoundError
+from memotree_storage.postgres import registry
+
+from memotree.maintenance import MaintenanceOperations
+from memotree.v1 import maintenance_service_pb2 as pb
+from memotree.v1 import session_service_pb2
+
+
+@pytest.fixture
+def maintenance(world: World) -> MaintenanceOperations:
+    return MaintenanceOperations(world.store, world.limits, max_message_bytes=4096, embedded={"postgres"})
+
+
+async def test_verification_streams_progress_and_differences(
+    lived_in: World, maintenance: MaintenanceOperations
+) -> None:
+    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
+    events = [event async for event in maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="garden"))]
+    assert {event.WhichOneof("event") for event in events} == {"progress", "difference"}
+    (found,) = [event.difference for event in events if event.HasField("difference")]
+    assert (found.store, found.what) == ("postgres", "row")
+
+
+@pytest.mark.requirement("STORE-4", "GIT-1")
+async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
+    lived_in: World, maintenance: MaintenanceOperations
+) -> None:
+    session = await lived_in.open()
+    staged = lived_in.node("Staged")
+    await lived_in.stage(session, staged)
+    head = await lived_in.head()
+    before = await lived_in.alive(head, session)
+    request = pb.RebuildWorkspaceRequest(workspace=lived_in.workspace)
+    steps = [event.progress async for event in maintenance.rebuild_workspace(request)]
+    assert {step.step for step in steps} == {"commits", "index"}
+    assert all(step.done == step.total for step in {step.step: step for step in steps}.values())
+    assert await lived_in.alive(head, session) == before
+    assert staged.id in before
+    assert await differences(lived_in) == []
+
+
+async def test_a_rebuild_goes_on_when_its_caller_leaves(lived_in: World, maintenance: MaintenanceOperations) -> None:
+    stream = maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace=lived_in.workspace))
+    await anext(stream)
+    await stream.aclose()
+    await maintenance.finish()
+    assert await differences(lived_in) == []
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_rebuild_keeps_the_edits_that_undo_what_their_session_committed(world: World) -> None:
+    """Replaying the commits of a session must not take its later edits for what those commits had."""
+    node = world.node("One")
+    await world.put(node)
+    session = await world.open()
+    for title in ("Two", "Three"):
+        await world.stage(session, replace(node, title=title))
+        await world.commit(session)
+    await world.put(world.node("By somebody else"))
+    await world.sessions.rebase_session(_rebase(world, session))
+    await world.stage(session, replace(node, title="Two"))
+    expected = await _seen(world, session)
+    await world.store.rebuild(world.workspace)
+    assert await _seen(world, session) == expected
+    await world.commit(session)
+    assert (await world.alive(await world.head())) == expected
+
+
+def _rebase(world: World, session: str) -> Any:
+    return session_service_pb2.RebaseSessionRequest(workspace=world.workspace, session_id=session)
+
+
+async def _seen(world: World, session: str) -> dict[str, str]:
+    async with world.store.database.connection() as conn:
+        _, resolved = await registry.resolve(conn, world.workspace, session)
+    return await world.alive(resolved.state.commit_id, session)
+
+
+async def test_status_tells_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
+    status = await maintenance.get_status(pb.GetStatusRequest())
+    assert [(one.name, one.healthy, one.embedded) for one in status.stores] == [
+        ("git", True, True),
+        ("postgres", True, True),
+        ("qdrant", True, False),
+    ]
+    assert "PostgreSQL" in status.stores[1].detail
+    assert (status.workspace_count, status.max_message_bytes) == (1, 4096)
+    assert status.embedding_model == lived_in.store.embedder.model
+    assert status.version
+
+
+async def test_a_workspace_that_is_not_there_is_not_found(maintenance: MaintenanceOperations) -> None:
+    with pytest.raises(NotFoundError):
+        await anext(maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="nowhere")))
+    with pytest.raises(NotFoundError):
+        await anext(maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace="nowhere")))
