@@ -578,6 +578,7 @@ class CommitChangesRequest(_message.Message):
     TAG_NAME_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RENEW_SUMMARIES_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     session_id: _builtins.str
@@ -590,6 +591,10 @@ class CommitChangesRequest(_message.Message):
     """The name of the tag; needed with create_tag."""
     request_id: _builtins.str
     """Makes the call safe to repeat: the same id gives one commit."""
+    renew_summaries: _builtins.bool
+    """Whether summaries that these changes make stale are made anew within the commit; otherwise they follow in a commit of
+    their own, in the background.
+    """
     @_builtins.property
     def specific_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these nodes (or archives); all when empty. The rest stays staged."""
@@ -609,10 +614,11 @@ class CommitChangesRequest(_message.Message):
         tag_name: _builtins.str = ...,
         author: _types_pb2.CommitAuthor | None = ...,
         request_id: _builtins.str = ...,
+        renew_summaries: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "create_tag", b"create_tag", "message", b"message", "request_id", b"request_id", "session_id", b"session_id", "specific_nodes", b"specific_nodes", "tag_name", b"tag_name", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "create_tag", b"create_tag", "message", b"message", "renew_summaries", b"renew_summaries", "request_id", b"request_id", "session_id", b"session_id", "specific_nodes", b"specific_nodes", "tag_name", b"tag_name", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

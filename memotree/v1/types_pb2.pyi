@@ -284,6 +284,7 @@ class Node(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     CONTENT_TOKENS_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    CONTENT_CUT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     archive_id: _builtins.str
@@ -312,6 +313,10 @@ class Node(_message.Message):
     """Tokens of the content, by the counter that GetStatus names."""
     level: Global___LevelOfDetail.ValueType
     """How much of the text fields above this message carries."""
+    content_cut: _builtins.bool
+    """Whether the content is only a beginning: the derived content of a summary_node is cut at the greatest size of a
+    node's content. The leaves below have all of it.
+    """
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Sorted, without duplicates."""
@@ -359,10 +364,11 @@ class Node(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         content_tokens: _builtins.int = ...,
         level: Global___LevelOfDetail.ValueType = ...,
+        content_cut: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_id", b"archive_id", "attributes", b"attributes", "brief", b"brief", "child_count", b"child_count", "commit_id", b"commit_id", "content", b"content", "content_tokens", b"content_tokens", "etag", b"etag", "id", b"id", "level", b"level", "parent_id", b"parent_id", "path", b"path", "position", b"position", "relations", b"relations", "source", b"source", "summary", b"summary", "tags", b"tags", "title", b"title", "type", b"type", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_id", b"archive_id", "attributes", b"attributes", "brief", b"brief", "child_count", b"child_count", "commit_id", b"commit_id", "content", b"content", "content_cut", b"content_cut", "content_tokens", b"content_tokens", "etag", b"etag", "id", b"id", "level", b"level", "parent_id", b"parent_id", "path", b"path", "position", b"position", "relations", b"relations", "source", b"source", "summary", b"summary", "tags", b"tags", "title", b"title", "type", b"type", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -374,11 +380,32 @@ class Archive(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AttributesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     MODEL_ID_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     name: _builtins.str
@@ -389,6 +416,10 @@ class Archive(_message.Message):
     """What it holds."""
     etag: _builtins.str
     """The id of this version's file in Git."""
+    @_builtins.property
+    def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Free facts by name; an ingested document's own (document_id, media_type, sha256 and how it was split) stand here."""
+
     def __init__(
         self,
         *,
@@ -397,10 +428,11 @@ class Archive(_message.Message):
         model_id: _builtins.str = ...,
         description: _builtins.str = ...,
         etag: _builtins.str = ...,
+        attributes: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "etag", b"etag", "id", b"id", "model_id", b"model_id", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "description", b"description", "etag", b"etag", "id", b"id", "model_id", b"model_id", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -527,3 +559,45 @@ class NodeList(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeList: _TypeAlias = NodeList  # noqa: Y015
+
+@_typing.final
+class ModelUsage(_message.Message):
+    """What models were asked for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"chat", "embedding" or "rerank"."""
+    model: _builtins.str
+    """The model."""
+    calls: _builtins.int
+    """Calls that reached it."""
+    prompt_tokens: _builtins.int
+    """Tokens that it read, as it says, or as MemoTree counts when it does not."""
+    completion_tokens: _builtins.int
+    """Tokens that it wrote."""
+    cached: _builtins.int
+    """Texts that were answered from the cache."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        model: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        prompt_tokens: _builtins.int = ...,
+        completion_tokens: _builtins.int = ...,
+        cached: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "calls", b"calls", "completion_tokens", b"completion_tokens", "kind", b"kind", "model", b"model", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelUsage: _TypeAlias = ModelUsage  # noqa: Y015
