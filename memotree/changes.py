@@ -8,9 +8,8 @@ def fields_changed(before: Entry | None, after: Entry | None) -> list[str]:
     if before is None or after is None:
         return []
     if isinstance(before, Archive) and isinstance(after, Archive):
-        pairs = {"name": (before.name, after.name), "model": (before.model_id, after.model_id)}
-        pairs["description"] = (before.description, after.description)
-        return [name for name, (old, new) in pairs.items() if old != new]
+        fields = {"name": "name", "model": "model_id", "attributes": "attributes", "description": "description"}
+        return [name for name, field in fields.items() if getattr(before, field) != getattr(after, field)]
     if isinstance(before, Node) and isinstance(after, Node):
         names = ("type", "title", "brief", "summary", "tags", "attributes", "relations", "source", "content")
         changed = [name for name in names if getattr(before, name) != getattr(after, name)]

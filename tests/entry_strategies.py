@@ -154,7 +154,13 @@ def nodes(draw: st.DrawFn) -> Node:
 @st.composite
 def archives(draw: st.DrawFn) -> Archive:
     """Any valid archive."""
-    return Archive(id=draw(ids), name=draw(titles), model_id=draw(lines), description=draw(texts))
+    return Archive(
+        id=draw(ids),
+        name=draw(titles),
+        model_id=draw(lines),
+        description=draw(texts),
+        attributes=draw(st.dictionaries(keys, texts, max_size=3)),
+    )
 
 
 entries = st.one_of(nodes(), archives())

@@ -15,7 +15,7 @@ UPDATED = types_pb2.CHANGE_KIND_UPDATED
 DELETED = types_pb2.CHANGE_KIND_DELETED
 
 _BY_LINES: Final = frozenset({"content", "summary", "description"})
-_ARCHIVE_FIELDS: Final = ("name", "model", "description")
+_ARCHIVE_FIELDS: Final = ("name", "model", "description", "attributes")
 
 
 def entry_change(before: Entry | None, after: Entry | None, *, fields: bool) -> pb.EntryChange:
@@ -77,9 +77,19 @@ def _text(entry: Entry | None, name: str) -> str:
     if entry is None:
         return ""
     if isinstance(entry, Archive):
-        return {"name": entry.name, "model": entry.model_id, "description": entry.description}.get(name, "")
+        told = {
+            "name": entry.name,
+            "model": entry.model_id,
+            "description": entry.description,
+            "attributes": _attributes_text(entry.attributes),
+        }
+        return told.get(name, "")
     read = _READ.get(name)
     return read(entry) if read else ""
+
+
+def _attributes_text(attributes: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}: {attributes[key]}" for key in sorted(attributes))
 
 
 def _source_text(source: Source) -> str:
@@ -96,7 +106,7 @@ _READ: Final[Mapping[str, Callable[[Node], str]]] = {
     "brief": lambda node: node.brief,
     "summary": lambda node: node.summary,
     "tags": lambda node: ", ".join(node.tags),
-    "attributes": lambda node: "\n".join(f"{key}: {node.attributes[key]}" for key in sorted(node.attributes)),
+    "attributes": lambda node: _attributes_text(node.attributes),
     "relations": lambda node: "\n".join(
         f"{one.type} {one.target_id} {one.description}".rstrip() for one in node.relations
     ),

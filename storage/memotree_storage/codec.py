@@ -58,7 +58,7 @@ _NODE_KEYS: Final = frozenset(
         "source",
     }
 )
-_ARCHIVE_KEYS: Final = frozenset({"id", "name", "model"})
+_ARCHIVE_KEYS: Final = frozenset({"id", "name", "model", "attributes"})
 _KEY_OF: Final = {
     "archive_id": "archive",
     "parent_id": "parent",
@@ -135,10 +135,7 @@ def _encode_node(node: Node) -> bytes:
         lines.append("\ntags:")
         for tag in node.tags:
             lines += "\n  - ", write_scalar(tag)
-    if node.attributes:
-        lines.append("\nattributes:")
-        for key in sorted(node.attributes):
-            lines += "\n  ", write_scalar(key), ": ", write_scalar(node.attributes[key])
+    _write_attributes(lines, node.attributes)
     if node.relations:
         lines.append("\nrelations:")
         for relation in node.relations:
@@ -146,6 +143,13 @@ def _encode_node(node: Node) -> bytes:
     if node.source is not None:
         _write_source(lines, node.source)
     return _close(lines, node.content)
+
+
+def _write_attributes(lines: list[str], attributes: Mapping[str, str]) -> None:
+    if attributes:
+        lines.append("\nattributes:")
+        for key in sorted(attributes):
+            lines += "\n  ", write_scalar(key), ": ", write_scalar(attributes[key])
 
 
 def _relation_text(relation: Relation) -> str:
@@ -167,6 +171,7 @@ def _encode_archive(archive: Archive) -> bytes:
     lines = ["---\nid: ", write_scalar(archive.id), "\nname: ", write_scalar(archive.name)]
     if archive.model_id:
         lines += "\nmodel: ", write_scalar(archive.model_id)
+    _write_attributes(lines, archive.attributes)
     return _close(lines, archive.description)
 
 
@@ -331,7 +336,13 @@ def _read_source(reader: _Reader) -> Source | None:
 
 
 def _read_archive(reader: _Reader, body: str) -> Archive:
-    return Archive(id=reader.text("id"), name=reader.text("name"), model_id=reader.text("model"), description=body)
+    return Archive(
+        id=reader.text("id"),
+        name=reader.text("name"),
+        model_id=reader.text("model"),
+        description=body,
+        attributes=reader.mapping("attributes"),
+    )
 
 
 # --- The layout, for people ------------------------------------------------------------------------------------------
@@ -399,7 +410,7 @@ told by the line `parent:` in the file, not by the folder.
 | `relations` | arrows to other nodes: type, the id of the target, and why |
 | `source` | the document that the text was taken from, and where in it |
 
-An archive's file has `id`, `name` and `model`, and its description as the text below.
+An archive's file has `id`, `name`, `model` and `attributes`, and its description as the text below.
 
 ## Changing files by hand
 

@@ -42,6 +42,8 @@ class MemoTreeError(Exception):
     """The base of every error that MemoTree raises on purpose."""
 
     reason: ClassVar[str] = "INTERNAL"
+    stops_job: ClassVar[bool] = False
+    """Whether a job that meets it stops, to be resumed later, and does not fail; outages do so without."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

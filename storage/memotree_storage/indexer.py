@@ -15,13 +15,14 @@ from typing import Final
 import structlog
 from psycopg.rows import args_row
 
-from memotree_storage import faults, frequencies
+from memotree_storage import faults, frequencies, passages
 from memotree_storage.codec import node_path
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import CorruptError, UnavailableError
 from memotree_storage.frequencies import ALL_DOCUMENTS
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.node import Node
+from memotree_storage.passages import Passage
 from memotree_storage.ports import Embedder, IndexPoint, TermVector, Vector, VectorIndex
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.shield import cancel
@@ -47,7 +48,7 @@ _log = structlog.get_logger(__name__)
 
 _PENDING: Final = """
   select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, v.tokens, c.commit_id,
-         v.line_id, v.from_seq, v.to_seq
+         v.line_id, v.from_seq, v.to_seq, v.version_id
     from mirror.outbox o
     join mirror.version v using (version_id)
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
@@ -72,6 +73,7 @@ class _Row:
     line_id: int
     from_seq: int
     to_seq: int | None
+    version_id: int
 
     def point_id(self, workspace_id: str) -> str:
         """The id of the version's point."""
@@ -94,7 +96,7 @@ class _Row:
         )
 
 
-_Made = tuple[_Row, IndexPoint]
+_Made = tuple[_Row, IndexPoint, Passage | None]
 
 
 def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
@@ -265,7 +267,7 @@ class Indexer:
 
     async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
         """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
-        counts = await self._put(workspace_id, [row for row in rows if not row.ends])
+        counts = await self._put(conn, workspace_id, [row for row in rows if not row.ends])
         ended = [(row.point_id(workspace_id), row.to_seq) for row in rows if row.ends]
         await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
         faults.point("index.put")
@@ -275,8 +277,8 @@ class Indexer:
             ([row.outbox_id for row in rows],),
         )
 
-    async def _put(self, workspace_id: str, fresh: Sequence[_Row]) -> Counter[int]:
-        """Put points in slices; how many of them hold each term is returned, those counted before left out.
+    async def _put(self, conn: Connection, workspace_id: str, fresh: Sequence[_Row]) -> Counter[int]:
+        """Put points and passages in slices; how many points hold each term is returned, those counted before left out.
 
         The points of the next slices are made while the index takes one.
         """
@@ -291,8 +293,9 @@ class Indexer:
                 made = await making[0]
                 making.popleft()
                 await putting
-                putting = asyncio.create_task(self._index.upsert([point for _, point in made]))  # noqa: RUF006 - awaited below
-                for row, point in made:
+                putting = asyncio.create_task(self._index.upsert([point for _, point, _ in made]))  # noqa: RUF006 - awaited below
+                await passages.put(conn, {row.version_id: passage for row, _, passage in made})
+                for row, point, _ in made:
                     if not row.counted:
                         counts.update(point.terms.ids)
                         counts[ALL_DOCUMENTS] += 1
@@ -305,12 +308,14 @@ class Indexer:
         """The points of versions; one whose text Git has lost has none, and `verify` names it."""
         read = await self._read(workspace_id, rows)
         nodes = [node for _, node in read]
-        vectors, terms = await asyncio.gather(
-            self._embedder.embed([embedded_text(node) for node in nodes]), self._terms.terms_of(nodes)
+        vectors, own, terms = await asyncio.gather(
+            self._embedder.embed([embedded_text(node) for node in nodes]),
+            passages.content_vectors(nodes, self._embedder),
+            self._terms.terms_of(nodes),
         )
         return [
-            (row, row.point(workspace_id, vector, term))
-            for (row, _), vector, term in zip(read, vectors, terms, strict=True)
+            (row, row.point(workspace_id, vector, term), passages.made(row.tokens, passage, content))
+            for (row, _), vector, content, (term, passage) in zip(read, vectors, own, terms, strict=True)
         ]
 
     async def _read(self, workspace_id: str, rows: Sequence[_Row]) -> list[tuple[_Row, Node]]:

@@ -2,7 +2,8 @@
 
 Two sides started from one base. A field that one side left alone takes the other side's value; a field that both
 changed to different values is a conflict. Tags, attributes and relations merge item by item. Where a node hangs
-(archive and parent) is one field; the position among its siblings never conflicts. The set of conflicts does not
+(archive and parent) is one field; the position among its siblings never conflicts. Nor do two summaries that were made
+by MemoTree: one of them is taken, and is found to be out of date by what it was made of. The set of conflicts does not
 depend on which side is called ours.
 """
 
@@ -17,7 +18,13 @@ NODE_TEXTS: Final = ("type", "title", "brief", "summary", "content")
 """The fields of a node that merge as a whole."""
 
 ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
-"""The fields of an archive; all merge as a whole."""
+"""The fields of an archive that merge as a whole; its attributes merge key by key."""
+
+
+SUMMARY_ATTRIBUTES: Final = ("summary_by", "summary_of", "summary_pending")
+"""The attributes of a node that say where its summary comes from; one without the second was written by hand."""
+
+_MADE_OF, _PENDING = SUMMARY_ATTRIBUTES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class _Merge:
         self._conflicts: list[Conflict] = []
 
     def nodes(self, base: Node | None, ours: Node, theirs: Node) -> MergeResult:
+        if base is not None:
+            ours, theirs = _with_one_summary(base, ours, theirs)
         archive_id, parent_id, position = self._placement(base, ours, theirs)
         texts = {field: self._text(field, base, ours, theirs) for field in NODE_TEXTS}
         node = replace(
@@ -96,7 +105,8 @@ class _Merge:
 
     def archives(self, base: Archive | None, ours: Archive, theirs: Archive) -> MergeResult:
         texts = {field: self._text(field, base, ours, theirs) for field in ARCHIVE_TEXTS}
-        return MergeResult(replace(ours, **texts), tuple(self._conflicts))
+        attributes = self._items("attributes", base.attributes if base else {}, ours.attributes, theirs.attributes)
+        return MergeResult(replace(ours, **texts, attributes=attributes), tuple(self._conflicts))
 
     def _conflict(self, field: str, base: str, ours: str, theirs: str) -> None:
         description = f"Both sides changed {field} differently; choose one value, or write a new one."
@@ -162,6 +172,34 @@ def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "thei
     if theirs in (ours, base):
         return "ours"
     return "theirs" if ours == base else None
+
+
+def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
+    """The sides, both with the same summary when both renewed one that was made; somebody's own words win."""
+    told = [_summary(side) for side in (base, ours, theirs)]
+    by_hand = [_MADE_OF not in side.attributes for side in (base, ours, theirs)]
+    if _choose(*told) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
+        return ours, theirs
+    # Whose content changed has to stay marked, since its hash is not compared; else any of the two will do.
+    ranks = [
+        (hand, side.attributes.get(_PENDING) == "content", side.attributes.get(_MADE_OF, ""), side.summary, side.brief)
+        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
+    ]
+    if ranks[0] >= ranks[1]:
+        return ours, _as_told(base, theirs, ours)
+    return _as_told(base, ours, theirs), theirs
+
+
+def _summary(node: Node) -> tuple[str | None, ...]:
+    return (node.summary, *(node.attributes.get(name) for name in SUMMARY_ATTRIBUTES))
+
+
+def _as_told(base: Node, node: Node, other: Node) -> Node:
+    """A node with the summary of the other, and with its brief when both have another one."""
+    attributes = {name: value for name, value in node.attributes.items() if name not in SUMMARY_ATTRIBUTES}
+    attributes |= {name: other.attributes[name] for name in SUMMARY_ATTRIBUTES if name in other.attributes}
+    brief = other.brief if _choose(base.brief, node.brief, other.brief) is None else node.brief
+    return replace(node, summary=other.summary, brief=brief, attributes=attributes)
 
 
 def _merge_sets(base: Iterable[str], ours: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ MIN_PREFIX: Final = 4
 
 DEFAULT_TYPE: Final = "note"
 
+SUMMARY_TYPE: Final = "summary_node"
+"""The one type whose content is made from its leaves and not stored."""
+
 NODE_TYPES: Final = frozenset(
     {
         "note",
@@ -26,7 +29,7 @@ NODE_TYPES: Final = frozenset(
         "reference",
         "code",
         "leaf_chunk",
-        "summary_node",
+        SUMMARY_TYPE,
         "project",
         "goal",
         "task",
@@ -115,12 +118,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One memory tree (or several roots) of a workspace; ``model_id`` names the agent or model it belongs to."""
+    """One memory tree (or several roots) of a workspace; ``model_id`` names the agent or model it belongs to.
+
+    ``attributes`` has free facts by name; those of a document that was ingested stand here.
+    """
 
     id: str
     name: str
     model_id: str = ""
     description: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 Entry = Node | Archive

@@ -13,6 +13,7 @@ from typing import Final
 import psycopg
 import structlog
 
+from memotree_storage import passages
 from memotree_storage.catchup import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
@@ -21,7 +22,7 @@ from memotree_storage.git.repository import GitRepository
 from memotree_storage.indexer import Indexer
 from memotree_storage.ports import Embedder, VectorIndex
 from memotree_storage.postgres import projector, registry
-from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError
+from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError, get_setting, put_setting
 from memotree_storage.postgres.rows import Version
 from memotree_storage.qdrant.outage import IndexUnavailableError
 from memotree_storage.search import Search
@@ -36,6 +37,7 @@ PlacedVersion = tuple[Version, list[str], int]
 """A version with the ids above it, root first, and the number of its children."""
 
 _PLACED: Final = 20_000
+_MODEL_NOTE: Final = "embedding_model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Store:
         await self.database.open()
         await self.index.prepare()
         await asyncio.to_thread(self.repositories.clear_unfinished)
+        await self._note_model()
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)
         await self._forget_missing()
@@ -208,7 +211,7 @@ class Store:
             return noted == await counts(conn, workspace_id)
 
     async def _index_agrees(self, workspace_id: str) -> bool:
-        """Whether the index holds as many points as it should; those that are pending may be there or not."""
+        """Whether points are as many as they should be, and no passage is missing; what is pending may be there."""
         async with self.database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) filter (where not exists (select from mirror.outbox o"
@@ -218,7 +221,26 @@ class Store:
                 (workspace_id,),
             )
             row = await cursor.fetchone()
+            if await passages.missing(conn, workspace_id, 1):
+                return False
         return row is not None and int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
+
+    async def _note_model(self) -> None:
+        """Remember whose vectors the index gets; what it holds of an earlier time of this model is out of date.
+
+        It goes, so that the counts disagree and every workspace is indexed anew.
+        """
+        model = f"{self.embedder.model} {self.embedder.dimensions}"
+        async with self.database.connection() as conn:
+            noted = await get_setting(conn, _MODEL_NOTE)
+        if noted == model:
+            return
+        if noted is not None:
+            _log.warning("the embedding model is another one; every workspace is indexed anew", was=noted, now=model)
+            for workspace_id in await asyncio.to_thread(self.repositories.ids):
+                await self.index.delete(workspace_id)
+        async with self.database.transaction() as conn:
+            await put_setting(conn, _MODEL_NOTE, model)
 
     async def _forget_missing(self) -> None:
         """Forget the mirror of workspaces whose repository is not there any more."""

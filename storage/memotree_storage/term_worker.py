@@ -18,8 +18,8 @@ from typing import IO, Any, Final
 import structlog
 
 from memotree_storage.node import Node
+from memotree_storage.passages import PassageTerms, has_passage, node_terms
 from memotree_storage.ports import TermVector
-from memotree_storage.terms import document_terms
 
 _MANY: Final = 200
 """So many texts are worth a process; fewer are done in a thread."""
@@ -27,7 +27,9 @@ _MANY: Final = 200
 _LENGTH_BYTES: Final = 8
 _log = structlog.get_logger(__name__)
 
-_Text = tuple[str, tuple[str, ...], str, str, str]
+_Text = tuple[str, tuple[str, ...], str, str, str, bool]
+NodeTerms = tuple[TermVector, PassageTerms | None]
+"""The terms of a whole node, and those of its content by themselves when it has a passage."""
 
 
 class TermMaker:
@@ -40,9 +42,9 @@ class TermMaker:
         self._talker = ThreadPoolExecutor(1, thread_name_prefix="memotree-terms")
         self._worker: subprocess.Popen[bytes] | None = None
 
-    async def terms_of(self, nodes: Sequence[Node]) -> list[TermVector]:
+    async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
         """The terms of each node, in order."""
-        texts = [(node.title, node.tags, node.brief, node.summary, node.content) for node in nodes]
+        texts = [(node.title, node.tags, node.brief, node.summary, node.content, has_passage(node)) for node in nodes]
         if len(texts) < _MANY:
             return await asyncio.to_thread(_made, texts)
         return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
@@ -58,7 +60,7 @@ class TermMaker:
             worker.kill()
         await self.rest()
 
-    def _asked(self, texts: Sequence[_Text]) -> list[TermVector]:
+    def _asked(self, texts: Sequence[_Text]) -> list[NodeTerms]:
         try:
             if self._worker is None:
                 self._worker = _start()
@@ -66,7 +68,10 @@ class TermMaker:
             assert stdin is not None  # noqa: S101 - both are pipes
             assert stdout is not None  # noqa: S101
             _write(stdin, texts)
-            return [TermVector(*pair) for pair in _read(stdout)]
+            return [
+                (TermVector(ids, weights), PassageTerms(*passage) if passage else None)
+                for ids, weights, passage in _read(stdout)
+            ]
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             _log.warning("the worker for terms ended; this process does its work", why=str(error))
             self._discard()
@@ -95,8 +100,14 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _made(texts: Sequence[_Text]) -> list[TermVector]:
-    return [document_terms(*text) for text in texts]
+def _made(texts: Sequence[_Text]) -> list[NodeTerms]:
+    return [node_terms(*text) for text in texts]
+
+
+def _packed(made: NodeTerms) -> tuple[Any, ...]:
+    """What goes over the pipe: plain values are pickled faster than objects."""
+    vector, passage = made
+    return vector.ids, vector.weights, (passage.terms, passage.counts, passage.length) if passage else None
 
 
 def _write(pipe: IO[bytes], value: Any) -> None:
@@ -124,7 +135,7 @@ def main() -> None:
             texts = _read(sys.stdin.buffer)
         except EOFError:
             return
-        _write(sys.stdout.buffer, [(vector.ids, vector.weights) for vector in _made(texts)])
+        _write(sys.stdout.buffer, [_packed(made) for made in _made(texts)])
 
 
 if __name__ == "__main__":

@@ -287,17 +287,38 @@ def document_terms(title: str, tags: Iterable[str], brief: str, summary: str, co
 
     A weight lies between 0 and ``K1 + 1`` and is exact as a 32-bit float.
     """
+    return terms_around(count_terms(content), title, tags, brief, summary)
+
+
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """How often each term id stands in a text, and the text's length in words and unspaced characters."""
+
+    frequencies: Mapping[int, float]
+    length: int
+
+
+def count_terms(text: str) -> TermCounts:
+    """The terms of one text, as they are: neither saturated nor boosted."""
     frequencies: defaultdict[int, float] = defaultdict(float)
-    length = 0
-    for text, boost in (
-        (title, TITLE_BOOST),
-        ("\n".join(tags), TAG_BOOST),
-        (f"{brief}\n{summary}\n{content}", 1.0),
-    ):
-        length += _count_names(text, boost, frequencies)
-        if not text.isascii():
-            length += _count_foreign("\n".join(_FIND_FOREIGN.findall(text)), boost, frequencies)
+    return TermCounts(frequencies, _count(text, 1.0, frequencies))
+
+
+def terms_around(content: TermCounts, title: str, tags: Iterable[str], brief: str, summary: str) -> TermVector:
+    """`document_terms` of a node whose content was counted before."""
+    frequencies: defaultdict[int, float] = defaultdict(float, content.frequencies)
+    length = content.length
+    for text, boost in ((title, TITLE_BOOST), ("\n".join(tags), TAG_BOOST), (f"{brief}\n{summary}", 1.0)):
+        length += _count(text, boost, frequencies)
     return _saturate(frequencies, length)
+
+
+def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
+    """Add the terms of a text; gives its length."""
+    length = _count_names(text, boost, frequencies)
+    if not text.isascii():
+        length += _count_foreign("\n".join(_FIND_FOREIGN.findall(text)), boost, frequencies)
+    return length
 
 
 def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:

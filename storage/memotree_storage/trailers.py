@@ -9,6 +9,7 @@ AGENT: Final = "MemoTree-Agent"
 TOOL: Final = "MemoTree-Tool"
 REQUEST: Final = "MemoTree-Request"
 TAG: Final = "MemoTree-Tag"
+JOB: Final = "MemoTree-Job"
 
 _TRAILER: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.*)")
 

@@ -11,7 +11,7 @@ from memotree_storage.collection import collect
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.ports import VectorIndex
-from memotree_storage.postgres import projector, registry, requests, sessions
+from memotree_storage.postgres import answers, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
 from memotree_storage.shield import cancel
 from memotree_storage.workspaces import KEEP_PREFIX, Repositories
@@ -71,6 +71,7 @@ class Upkeep:
         async with self._database.transaction() as conn:
             expired = await sessions.close_expired(conn)
             await requests.forget_old_requests(conn, self._retention)
+            await answers.forget_unused(conn, answers.UNUSED)
         for workspace_id, session_id in expired:
             await asyncio.to_thread(self._release, workspace_id, f"{KEEP_PREFIX}{session_id}")
         async with self._database.connection() as conn:

@@ -6,7 +6,7 @@ came: nothing is trimmed or normalised here (`canonical_node` brings the collect
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -249,7 +249,7 @@ def node_faults(
     yield from text_faults("summary", node.summary, multiline=True, max_bytes=limits.summary_bytes)
     yield from text_faults("content", node.content, multiline=True, max_bytes=limits.content_bytes)
     yield from _tag_faults(node.tags, limits)
-    yield from _attribute_faults(node, limits)
+    yield from _attribute_faults(node.attributes, limits)
     yield from _relation_faults(node, limits)
     if node.source is not None:
         yield from _source_faults(node.source, limits)
@@ -286,14 +286,13 @@ def _tag_faults(tags: Sequence[str], limits: Limits) -> Iterator[FieldViolation]
         yield FieldViolation("tags", "must be sorted and free of duplicates; use canonical_node")
 
 
-def _attribute_faults(node: Node, limits: Limits) -> Iterator[FieldViolation]:
-    if len(node.attributes) > limits.attributes:
-        count = len(node.attributes)
+def _attribute_faults(attributes: Mapping[str, str], limits: Limits) -> Iterator[FieldViolation]:
+    if len(attributes) > limits.attributes:
         yield FieldViolation(
-            "attributes", f"has {count} attributes, over the limit of {limits.attributes}; remove some"
+            "attributes", f"has {len(attributes)} attributes, over the limit of {limits.attributes}; remove some"
         )
         return
-    for key, value in node.attributes.items():
+    for key, value in attributes.items():
         field = f"attributes[{key[:70]!r}]"
         if len(key) > limits.attribute_key_chars:
             yield FieldViolation(
@@ -373,6 +372,7 @@ def archive_faults(archive: Archive, limits: Limits = DEFAULT_LIMITS) -> Iterato
     yield from text_faults(
         "description", archive.description, multiline=True, max_bytes=limits.archive_description_bytes
     )
+    yield from _attribute_faults(archive.attributes, limits)
 
 
 # --- Names, authors, times -------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
     """Forget a workspace: its mirror and its working state."""
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
-    for table in ("session", "view", "request"):
+    for table in ("session", "view", "request", "job"):
         await conn.execute(f"delete from work.{table} where workspace_id = %s", (workspace_id,))  # noqa: S608
 
 

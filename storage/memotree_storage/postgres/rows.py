@@ -63,7 +63,7 @@ class Version:
 
     def to_archive(self) -> Archive:
         """The archive that this row describes."""
-        return Archive(self.entry_id, self.title, self.type, self.summary)
+        return Archive(self.entry_id, self.title, self.type, self.summary, self.attributes)
 
     def to_node(self, content: str = "") -> Node:
         """The node that this row describes, with the content given."""
@@ -89,7 +89,7 @@ def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:
     if isinstance(entry, Archive):
         return (
             *(entry.id, True, False, blob, entry.id, "", "", entry.model_id, entry.name, "", entry.description),
-            *([], Jsonb({}), Jsonb([]), None, 0),
+            *([], Jsonb(dict(entry.attributes)), Jsonb([]), None, 0),
         )
     relations = [[relation.type, relation.target_id, relation.description] for relation in entry.relations]
     return (

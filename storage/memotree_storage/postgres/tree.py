@@ -238,6 +238,20 @@ _POINTING: Final = f"""
    where not v.dead and v.targets && %(ids)s::text[] order by v.entry_id"""  # noqa: S608
 
 
+_WITH_ATTRIBUTE: Final = f"""
+  with {LINE},
+  candidate as (
+    select s.entry_id from work.staged s where s.session_id = %(session)s and s.attributes ->> %(name)s = %(value)s
+    union
+    select v.entry_id from mirror.version v join line on line.line_id = v.line_id
+     where v.attributes ->> %(name)s = %(value)s
+  )
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from candidate cross join lateral {_version_of("candidate.entry_id", _COLUMNS)} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead and not v.is_archive and v.attributes ->> %(name)s = %(value)s order by v.entry_id"""  # noqa: S608
+
+
 async def versions(conn: Connection, state: State, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
     """The alive versions of entries by id (dead ones too when asked); ids that have none are left out."""
     wanted = list(ids)
@@ -360,6 +374,11 @@ async def everything(conn: Connection, state: State) -> list[Version]:
 async def pointing_at(conn: Connection, state: State, ids: Iterable[str]) -> list[Version]:
     """The alive nodes that hold a relation to one of the given ids."""
     return await _listed(conn, _POINTING, state.arguments(ids=list(ids)))
+
+
+async def with_attribute(conn: Connection, state: State, name: str, value: str) -> list[Version]:
+    """The alive nodes whose attribute has a value; reads all versions of the lineage."""
+    return await _listed(conn, _WITH_ATTRIBUTE, state.arguments(name=name, value=value))
 
 
 async def _listed(conn: Connection, statement: str, arguments: dict[str, Any]) -> list[Version]:

@@ -22,7 +22,7 @@ class Difference:
     Attributes:
         store: The store that is wrong: ``git``, ``postgres`` or ``qdrant``.
         what: What is wrong there: ``commit``, ``row``, ``placement``, ``line``, ``ref``, ``count``, ``term``,
-            ``point``, ``file``, ``object``, ``outbox``, ``fault`` or ``workspace``.
+            ``point``, ``passage``, ``file``, ``object``, ``outbox``, ``fault`` or ``workspace``.
         description: What is there, what should be, and how it is repaired.
         commit_id: The commit it concerns, or "".
         node_id: The node or archive it concerns, or "".

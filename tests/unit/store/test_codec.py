@@ -103,6 +103,16 @@ def test_an_archive_file_holds_name_model_and_description() -> None:
     assert b"model" not in encode_entry(replace(archive, model_id="", description=""))
 
 
+def test_an_archive_file_holds_attributes_when_there_are_any() -> None:
+    archive = Archive(OTHER, "Handbook", "m", "d", {"sha256": "ab", "document_id": "a: b"})
+    data = encode_entry(archive)
+    assert data.decode() == (
+        f'---\nid: {OTHER}\nname: Handbook\nmodel: m\nattributes:\n  document_id: "a: b"\n  sha256: ab\n---\nd\n'
+    )
+    assert decode_entry(entry_path(archive), data) == archive
+    assert b"attributes" not in encode_entry(replace(archive, attributes={}))
+
+
 @pytest.mark.parametrize(
     "content",
     ["", "x", "x\n", "\n", "\n\n", " ", "---\n", "---\nid: y\n---\n", "a\r\nb\r\n", "\r", "\ufeffa", "\u2028"],

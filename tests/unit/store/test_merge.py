@@ -121,6 +121,15 @@ def test_archives_merge_by_field() -> None:
     assert result.entry == Archive(A, "n1", "m", "e")
 
 
+def test_attributes_of_archives_merge_key_by_key() -> None:
+    base = Archive(A, "name", attributes={"a": "1", "b": "1", "c": "1"})
+    ours, theirs = {"a": "2", "b": "2", "c": "1"}, {"a": "1", "b": "3", "d": "1"}
+    result = merge_entries(base, replace(base, attributes=ours), replace(base, attributes=theirs))
+    assert fields(result) == ["attributes.b"]
+    assert isinstance(result.entry, Archive)
+    assert result.entry.attributes == {"a": "2", "b": "2", "d": "1"}
+
+
 def test_a_node_and_an_archive_of_one_id_are_a_conflict() -> None:
     result = merge_entries(None, BASE, Archive(ID, "name"))
     assert fields(result) == [""]

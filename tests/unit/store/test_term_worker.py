@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from memotree_storage.node import Node, new_id
-from memotree_storage.ports import TermVector
-from memotree_storage.term_worker import TermMaker
+from memotree_storage.passages import passage_terms
+from memotree_storage.term_worker import NodeTerms, TermMaker
 from memotree_storage.terms import document_terms
 
 
@@ -28,8 +28,14 @@ def node(number: int) -> Node:
 NODES = [node(number) for number in range(300)]
 
 
-def expected(nodes: list[Node]) -> list[TermVector]:
-    return [document_terms(one.title, one.tags, one.brief, one.summary, one.content) for one in nodes]
+def expected(nodes: list[Node]) -> list[NodeTerms]:
+    return [
+        (
+            document_terms(one.title, one.tags, one.brief, one.summary, one.content),
+            passage_terms(one.content) if one.content else None,
+        )
+        for one in nodes
+    ]
 
 
 @pytest_asyncio.fixture

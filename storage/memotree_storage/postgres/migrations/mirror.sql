@@ -86,6 +86,23 @@ create index version_of_commit on mirror.version (line_id, from_seq);
 create index version_archives on mirror.version (line_id) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 
+create index version_by_archive on mirror.version (line_id, archive_id);
+
+-- What a search inside documents needs of each version with a content of its own: the terms of the content (ascending
+-- 32-bit ids and how often each stands there, both little-endian) and its vector (32-bit floats). Written by the indexer
+-- when the version's point is; never compressed, since a search reads many at once.
+create table mirror.passage (
+  version_id bigint primary key references mirror.version on delete cascade,
+  tokens     integer not null,
+  length     integer not null,
+  terms      bytea not null,
+  counts     bytea not null,
+  vector     bytea not null
+) with (toast_tuple_target = 8160);
+alter table mirror.passage alter column terms set storage external;
+alter table mirror.passage alter column counts set storage external;
+alter table mirror.passage alter column vector set storage external;
+
 -- Placement has its own intervals: a node of many versions and few moves has few rows here. What a node stands directly
 -- below is its home: its parent, or the archive when it is a root.
 create table mirror.placement (

@@ -1,0 +1,340 @@
+"""Jobs as rows: long work with its request, its state and what it has come to.
+
+A row is changed in three ways: by who asks (``create``, ``ask_to_cancel``, ``resume``), by who runs it (``claim``,
+``note_progress``, ``finish``), and at the start of a process (``take_up``).
+"""
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from memotree_storage.node import new_id
+from memotree_storage.postgres.database import Connection
+
+QUEUED: Final = "queued"
+RUNNING: Final = "running"
+SUCCEEDED: Final = "succeeded"
+FAILED: Final = "failed"
+STOPPED: Final = "stopped"
+CANCELLED: Final = "cancelled"
+
+OVER: Final = frozenset({SUCCEEDED, FAILED, STOPPED, CANCELLED})
+"""The states in which nothing happens any more unless somebody asks for it."""
+
+RESUMABLE: Final = frozenset({FAILED, STOPPED, CANCELLED})
+
+_CLAIM_LOCK: Final = 7_301_976_322
+_COLUMNS: Final = (
+    "number, job_id as id, workspace_id, kind, subject, lane, state, step, done, total, reason, message, attempts,"
+    " deaths, result_type, result, usage, created_at, updated_at"
+)
+_WHOLE: Final = f"{_COLUMNS}, request"
+_BRIEF: Final = f"{_COLUMNS}, ''::bytea as request"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A piece of long work.
+
+    Attributes:
+        number: Grows with every job: the order of creation.
+        id: Sixteen characters, as a node's.
+        workspace_id: The workspace it belongs to.
+        kind: What is done, such as ``rebuild``.
+        subject: What it works on, for a person.
+        lane: Jobs of one lane run one after the other; an empty one names none.
+        state: One of the states of this module.
+        step: What it does now.
+        done: Units of the step that are done.
+        total: Units that the step has; 0 when that is not known.
+        reason: Why it failed or stopped: an error code.
+        message: The same as a sentence.
+        attempts: How often it was begun.
+        deaths: How often in a row the process ended while it ran.
+        result_type: The full name of the result's message type; empty without a result.
+        result: The result's bytes.
+        usage: What models were asked for, a mapping for each kind and model.
+        created_at: When it was asked for.
+        updated_at: When it last changed.
+        request: The bytes of the request; a list leaves them out.
+    """
+
+    number: int
+    id: str
+    workspace_id: str
+    kind: str
+    subject: str
+    lane: str
+    state: str
+    step: str
+    done: int
+    total: int
+    reason: str
+    message: str
+    attempts: int
+    deaths: int
+    result_type: str
+    result: bytes
+    usage: Sequence[Mapping[str, Any]]
+    created_at: datetime
+    updated_at: datetime
+    request: bytes = b""
+
+    @property
+    def over(self) -> bool:
+        """Whether it goes on only when somebody asks for it."""
+        return self.state in OVER
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What makes a job; see ``Job``."""
+
+    workspace_id: str
+    kind: str
+    request: bytes
+    subject: str = ""
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list has: those that meet everything that is given."""
+
+    workspace_id: str = ""
+    states: Collection[str] = ()
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an attempt."""
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    result_type: str = ""
+    result: bytes = b""
+
+
+def make_owner() -> str:
+    """A name for one process that runs jobs."""
+    return secrets.token_hex(8)
+
+
+async def create(conn: Connection, new: NewJob, inputs: Mapping[str, bytes]) -> str:
+    """Queue a job with its inputs; its id is returned."""
+    job_id = new_id()
+    await conn.execute(
+        "insert into work.job (job_id, workspace_id, kind, subject, lane, request) values (%s, %s, %s, %s, %s, %s)",
+        (job_id, new.workspace_id, new.kind, new.subject, new.lane, new.request),
+    )
+    for name, data in inputs.items():
+        await conn.execute("insert into work.job_input values (%s, %s, %s)", (job_id, name, data))
+    return job_id
+
+
+async def read(conn: Connection, job_id: str) -> Job | None:
+    """A job with its request, or ``None``."""
+    async with conn.cursor(row_factory=class_row(Job)) as cursor:
+        await cursor.execute(f"select {_WHOLE} from work.job where job_id = %s", (job_id,))  # noqa: S608 - constants
+        return await cursor.fetchone()
+
+
+async def with_prefix(conn: Connection, prefix: str, limit: int) -> list[str]:
+    """The ids that begin so, at most that many."""
+    cursor = await conn.execute(
+        "select job_id from work.job where job_id >= %s and job_id < %s order by job_id limit %s",
+        (prefix, f"{prefix}~", limit),
+    )
+    return [str(row[0]) for row in await cursor.fetchall()]
+
+
+async def list_jobs(conn: Connection, wanted: JobFilter, *, before: int | None, limit: int) -> list[Job]:
+    """Jobs without their requests, the newest first, older than the number ``before``."""
+    async with conn.cursor(row_factory=class_row(Job)) as cursor:
+        await cursor.execute(
+            f"select {_BRIEF} from work.job where (%(workspace)s = '' or workspace_id = %(workspace)s)"  # noqa: S608 - constants
+            " and (%(kind)s = '' or kind = %(kind)s)"
+            " and (cardinality(%(states)s::text[]) = 0 or state = any(%(states)s))"
+            " and (%(before)s::bigint is null or number < %(before)s) order by number desc limit %(limit)s",
+            {
+                "workspace": wanted.workspace_id,
+                "kind": wanted.kind,
+                "states": list(wanted.states),
+                "before": before,
+                "limit": limit,
+            },
+        )
+        return await cursor.fetchall()
+
+
+async def claim(conn: Connection, owner: str, kinds: Collection[str], *, most_deaths: int) -> Job | None:
+    """Begin the oldest job whose lane is free; ``None`` when none can begin.
+
+    Args:
+        conn: In a transaction.
+        owner: Who will run it.
+        kinds: The kinds that the owner knows.
+        most_deaths: Jobs in which more processes than this ended are left waiting.
+    """
+    # One claim at a time: of two at once, each could take another job of one lane.
+    await conn.execute("select pg_advisory_xact_lock(%s)", (_CLAIM_LOCK,))
+    async with conn.cursor(row_factory=class_row(Job)) as cursor:
+        await cursor.execute(
+            "update work.job set state = 'running', owner = %(owner)s, attempts = attempts + 1, reason = '',"  # noqa: S608 - constants
+            " message = '', updated_at = now() where job_id = (select j.job_id from work.job j where j.state = 'queued'"
+            " and j.kind = any(%(kinds)s) and j.deaths <= %(most_deaths)s and (j.lane = '' or not exists ("
+            " select from work.job o where o.lane = j.lane and o.job_id <> j.job_id"
+            " and (o.state = 'running' or (o.state = 'queued' and o.number < j.number))))"
+            f" order by j.number limit 1 for update skip locked) returning {_WHOLE}",
+            {"owner": owner, "kinds": list(kinds), "most_deaths": most_deaths},
+        )
+        return await cursor.fetchone()
+
+
+async def note_progress(conn: Connection, owner: str, job: Job) -> bool | None:
+    """Write how far a running job is.
+
+    Returns:
+        Whether somebody asked for its end; ``None`` when the job is gone or no longer the owner's.
+    """
+    cursor = await conn.execute(
+        "update work.job set step = %s, done = %s, total = %s, usage = %s, updated_at = now()"
+        " where job_id = %s and owner = %s and state = 'running' returning cancelling",
+        (job.step, job.done, job.total, Jsonb(list(job.usage)), job.id, owner),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else bool(row[0])
+
+
+async def end_wanted(conn: Connection, owner: str, job_id: str) -> bool | None:
+    """Whether somebody asked for the end of a running job; ``None`` when it is gone or no longer the owner's."""
+    cursor = await conn.execute(
+        "select cancelling from work.job where job_id = %s and owner = %s and state = 'running'", (job_id, owner)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else bool(row[0])
+
+
+async def finish(conn: Connection, owner: str, job: Job, outcome: Outcome) -> Job | None:
+    """End an attempt of a running job; ``None`` when the job is gone or no longer the owner's.
+
+    A job that has succeeded loses its inputs and notes; one that is queued again has the end asked for meanwhile.
+    """
+    async with conn.cursor(row_factory=class_row(Job)) as cursor:
+        await cursor.execute(
+            "update work.job set state = case when cancelling and %(state)s = 'queued' then 'cancelled'"  # noqa: S608 - constants
+            " else %(state)s end, cancelling = false, owner = '', deaths = 0, step = %(step)s, done = %(done)s,"
+            " total = %(total)s, usage = %(usage)s, reason = %(reason)s, message = %(message)s,"
+            " result_type = %(result_type)s, result = %(result)s, updated_at = now()"
+            f" where job_id = %(id)s and owner = %(owner)s and state = 'running' returning {_WHOLE}",
+            {
+                "state": outcome.state,
+                "step": job.step,
+                "done": job.done,
+                "total": job.total,
+                "usage": Jsonb(list(job.usage)),
+                "reason": outcome.reason,
+                "message": outcome.message,
+                "result_type": outcome.result_type,
+                "result": outcome.result,
+                "id": job.id,
+                "owner": owner,
+            },
+        )
+        ended = await cursor.fetchone()
+    if ended is not None and ended.state == SUCCEEDED:
+        for table in ("job_input", "job_note"):
+            await conn.execute(f"delete from work.{table} where job_id = %s", (job.id,))  # noqa: S608 - constants
+    return ended
+
+
+async def take_up(conn: Connection, most_deaths: int, last_words: Outcome) -> list[Job]:
+    """Queue again what ran when its process ended; for the start of the only process on a data folder.
+
+    Args:
+        conn: In a transaction.
+        most_deaths: A job in which this many processes ended, one after the other, is not queued again.
+        last_words: How such a job ends.
+
+    Returns:
+        The jobs that ran, as they are now.
+    """
+    async with conn.cursor(row_factory=class_row(Job)) as cursor:
+        await cursor.execute(
+            "update work.job set owner = '', deaths = deaths + 1, cancelling = false, updated_at = now(),"  # noqa: S608 - constants
+            " state = case when cancelling then 'cancelled'"
+            " when deaths + 1 >= %(most)s then %(state)s else 'queued' end,"
+            " reason = case when not cancelling and deaths + 1 >= %(most)s then %(reason)s else '' end,"
+            " message = case when not cancelling and deaths + 1 >= %(most)s then %(message)s else '' end"
+            f" where state = 'running' returning {_WHOLE}",
+            {
+                "most": most_deaths,
+                "state": last_words.state,
+                "reason": last_words.reason,
+                "message": last_words.message,
+            },
+        )
+        return await cursor.fetchall()
+
+
+async def ask_to_cancel(conn: Connection, job_id: str) -> Job | None:
+    """End a job that does not run; note for one that runs that its end is wanted. ``None``: there is no such job."""
+    await conn.execute(
+        "update work.job set cancelling = (state = 'running'), updated_at = now(),"
+        " reason = case state when 'stopped' then '' else reason end,"
+        " message = case state when 'stopped' then '' else message end,"
+        " state = case state when 'running' then state else 'cancelled' end"
+        " where job_id = %s and state in ('queued', 'running', 'stopped')",
+        (job_id,),
+    )
+    return await read(conn, job_id)
+
+
+async def resume(conn: Connection, job_id: str) -> bool:
+    """Queue a job again that stopped, failed or was cancelled; whether it was one."""
+    cursor = await conn.execute(
+        "update work.job set state = 'queued', reason = '', message = '', deaths = 0, cancelling = false,"
+        " updated_at = now() where job_id = %s and state = any(%s)",
+        (job_id, list(RESUMABLE)),
+    )
+    return cursor.rowcount > 0
+
+
+async def read_input(conn: Connection, job_id: str, name: str) -> bytes | None:
+    """An input of a job, or ``None``."""
+    return await _datum(conn, "job_input", job_id, name)
+
+
+async def put_note(conn: Connection, job_id: str, name: str, data: bytes) -> None:
+    """Keep something for a job under a name."""
+    await conn.execute(
+        "insert into work.job_note select job_id, %s, %s from work.job where job_id = %s"
+        " on conflict (job_id, name) do update set data = excluded.data",
+        (name, data, job_id),
+    )
+
+
+async def read_note(conn: Connection, job_id: str, name: str) -> bytes | None:
+    """What was kept for a job under a name, or ``None``."""
+    return await _datum(conn, "job_note", job_id, name)
+
+
+async def _datum(conn: Connection, table: str, job_id: str, name: str) -> bytes | None:
+    cursor = await conn.execute(f"select data from work.{table} where job_id = %s and name = %s", (job_id, name))  # noqa: S608 - constants
+    row = await cursor.fetchone()
+    return None if row is None else bytes(row[0])
+
+
+async def forget_old(conn: Connection, retention: timedelta) -> int:
+    """Remove the jobs that are over for longer than that; how many."""
+    cursor = await conn.execute(
+        "delete from work.job where state = any(%s) and updated_at < now() - %s", (list(OVER), retention)
+    )
+    return cursor.rowcount
