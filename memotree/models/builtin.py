@@ -27,6 +27,8 @@ MAX_CHARS: Final = 32_768
 _BATCH_TEXTS: Final = 256
 _BATCH_CHARS: Final = 1 << 17  # bounds the working memory to about 128 MiB
 _SMALLEST_NORM: Final = 1e-6
+_WORD_BEGINS: Final = "\u2581"
+"""How the tokenizer writes the space before a word."""
 
 
 class EmbeddingUnavailableError(UnavailableError):
@@ -75,6 +77,21 @@ class WordllamaEmbedder:
             for offset, ids in enumerate(rows, start):
                 vectors[offset] = _mean(matrix, ids)
         return vectors
+
+    def vocabulary(self) -> tuple[list[str], Vectors]:
+        """The words that are one token of the model, in small letters, and their vectors; in the calling thread.
+
+        Raises:
+            EmbeddingUnavailableError: When the weights cannot be loaded.
+        """
+        tokenizer, matrix = self._load()
+        found: dict[str, int] = {}
+        # Small letters first: where a word is there twice, the token of running text stands for it.
+        for token, place in sorted(tokenizer.get_vocab().items(), key=lambda item: (item[0] != item[0].lower(), item)):
+            word = token.removeprefix(_WORD_BEGINS)
+            if token.startswith(_WORD_BEGINS) and word.isalpha() and place < len(matrix):
+                found.setdefault(word.lower(), place)
+        return list(found), matrix[list(found.values())]
 
     def _load(self) -> tuple[Any, NDArray[np.float32]]:
         with self._lock:

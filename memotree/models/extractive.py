@@ -10,8 +10,9 @@ scripts work alike. The same input always gives the same output, in time that gr
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from math import log2
 from typing import Final
 
@@ -24,6 +25,9 @@ BRIEF_CHARS: Final = 120
 
 SUMMARY_CHARS: Final = 200
 """The longest summary (FOREST-10)."""
+
+MADE_BY: Final = "extractive-1"
+"""The name of this way to summarise; another result for the same text would be another name."""
 
 _READ_CHARS: Final = 1 << 17  # what a summary can tell of a longer text stands at its beginning
 _MAX_SENTENCES: Final = 2_000
@@ -102,6 +106,45 @@ def summary_of(title: str, content: str) -> str:
     return _join(sorted(chosen, key=lambda sentence: sentence.index)) or _shorten(title, SUMMARY_CHARS)
 
 
+def digest_of(parts: Sequence[str]) -> str:
+    """A paragraph of at most ``SUMMARY_CHARS`` characters from summaries of the parts of one whole, in their order.
+
+    As many parts as fit are heard, each by its best sentence, before one is heard twice: a whole is found by what any
+    of its parts is about.
+    """
+    of_part = [_sentences(part, "") for part in parts]
+    heard = [part for part, sentences in enumerate(of_part) for _ in sentences]
+    numbered = [replace(sentence, index=index) for index, sentence in enumerate(chain.from_iterable(of_part))]
+    ranked = _ranked(numbered, "")
+    rounds, times = list[tuple[int, int, _Sentence]](), Counter[int]()
+    for rank, sentence in enumerate(ranked):
+        part = heard[sentence.index]
+        rounds.append((times[part], rank, sentence))
+        times[part] += 1
+    chosen: dict[str, _Sentence] = {}
+    room = SUMMARY_CHARS
+    for _, _, sentence in sorted(rounds, key=lambda entry: entry[:2]):
+        if len(sentence.text) <= room and sentence.text not in chosen:
+            chosen[sentence.text] = sentence
+            room -= len(sentence.text) + len(_BREAK)
+    if not chosen and ranked:
+        return _shorten(ranked[0].text, SUMMARY_CHARS)
+    return _join(sorted(chosen.values(), key=lambda sentence: sentence.index))
+
+
+def fitted(text: str) -> str:
+    """A text as a summary: one line, cut behind its last whole sentence that fits, or else at a word's end."""
+    text = _one_line(text)
+    if len(text) <= SUMMARY_CHARS:
+        return text
+    end = 0
+    for stop in _STOP.finditer(text):
+        if stop.end() > SUMMARY_CHARS:
+            break
+        end = stop.end()
+    return text[:end] if end >= SUMMARY_CHARS * _GOOD_ENOUGH else _shorten(text, SUMMARY_CHARS)
+
+
 def _join(sentences: list[_Sentence]) -> str:
     """Sentences in one line: fragments end with a semicolon, others have their own ends."""
     text = ""
@@ -122,7 +165,7 @@ def _gap(text: str) -> str:
 def _ranked(sentences: Sequence[_Sentence], title: str) -> list[_Sentence]:
     """The sentences, best first; ties in the order of the text."""
     frequency = Counter(term for sentence in sentences for term in set(sentence.terms))
-    named = set(_terms(title))
+    named = set(telling_words(title))
 
     def score(sentence: _Sentence) -> float:
         terms = set(sentence.terms)
@@ -161,7 +204,7 @@ def _sentences(content: str, title: str) -> tuple[_Sentence, ...]:
     found: list[_Sentence] = []
     seen = {title.casefold()}
     for text, kind in _texts(content):
-        terms = _terms(text[:_TERM_CHARS])
+        terms = telling_words(text[:_TERM_CHARS])
         if terms and text.casefold() not in seen:
             seen.add(text.casefold())
             found.append(_Sentence(text, len(found), terms, _prose(text, terms, kind)))
@@ -201,8 +244,8 @@ def _split(line: str) -> Iterator[str]:
         yield line[start:].strip()
 
 
-def _terms(text: str) -> tuple[str, ...]:
-    """The telling terms of a text: no words that every text has."""
+def telling_words(text: str) -> tuple[str, ...]:
+    """The terms of a text that tell what it is about, in order: no words that every text has."""
     return tuple(term for term in words_of(text) if term not in _COMMON and not _COMMON_UNSPACED.issuperset(term))
 
 

@@ -1,0 +1,186 @@
+"""The chat model: a prompt and its data go in, a checked answer comes out.
+
+The answer is asked for as structured output; an endpoint that does not know that is asked for any JSON object, and one
+that does not know that either is simply asked. However it comes, the first JSON object of the answer counts, is
+checked, and is asked for once more with the fault named when it is not what it should be.
+"""
+
+from typing import Any, Final, Literal, TypeVar
+
+import openai
+from memotree_storage.tokens import count_tokens
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from pydantic import BaseModel, ValidationError
+
+from memotree.models.endpoint import Endpoint
+from memotree.models.meter import Meter, told_or_counted
+from memotree.models.outage import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
+from memotree.models.parsing import first_object
+from memotree.models.questions import Question
+
+_TURNS: Final = 2
+_SHOWN: Final = 2_000
+
+Format = Literal["json_schema", "json_object", "text"]
+_FORMATS: Final[tuple[Format, ...]] = ("json_schema", "json_object", "text")
+
+_M = TypeVar("_M", bound=BaseModel)
+_Message = dict[str, str]
+
+
+class Chat:
+    """Asks the chat model behind an endpoint; for one event loop."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._format: Format = "json_schema"
+        self._is_cool = True
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self._endpoint.model
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._endpoint.close()
+
+    async def ask(self, question: Question[_M], meter: Meter, *, spare: bool = False) -> _M:
+        """The checked answer.
+
+        Args:
+            question: What is asked.
+            meter: Counts the calls.
+            spare: Whether the caller can do without, so that an endpoint that is down is spared.
+
+        Raises:
+            UnusableAnswerError: The model refused, or answered twice with something else.
+            ModelUnavailableError: The endpoint does not answer.
+            ModelRefusedError: The endpoint refuses the call.
+            BudgetExhaustedError: The meter's limit is reached.
+        """
+        messages: list[_Message] = [
+            {"role": "system", "content": question.prompt.system},
+            {"role": "user", "content": question.user},
+        ]
+        fault = ""
+        for _ in range(_TURNS):
+            text = await self._complete(messages, question, meter, spare=spare)
+            answer, fault = _read(text, question)
+            if answer is not None:
+                return answer
+            messages = [
+                *messages[:2],
+                {"role": "assistant", "content": text[:_SHOWN] or "{}"},
+                {"role": "user", "content": f"That answer cannot be used: {fault} Answer again, with the JSON alone."},
+            ]
+        raise UnusableAnswerError(
+            f"The chat model {self.model!r} gave no usable answer to {question.prompt.label}: {fault} Try again, or "
+            "name another model in MEMOTREE_CHAT_MODEL."
+        )
+
+    async def _complete(self, messages: list[_Message], question: Question[_M], meter: Meter, *, spare: bool) -> str:
+        """The text of one completion, in the best way that the endpoint knows."""
+        style, cool = self._format, self._is_cool
+        while True:
+            try:
+                text = await self._call(messages, question, meter, style, cool=cool, spare=spare)
+            except MalformedRequestError as error:
+                if cool and "temperature" in error.told.lower():
+                    cool = False
+                elif style != _FORMATS[-1]:
+                    style = _FORMATS[_FORMATS.index(style) + 1]
+                else:
+                    raise
+                continue
+            self._format, self._is_cool = style, cool  # only what helped is remembered
+            return text
+
+    async def _call(
+        self, messages: list[_Message], question: Question[_M], meter: Meter, style: Format, *, cool: bool, spare: bool
+    ) -> str:
+        options: dict[str, Any] = {"temperature": 0} if cool else {}
+        if style != "text":
+            options["response_format"] = _response_format(style, question)
+        read = sum(count_tokens(message["content"]) for message in messages)
+
+        async def complete(client: openai.AsyncOpenAI) -> ChatCompletion:
+            answer = await client.chat.completions.create(
+                model=self.model,
+                messages=messages,  # type: ignore[arg-type]  # plain dictionaries are what goes over the wire
+                **options,
+            )
+            return _checked(answer)
+
+        with meter.call("chat", self.model, read + question.answer_tokens) as call:
+            completion = await self._endpoint.call(complete, spare=spare)
+            content = completion.choices[0].message.content
+            text = content if isinstance(content, str) else ""
+            usage: Any = completion.usage
+            call.answered(
+                told_or_counted(getattr(usage, "prompt_tokens", None), read),
+                told_or_counted(getattr(usage, "completion_tokens", None), count_tokens(text)),
+            )
+        _refuse_refusal(self.model, completion, question)
+        return text
+
+
+def _checked(answer: Any) -> ChatCompletion:
+    """A completion with a choice; the SDK lets anything pass that is JSON, and even what is none."""
+    if not isinstance(answer, ChatCompletion):
+        raise BrokenAnswerError("an answer that is no completion")
+    choice = answer.choices[0] if isinstance(answer.choices, list) and answer.choices else None
+    if not isinstance(getattr(choice, "message", None), ChatCompletionMessage):
+        raise BrokenAnswerError("an answer without choices")
+    return answer
+
+
+def _refuse_refusal(model: str, completion: ChatCompletion, question: Question[Any]) -> None:
+    choice = completion.choices[0]
+    if choice.message.refusal or choice.finish_reason == "content_filter":
+        raise UnusableAnswerError(
+            f"The chat model {model!r} refuses to answer {question.prompt.label} for this text. Name another model in "
+            "MEMOTREE_CHAT_MODEL, or leave the built-in answer."
+        )
+
+
+def _read(text: str, question: Question[_M]) -> tuple[_M | None, str]:
+    """The answer in a text; or none, and what is wrong."""
+    found = first_object(text)
+    if found is None:
+        return None, "it holds no whole JSON object."
+    try:
+        answer = question.form.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return None, f"{'.'.join(map(str, first['loc'])) or 'the object'}: {first['msg']}."
+    fault = question.fault(answer)
+    return (None, fault) if fault else (answer, "")
+
+
+def _response_format(style: Format, question: Question[Any]) -> dict[str, Any]:
+    if style == "json_object":
+        return {"type": "json_object"}
+    schema = _closed(question.form.model_json_schema())
+    return {"type": "json_schema", "json_schema": {"name": question.prompt.name, "strict": True, "schema": schema}}
+
+
+_OUTSIDE_STRICT: Final = frozenset({"title", "default", "minLength", "description"})
+"""Keywords that strict structured output refuses, or that cost tokens and say nothing."""
+
+
+def _closed(schema: Any) -> Any:
+    """A schema as strict structured output wants it: every property required, no others."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {
+        key: {name: _closed(part) for name, part in value.items()} if key in {"properties", "$defs"} else _closed(value)
+        for key, value in schema.items()
+        if key not in _OUTSIDE_STRICT
+    }
+    if "properties" in closed:
+        closed["required"] = list(closed["properties"])
+        closed["additionalProperties"] = False
+    return closed

@@ -1,0 +1,45 @@
+"""The JSON object in what a chat model wrote, whatever it put around it."""
+
+import json
+import re
+from typing import Any, Final
+
+_LONGEST: Final = 1 << 17
+_FENCE: Final = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
+_MOST_TRIES: Final = 100
+_decoder: Final = json.JSONDecoder(strict=False)  # models write line breaks into strings
+
+
+def first_object(text: str) -> dict[str, Any] | None:
+    """The first whole JSON object in a text, fenced or not; ``None`` when there is none.
+
+    An object of a model's thoughts may stand in front (``<think>…</think>``), so what is thought is left out.
+    """
+    text = text[:_LONGEST]
+    _, closed, behind = text.rpartition("</think>")
+    for part in (behind, text) if closed else (text,):
+        fenced = _FENCE.search(part)
+        found = (_at_start(fenced[1]) if fenced else None) or _anywhere(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _anywhere(text: str) -> dict[str, Any] | None:
+    start = text.find("{")
+    for _ in range(_MOST_TRIES):
+        if start < 0:
+            return None
+        found = _at_start(text[start:])
+        if found is not None:
+            return found
+        start = text.find("{", start + 1)
+    return None
+
+
+def _at_start(text: str) -> dict[str, Any] | None:
+    try:
+        value, _ = _decoder.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,47 @@
+"""The models behind URLs that the settings name, sharing one pace."""
+
+from dataclasses import dataclass
+
+from memotree.models.cache import AnswerCache
+from memotree.models.chat import Chat
+from memotree.models.embedding import EndpointEmbedder
+from memotree.models.endpoint import Endpoint
+from memotree.models.meter import Kind
+from memotree.models.outage import Patience
+from memotree.models.pace import Pace
+from memotree.models.reranking import EndpointRanking, rerank_base
+from memotree.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModels:
+    """What is configured; ``None`` where a built-in model does the work."""
+
+    embedder: EndpointEmbedder | None = None
+    chat: Chat | None = None
+    ranking: EndpointRanking | None = None
+
+    async def close(self) -> None:
+        """Close the connections to every endpoint."""
+        for part in (self.embedder, self.chat, self.ranking):
+            if part is not None:
+                await part.close()
+
+
+def connect(settings: Settings, cache: AnswerCache, patience: Patience) -> RemoteModels:
+    """The models that the settings name; nothing is asked yet."""
+    pace = Pace(settings.model_concurrency, settings.model_requests_per_minute)
+
+    def endpoint(kind: Kind, url: str) -> Endpoint:
+        secret = getattr(settings, f"{kind}_api_key")
+        key = secret.get_secret_value() if secret else ""
+        return Endpoint(kind, url, getattr(settings, f"{kind}_model"), key, pace, patience)
+
+    embedder = chat = ranking = None
+    if settings.embedding_url is not None:
+        embedder = EndpointEmbedder(endpoint("embedding", settings.embedding_url), cache, settings.embedding_dimensions)
+    if settings.chat_url is not None:
+        chat = Chat(endpoint("chat", settings.chat_url))
+    if settings.rerank_url is not None:
+        ranking = EndpointRanking(endpoint("rerank", rerank_base(settings.rerank_url)), cache)
+    return RemoteModels(embedder, chat, ranking)

@@ -1,0 +1,427 @@
+"""A model endpoint for tests: it speaks OpenAI's chat completions and embeddings and the `/rerank` call, on loopback.
+
+    async with ModelEndpoint() as endpoint:
+        settings = load_settings(data_folder=..., **endpoint.settings())
+        endpoint.fail_next(Fault.BUSY, times=2)
+        ...
+        assert len(endpoint.chat_calls) == 3
+
+What it answers follows from the request alone: a summary is the first words of the text, or of each child's summary; a
+vector is made of the hashes of the text's words, so texts that share words are near each other; a rank is the share of
+the query's words that a text has. The loop's default is to answer from the leaves it is shown, and to explore the
+first summary node when there is none; `answer_next` scripts it. Faults come in the order in which they were given.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import math
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from memotree_storage.terms import words_of
+
+CHAT_MODEL: Final = "test-chat"
+EMBEDDING_MODEL: Final = "test-embedding"
+RERANK_MODEL: Final = "test-rerank"
+KEY: Final = "a-key-for-tests"
+
+CHINESE: Final = "\u8fd9\u662f\u4e00\u4e2a\u7528\u4e2d\u6587\u5199\u7684\u6458\u8981\u3002"
+ENGLISH: Final = "This is a summary that was written in English."
+
+_SUMMARY_WORDS: Final = 12
+_CJK: Final = 0x2E80
+
+
+class Fault(Enum):
+    """What may go wrong with one answer."""
+
+    BUSY = auto()  # 429, with Retry-After when that is given
+    BROKEN = auto()  # 500
+    SLOW = auto()  # no answer for `seconds`
+    CLOSED = auto()  # the connection ends without an answer
+    CUT_BODY = auto()  # the connection ends in the middle of the answer
+    HALF_JSON = auto()  # a whole answer whose body ends in the middle
+    NO_JSON = auto()  # text in place of JSON
+    UNAUTHORIZED = auto()  # 401
+    UNKNOWN_MODEL = auto()  # 404
+    NO_MONEY = auto()  # 429 insufficient_quota
+    MALFORMED = auto()  # 400
+    EMPTY_CHOICES = auto()  # chat
+    REFUSAL = auto()  # chat
+    FILTERED = auto()  # chat: finish_reason content_filter
+    CUT_OFF = auto()  # chat: finish_reason length, half an object
+    PROSE = auto()  # chat: an answer that is no JSON
+    OTHER_LANGUAGE = auto()  # chat
+    TOO_LONG = auto()  # chat: a summary of far more than 200 characters
+    WRONG_DIMENSION = auto()  # embeddings
+    TOO_FEW = auto()  # embeddings and ranking
+    NAN = auto()  # embeddings and ranking
+    RAW = auto()  # what `reply_next` was given
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    fault: Fault
+    on: str
+    retry_after: str | None = None
+    seconds: float = 60.0
+    body: Any = None
+
+
+class ModelEndpoint:
+    """The endpoint; enter it to start it.
+
+    Args:
+        dimensions: Length of its vectors.
+        formats: The `response_format` types that it takes; others answer 400.
+        takes_temperature: Whether it takes a temperature; else 400.
+        takes_dimensions: Whether one may ask for a length of vectors; else 400.
+        longest: Characters of a text to embed that it takes; more answers 400.
+    """
+
+    def __init__(
+        self,
+        *,
+        dimensions: int = 64,
+        formats: Sequence[str] = ("json_schema", "json_object"),
+        takes_temperature: bool = True,
+        takes_dimensions: bool = True,
+        longest: int = 1 << 20,
+    ) -> None:
+        self.dimensions = dimensions
+        self.formats = tuple(formats)
+        self.takes_temperature = takes_temperature
+        self.takes_dimensions = takes_dimensions
+        self.longest = longest
+        self.chat_calls: list[dict[str, Any]] = []
+        self.embedding_calls: list[dict[str, Any]] = []
+        self.rerank_calls: list[dict[str, Any]] = []
+        self.keys: set[str] = set()
+        self.at_once = 0
+        self.most_at_once = 0
+        self.url = ""
+        self._planned: deque[_Planned] = deque()
+        self._always: _Planned | None = None
+        self._scripted: deque[str] = deque()
+        self._held = asyncio.Event()
+        self._held.set()
+        self._closing = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- What a test does --------------------------------------------------------------------------------------------
+
+    def settings(self, *kinds: str) -> dict[str, Any]:
+        """The settings that name this endpoint, of all kinds or of some of "chat", "embedding" and "rerank"."""
+        models = {"chat": CHAT_MODEL, "embedding": EMBEDDING_MODEL, "rerank": RERANK_MODEL}
+        found: dict[str, Any] = {}
+        for kind in kinds or models:
+            found |= {f"{kind}_url": self.url, f"{kind}_model": models[kind], f"{kind}_api_key": KEY}
+        return found
+
+    def fail_next(
+        self, fault: Fault, *, times: int = 1, on: str = "", retry_after: str | None = None, seconds: float = 60.0
+    ) -> None:
+        """Answer the next calls wrongly: of any kind, or ``on`` "chat", "embeddings" or "rerank" alone."""
+        self._planned.extend([_Planned(fault, on, retry_after, seconds)] * times)
+
+    def fail_always(self, fault: Fault, *, on: str = "", retry_after: str | None = None, seconds: float = 60.0) -> None:
+        """Answer every call wrongly until `recover`."""
+        self._always = _Planned(fault, on, retry_after, seconds)
+
+    def recover(self) -> None:
+        """No more faults."""
+        self._always = None
+        self._planned.clear()
+
+    def reply_next(self, body: object, *, on: str = "") -> None:
+        """Answer the next call with 200 and this body, whatever it is."""
+        self._planned.append(_Planned(Fault.RAW, on, body=body))
+
+    def answer_next(self, *answers: str | Mapping[str, Any]) -> None:
+        """What the next chat completions say, in order, as text or as an object."""
+        self._scripted.extend(answer if isinstance(answer, str) else json.dumps(answer) for answer in answers)
+
+    def hold(self) -> None:
+        """Answer nothing until `release`; what arrives waits."""
+        self._held.clear()
+
+    def release(self) -> None:
+        """Answer what waits."""
+        self._held.set()
+
+    @property
+    def calls(self) -> int:
+        """Requests so far, failed ones too."""
+        return len(self.chat_calls) + len(self.embedding_calls) + len(self.rerank_calls)
+
+    @property
+    def texts_embedded(self) -> list[str]:
+        """Every text that came to be embedded, in order, as often as it came."""
+        return [text for call in self.embedding_calls for text in call["input"]]
+
+    @property
+    def texts_summarised(self) -> list[str]:
+        """Every text of a leaf that came to be summarised, in order, as often as it came."""
+        return [data["text"] for call in self.chat_calls if "text" in (data := input_data(call))]
+
+    # --- Serving -----------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._held.set()
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Read a request and answer it; whether the connection stays open is returned."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
+        self.keys.add(headers.get("authorization", "").removeprefix("Bearer "))
+        kind = head[0].split()[1].rpartition("/")[2]
+        calls = {"completions": self.chat_calls, "embeddings": self.embedding_calls, "rerank": self.rerank_calls}
+        if kind not in calls:
+            writer.write(_response(404, b"{}"))
+            return True
+        calls[kind].append(body)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await self._held.wait()
+            return await self._answer("chat" if kind == "completions" else kind, body, writer)
+        finally:
+            self.at_once -= 1
+
+    async def _answer(self, kind: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+        planned = self._next_fault(kind)
+        fault = planned.fault if planned else None
+        if planned is not None and fault is Fault.SLOW:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), planned.seconds)
+        if fault is Fault.CLOSED:
+            return False
+        status, data = _failure(fault) or self._made(kind, body, fault)
+        if planned is not None and fault is Fault.RAW:
+            data = planned.body
+        extra = f"Retry-After: {planned.retry_after}\r\n" if planned and planned.retry_after is not None else ""
+        payload = json.dumps(data).encode()
+        if fault is Fault.HALF_JSON:
+            payload = payload[: len(payload) // 2]
+        if fault is Fault.NO_JSON:
+            payload = b"The service is being deployed."
+        response = _response(status, payload, extra, "text/plain" if fault is Fault.NO_JSON else "application/json")
+        if fault is Fault.CUT_BODY:
+            writer.write(response[:-8])
+            await writer.drain()
+            return False
+        writer.write(response)
+        await writer.drain()
+        return True
+
+    def _next_fault(self, kind: str) -> _Planned | None:
+        for planned in self._planned:
+            if planned.on in {"", kind}:
+                self._planned.remove(planned)
+                return planned
+        return self._always if self._always is not None and self._always.on in {"", kind} else None
+
+    def _made(self, kind: str, body: dict[str, Any], fault: Fault | None) -> tuple[int, Any]:
+        make: dict[str, Callable[[dict[str, Any], Fault | None], tuple[int, Any]]] = {
+            "chat": self._chat,
+            "embeddings": self._embeddings,
+            "rerank": self._rerank,
+        }
+        return make[kind](body, fault)
+
+    # --- Answers -----------------------------------------------------------------------------------------------------
+
+    def _chat(self, body: dict[str, Any], fault: Fault | None) -> tuple[int, Any]:
+        wanted = body.get("response_format", {}).get("type", "text")
+        if wanted != "text" and wanted not in self.formats:
+            return 400, _error("This model does not support the response_format that was asked for.")
+        if "temperature" in body and not self.takes_temperature:
+            return 400, _error("Unsupported value: 'temperature' cannot be set for this model.")
+        text = self._scripted.popleft() if self._scripted and fault is None else _completion(input_data(body), fault)
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        finish = "stop"
+        if fault is Fault.REFUSAL:
+            message |= {"content": None, "refusal": "I cannot help with that."}
+        if fault is Fault.FILTERED:
+            finish, message["content"] = "content_filter", ""
+        if fault is Fault.CUT_OFF:
+            finish, message["content"] = "length", text[: len(text) // 2]
+        read = sum(len(part["content"]) // 4 for part in body["messages"])
+        return 200, {
+            "id": f"chatcmpl-{len(self.chat_calls)}",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": body["model"],
+            "choices": []
+            if fault is Fault.EMPTY_CHOICES
+            else [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+            "usage": {"prompt_tokens": read, "completion_tokens": 20, "total_tokens": read + 20},
+        }
+
+    def _embeddings(self, body: dict[str, Any], fault: Fault | None) -> tuple[int, Any]:
+        texts = body["input"]
+        if any(not text or len(text) > self.longest for text in texts):
+            return 400, _error("An input is empty or too long.")
+        if "dimensions" in body and not self.takes_dimensions:
+            return 400, _error("This model does not support dimensions.")
+        length = body.get("dimensions", self.dimensions) + (fault is Fault.WRONG_DIMENSION)
+        vectors = [hashed(text, length) for text in texts[: len(texts) - (fault is Fault.TOO_FEW)]]
+        if fault is Fault.NAN:
+            vectors[0][0] = math.nan
+        is_packed = body.get("encoding_format") == "base64"
+        rows = [
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": base64.b64encode(vector.tobytes()).decode() if is_packed else vector.tolist(),
+            }
+            for index, vector in enumerate(vectors)
+        ]
+        read = sum(len(text) // 4 + 1 for text in texts)
+        # The order of the rows is not promised by anybody; their index is what counts.
+        return 200, {
+            "object": "list",
+            "data": rows[::-1],
+            "model": body["model"],
+            "usage": {"prompt_tokens": read, "total_tokens": read},
+        }
+
+    @staticmethod
+    def _rerank(body: dict[str, Any], fault: Fault | None) -> tuple[int, Any]:
+        asked = set(words_of(body["query"]))
+        texts = body["documents"]
+        scores = [len(asked & set(words_of(text))) / max(len(asked), 1) for text in texts]
+        order = sorted(range(len(texts)), key=lambda index: -scores[index])
+        results = [{"index": index, "relevance_score": scores[index]} for index in order]
+        if fault is Fault.TOO_FEW:
+            results.pop()
+        if fault is Fault.NAN:
+            results[0]["relevance_score"] = math.nan
+        return 200, {"model": body["model"], "results": results, "usage": {"total_tokens": 1}}
+
+
+@contextlib.contextmanager
+def endpoint_in_a_thread() -> Iterator[ModelEndpoint]:
+    """The endpoint on an event loop of its own, for a test that blocks its loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    endpoint = ModelEndpoint()
+    asyncio.run_coroutine_threadsafe(endpoint.__aenter__(), loop).result(10)
+    try:
+        yield endpoint
+    finally:
+        asyncio.run_coroutine_threadsafe(endpoint.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def input_data(call: Mapping[str, Any]) -> dict[str, Any]:
+    """What a chat call is about: the data that goes with the prompt."""
+    found: dict[str, Any] = json.loads(call["messages"][1]["content"])["input_data"]
+    return found
+
+
+def hashed(text: str, dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The unit vector of a text: its words, each counted at the place that its hash names."""
+    vector = np.full(dimensions, 1e-3, dtype=np.float32)
+    for word in words_of(text):
+        vector[zlib.crc32(word.encode("utf-8", "replace")) % dimensions] += 1
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def first_words(text: str, count: int = _SUMMARY_WORDS) -> str:
+    """The summary of a text: its first words, or its first characters when it has no blanks."""
+    words = text.split()
+    return " ".join(words[:count]) if len(words) > 1 else text.strip()[:60]
+
+
+def _completion(data: dict[str, Any], fault: Fault | None) -> str:
+    if fault is Fault.PROSE:
+        return "I am afraid that I have nothing to say in that form."
+    if "user_query" in data:
+        return json.dumps(_decision(data))
+    if "text" in data:
+        summary = first_words(data["text"])
+    else:
+        parts = data["child_summaries"]
+        summary = " / ".join(first_words(part, _SUMMARY_WORDS // len(parts) + 3) for part in parts)
+    if fault is Fault.OTHER_LANGUAGE:
+        summary = ENGLISH if any(ord(character) >= _CJK for character in summary) else CHINESE
+    if fault is Fault.TOO_LONG:
+        summary = f"{summary}. " * 20
+    return json.dumps({"summary": summary}, ensure_ascii=False)
+
+
+def _decision(data: dict[str, Any]) -> dict[str, Any]:
+    nodes = data["context_nodes"]
+    leaves = [node for node in nodes if node["node_type"] != "SUMMARY_NODE"]
+    if not leaves and nodes and "remaining_explorations" not in data:
+        payload = {"node_id_to_explore": nodes[0]["node_id"], "reasoning_for_exploration": "more detail is needed"}
+        return {"action": "EXPLORE", "payload": payload}
+    known = leaves or nodes
+    text = " ".join(node.get("content") or node["summary"] for node in known) or "Nothing is known about that."
+    cited = [node["node_id"] for node in known]
+    return {"action": "ANSWER", "payload": {"final_answer": text, "cited_node_ids": cited}}
+
+
+def _failure(fault: Fault | None) -> tuple[int, Any] | None:
+    answers = {
+        Fault.BUSY: (429, _error("Too many requests.", "rate_limit_exceeded")),
+        Fault.BROKEN: (500, _error("The server had an error.")),
+        Fault.UNAUTHORIZED: (401, _error(f"Incorrect API key provided: {KEY}.", "invalid_api_key")),
+        Fault.UNKNOWN_MODEL: (404, _error("There is no such model.", "model_not_found")),
+        Fault.NO_MONEY: (429, _error("You exceeded your current quota.", "insufficient_quota")),
+        Fault.MALFORMED: (400, _error("The request is malformed.")),
+    }
+    return answers.get(fault) if fault else None
+
+
+def _error(message: str, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+
+
+def _response(status: int, body: bytes, extra: str = "", media_type: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 {status} Said\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+    return head.encode() + body

@@ -1,0 +1,35 @@
+"""What the tests of models share: texts, patience, and how to wait."""
+
+import asyncio
+from typing import Any, Protocol
+
+from memotree.models.answers import ContextNode
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter, Usage
+from memotree.models.outage import Patience
+
+TEXT = (
+    "The orchard was planted in 1931 by Ada Birch. It has forty rows of apple trees, most of them Boskoop, and a well "
+    "in the middle of them. In the winter of 1963 a third of the trees froze and was planted again in spring."
+)
+CHINESE_TEXT = (
+    "\u679c\u56ed\u5efa\u4e8e\u4e00\u4e5d\u4e09\u4e00\u5e74\uff0c\u5171\u6709\u56db\u5341\u884c\u82f9\u679c\u6811\u3002"
+    * 4
+)
+IMPATIENT = Patience(timeout=5, attempts=4, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
+LEAF = ContextNode("aaaa000000000001", "LEAF_CHUNK", "Ada Birch planted the orchard.", content="Ada Birch, in 1931.")
+INNER = ContextNode("aaaa000000000002", "SUMMARY_NODE", "How the orchard came to be.", hint="common ancestor")
+
+
+class MakeModels(Protocol):
+    async def __call__(self, patience: Patience = IMPATIENT, **settings: Any) -> Models: ...
+
+
+def of(kind: str, meter: Meter) -> Usage:
+    return next(usage for usage in meter.usage if usage.kind == kind)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the endpoint has no event for every count
+            await asyncio.sleep(0.002)

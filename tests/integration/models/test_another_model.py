@@ -1,0 +1,98 @@
+"""Another embedding model: the store indexes everything anew by itself, and pays for no text twice."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from endpoints import EMBEDDING_MODEL, Fault, ModelEndpoint
+from integration.worlds import World
+from memotree_storage.postgres.tree import State
+from memotree_storage.search import SearchQuery
+from memotree_storage.store import Store
+from psycopg.conninfo import conninfo_to_dict
+
+from memotree.limits import ServiceLimits
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.outage import ModelUnavailableError
+from memotree.pages import PageTokens
+from memotree.server.compose import open_store
+from memotree.sessions import SessionOperations
+from memotree.settings import load_settings
+
+pytestmark = pytest.mark.requirement("FOREST-12")
+
+Start = Callable[..., AbstractAsyncContextManager[Store]]
+
+
+@pytest.fixture
+def start(tmp_path: Path, database_url: str) -> Start:
+    """Starts the store of a server, each time on the same data folder."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    url = f"postgresql://?{urlencode(conninfo_to_dict(database_url))}"
+
+    @asynccontextmanager
+    async def opened(**settings: Any) -> AsyncIterator[Store]:
+        chosen = load_settings(data_folder=folder, postgres_url=url, model_attempts=1, **settings)
+        async with AsyncExitStack() as stack:
+            yield await open_store(chosen, stack)
+
+    return opened
+
+
+async def nearest(store: Store, world: World, commit_id: str, query: str) -> str:
+    """The title of the node nearest to a query."""
+    found = await store.search.find(
+        State(world.workspace, commit_id), SearchQuery(query, limit=1, words=False, meaning=True)
+    )
+    return found[0].version.title
+
+
+async def test_another_embedding_model_indexes_everything_anew_and_back(
+    start: Start, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with ModelEndpoint() as endpoint:
+        remote = endpoint.settings("embedding")
+        async with start() as store:
+            assert store.embedder.model == WordllamaEmbedder().model
+            world = await World.create(store, pages, limits)
+            roses, engines = world.node("Roses", content="Roses need water."), world.node("Engines", position="a1")
+            first = await world.put(roses, engines)
+            assert await nearest(store, world, first, "roses need water") == "Roses"
+
+        async with start(**remote) as store:
+            assert (store.embedder.model, store.embedder.dimensions) == (EMBEDDING_MODEL, endpoint.dimensions)
+            assert await nearest(store, world, first, "roses need water") == "Roses"
+            world = replace(world, store=store, sessions=SessionOperations(store, pages, limits))
+            bread = world.node("Bread", content="Bread is baked in an oven.", position="a2")
+            second = await world.put(bread, delete=[engines])
+            assert await nearest(store, world, second, "bread baked in an oven") == "Bread"
+            paid = len(endpoint.texts_embedded)
+
+        async with start() as store:
+            assert await nearest(store, world, second, "bread baked in an oven") == "Bread"
+            assert await nearest(store, world, first, "roses need water") == "Roses"
+
+        async with start(**remote) as store:
+            assert await nearest(store, world, second, "bread baked in an oven") == "Bread"
+        assert len(endpoint.texts_embedded) == paid, "every vector was known already"
+
+
+async def test_a_reindex_that_an_outage_stops_goes_on_when_the_model_is_back(
+    start: Start, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with ModelEndpoint() as endpoint:
+        async with start() as store:
+            world = await World.create(store, pages, limits)
+            commit_id = await world.put(world.node("Roses", content="Roses need water."))
+        remote = endpoint.settings("embedding") | {"embedding_dimensions": endpoint.dimensions}
+        endpoint.fail_always(Fault.BROKEN)
+        async with start(**remote) as store:
+            with pytest.raises(ModelUnavailableError):
+                await nearest(store, world, commit_id, "roses need water")
+            endpoint.recover()
+            assert await nearest(store, world, commit_id, "roses need water") == "Roses"

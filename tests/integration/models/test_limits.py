@@ -1,0 +1,65 @@
+"""How much is asked of models: at once, by a budget, and for how long answers are kept."""
+
+import asyncio
+
+import pytest
+from endpoints import (
+    ModelEndpoint,
+)
+from integration.models.samples import CHINESE_TEXT, TEXT, MakeModels, until
+from memotree_storage.postgres import answers
+from memotree_storage.postgres.database import Database
+
+from memotree.models.meter import BudgetExhaustedError, Meter
+
+pytestmark = pytest.mark.requirement("FOREST-12")
+
+
+async def test_so_many_calls_run_at_once_and_no_more(
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
+) -> None:
+    models = await connect(model_concurrency=3)
+    endpoint.hold()
+    work = asyncio.gather(*(models.summarise_text(f"{TEXT} {number}", meter) for number in range(12)))
+    await until(lambda: endpoint.at_once == 3)
+    endpoint.release()
+    await work
+    assert (endpoint.most_at_once, len(endpoint.chat_calls)) == (3, 12)
+
+
+async def test_a_budget_stops_before_the_call_that_would_exceed_it(
+    connect: MakeModels, endpoint: ModelEndpoint
+) -> None:
+    models = await connect()
+    meter = Meter(max_calls=2)
+    results = await asyncio.gather(
+        *(models.summarise_text(f"{TEXT} {number}", meter) for number in range(5)), return_exceptions=True
+    )
+    assert sum(isinstance(result, BudgetExhaustedError) for result in results) == 3
+    assert len(endpoint.chat_calls) == 2
+    resumed = Meter(max_calls=5, earlier=meter.usage)
+    for number in range(5):
+        await models.summarise_text(f"{TEXT} {number}", resumed)
+    assert len(endpoint.chat_calls) == 5, "what was made before the stop is not paid for again"
+
+
+async def test_a_budget_of_tokens_counts_what_is_under_way(connect: MakeModels, endpoint: ModelEndpoint) -> None:
+    models = await connect()
+    with pytest.raises(BudgetExhaustedError, match="1,000 tokens"):
+        await models.embed([f"{number} {TEXT}" for number in range(40)], Meter(max_tokens=1_000))
+    assert len(endpoint.embedding_calls) == 1, "only the length of the vectors was asked for"
+
+
+async def test_answers_that_nobody_uses_any_more_are_forgotten(
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, database: Database
+) -> None:
+    models = await connect()
+    await models.summarise_text(TEXT, meter)
+    await models.summarise_text(CHINESE_TEXT, meter)
+    async with database.connection() as conn:
+        await conn.execute("update work.model_answer set used_at = now() - interval '100 days'")
+    await models.summarise_text(TEXT, meter)
+    async with database.connection() as conn:
+        assert await answers.forget_unused(conn, answers.UNUSED) == 2, "the other text, and the length of the vectors"
+    await models.summarise_text(TEXT, meter)
+    assert len(endpoint.chat_calls) == 2
