@@ -26,8 +26,7 @@ async def once(
         RequestIdReusedError: The request id came with other arguments before.
     """
     request_id: str = getattr(request, "request_id", "")
-    if len(request_id) > _LONGEST_ID or not request_id.isprintable():
-        raise InvalidInputError.at("request_id", f"is too long or unprintable: give at most {_LONGEST_ID} characters.")
+    check_request_id(request_id)
     call = request.DESCRIPTOR.full_name.encode() + b"\n" + request.SerializeToString(deterministic=True)
     earlier = await begin_request(conn, workspace_id, request_id, call)
     if earlier is not None:
@@ -35,3 +34,13 @@ async def once(
     response = await make()
     await end_request(conn, workspace_id, request_id, response.SerializeToString())
     return response
+
+
+def check_request_id(request_id: str) -> None:
+    """Refuse what is no request id; an empty one means that there is none.
+
+    Raises:
+        InvalidInputError: It is too long or cannot be printed.
+    """
+    if len(request_id) > _LONGEST_ID or not request_id.isprintable():
+        raise InvalidInputError.at("request_id", f"is too long or unprintable: give at most {_LONGEST_ID} characters.")

@@ -1,0 +1,108 @@
+"""The whole server dies with SIGKILL in the middle of a job; the next one goes on with it."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from crash.service import DEADLINE, Service, start
+from integration.calls import Calls
+from memotree_storage.node import new_id
+
+from memotree.jobs.runner import MOST_DEATHS
+from memotree.v1 import job_service_pb2 as pb
+from memotree.v1 import job_service_pb2_grpc, maintenance_service_pb2
+
+pytestmark = pytest.mark.requirement("SERVE-6", "STORE-1")
+
+
+def jobs_of(channel: grpc.aio.Channel) -> Any:
+    """The calls of JobService; over an aio channel each can be awaited."""
+    return job_service_pb2_grpc.JobServiceStub(channel)
+
+
+async def over(channel: grpc.aio.Channel, job_id: str) -> pb.Job:
+    """The job at its end."""
+    job = pb.Job()
+    async with asyncio.timeout(DEADLINE):
+        async for event in jobs_of(channel).WatchJob(pb.WatchJobRequest(job_id=job_id)):
+            job = event.job
+    return job
+
+
+async def planted(data: Path, log: Path) -> None:
+    """A data folder with a workspace that has a few nodes."""
+    service = await start(data, log)
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            for number in range(20):
+                await calls.create(f"What node {number} says.")
+            await calls.commit("Plant")
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+
+
+async def differences(calls: Calls) -> list[str]:
+    """What is wrong with the mirrors."""
+    request = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=calls.workspace)
+    events = calls.maintenance.VerifyWorkspace(request)
+    return [event.difference.description async for event in events if event.HasField("difference")]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("point", ["job.claimed", "index.put", "index.applied", "job.worked", "job.recorded"])
+async def test_a_rebuild_that_was_killed_is_finished_by_the_next_server(tmp_path: Path, point: str) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    await planted(data, log)
+    request = pb.StartRebuildRequest(workspace="garden", request_id=new_id())
+    service = await start(data, log, fault=point)
+    try:
+        async with service.channel() as channel:
+            try:
+                await jobs_of(channel).StartRebuild(request)
+            except grpc.aio.AioRpcError as error:  # it died before it could answer
+                assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017 - most times there is no error
+        assert await service.died() == -signal.SIGKILL
+        service = await start(data, log)
+        async with service.channel() as channel:
+            known = (await jobs_of(channel).StartRebuild(request)).job
+            job = await over(channel, known.id)
+            assert (job.state, job.attempts) == (pb.JOB_STATE_SUCCEEDED, 1 if point == "job.recorded" else 2)
+            listed = await jobs_of(channel).ListJobs(pb.ListJobsRequest(workspace="garden"))
+            assert [each.id for each in listed.jobs] == [known.id], "the same request is the same job"
+            calls = Calls(channel, "garden")
+            assert await differences(calls) == []
+            assert len(await calls.search("says", max_results=50)) == 20
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+
+
+@pytest.mark.timeout(180)
+async def test_a_job_that_kills_every_server_is_given_up_and_the_server_lives(tmp_path: Path) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    await planted(data, log)
+    service = await start(data, log, fault="job.claimed")
+    try:
+        async with service.channel() as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await over(
+                    channel, (await jobs_of(channel).StartRebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
+                )
+        assert await service.died() == -signal.SIGKILL
+        for _ in range(MOST_DEATHS - 1):
+            service = Service(data, log, fault="job.claimed")
+            service.begin()
+            assert await service.died() == -signal.SIGKILL
+        service = await start(data, log)
+        async with service.channel() as channel:
+            (job,) = (await jobs_of(channel).ListJobs(pb.ListJobsRequest(workspace="garden"))).jobs
+            assert (job.state, job.reason, job.attempts) == (pb.JOB_STATE_FAILED, "JOB_ENDS_SERVER", MOST_DEATHS)
+            await jobs_of(channel).ResumeJob(pb.ResumeJobRequest(job_id=job.id))
+            assert (await over(channel, job.id)).state == pb.JOB_STATE_SUCCEEDED
+    finally:
+        service.kill()

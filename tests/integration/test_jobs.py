@@ -1,0 +1,596 @@
+"""Jobs: every way from one state to another, over real PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+import pytest
+from google.protobuf.message import Message
+from memotree_storage.errors import AbortedError, InvalidInputError, UnavailableError
+from memotree_storage.postgres import jobs as rows
+from memotree_storage.postgres.database import DatabaseUnavailableError
+from memotree_storage.postgres.requests import RequestIdReusedError
+from memotree_storage.store import Store
+
+from memotree.jobs import Job, JobInputMissingError, JobNotFoundError, JobStoppedError, Runner, RunningJob
+from memotree.jobs.runner import MOST_DEATHS, JobsPausedError
+from memotree.v1 import job_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+pytestmark = pytest.mark.requirement("SERVE-6")
+
+WORKSPACE: Final = "0123456789abcdef"
+PATIENCE: Final = 20.0
+
+Act: TypeAlias = Callable[[RunningJob], Awaitable[Message | None]]
+
+
+class Stage:
+    """A runner that knows one kind of job, ``act``, which waits for ``leave`` unless a test says what it does."""
+
+    def __init__(self, store: Store, act: Act | None, options: Mapping[str, Any]) -> None:
+        self.database = store.database
+        self.runner = Runner(store.database, **options)
+        self.entered = asyncio.Event()
+        self.leave = asyncio.Event()
+        self.played: list[str] = []
+        self.runner.register("act", act or self.wait_for_leave)
+
+    async def wait_for_leave(self, running: RunningJob) -> None:
+        """The usual work."""
+        self.played.append(running.job.subject)
+        self.entered.set()
+        await self.leave.wait()
+
+    async def submit(self, subject: str = "", **named: Any) -> Job:
+        """Queue a job; the subject is its request, too."""
+        request = pb.StartRebuildRequest(workspace=subject)
+        return await self.runner.submit(WORKSPACE, "act", request, subject=subject, **named)
+
+    async def over(self, job: Job | str) -> Job:
+        """The job at its end."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.runner.wait(job if isinstance(job, str) else job.id)
+
+    async def until(self, job: Job, state: str) -> Job:
+        """The job when it has that state."""
+        async with asyncio.timeout(PATIENCE):
+            async for seen in self.runner.watch(job.id):
+                if seen.state == state:
+                    return seen
+        raise AssertionError(f"it never was {state}")
+
+    async def stored(self, job: Job) -> Job:
+        """What PostgreSQL has of a job."""
+        async with self.database.connection() as conn:
+            found = await rows.read(conn, job.id)
+        assert found is not None
+        return found
+
+    async def count(self, table: str) -> int:
+        """The rows of a table of jobs."""
+        async with self.database.connection() as conn:
+            row = await (await conn.execute(f"select count(*) from work.{table}".encode())).fetchone()  # noqa: S608 - of the test
+        assert row is not None
+        return int(row[0])
+
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Stage]]
+
+
+@pytest.fixture
+def stage(store: Store) -> Open:
+    """Opens a stage; options go to its runner. A second one on the same store is the next process."""
+
+    @asynccontextmanager
+    async def opened(act: Act | None = None, *, started: bool = True, **options: Any) -> AsyncIterator[Stage]:
+        made = Stage(store, act, options)
+        if started:
+            await made.runner.start()
+        try:
+            yield made
+        finally:
+            await made.runner.stop()
+
+    return opened
+
+
+async def died(store: Store, job: Job, times: int = 1) -> None:
+    """Leave a job as a process does that ends without a word, so many times in a row."""
+    async with store.database.transaction() as conn:
+        await conn.execute(
+            "update work.job set state = 'running', owner = 'dead', deaths = %s, attempts = attempts + 1"
+            " where job_id = %s",
+            (times - 1, job.id),
+        )
+
+
+def raising(error: BaseException) -> Act:
+    """A work that meets an error."""
+
+    async def act(_: RunningJob) -> None:
+        raise error
+
+    return act
+
+
+# --- the way to success -----------------------------------------------------------------------------------------------
+
+
+async def test_a_job_runs_and_its_result_is_kept(stage: Open) -> None:
+    async def act(running: RunningJob) -> Message:
+        return pb.RenewalResult(
+            renewed=running.job.attempts, commit_id=running.request(pb.StartRebuildRequest).workspace
+        )
+
+    async with stage(act) as on:
+        job = await on.over(await on.submit("roses"))
+    assert (job.state, job.result_type) == (rows.SUCCEEDED, "memotree.v1.RenewalResult")
+    assert pb.RenewalResult.FromString(job.result) == pb.RenewalResult(renewed=1, commit_id="roses")
+
+
+async def test_a_job_that_has_succeeded_keeps_no_inputs_and_no_notes(stage: Open) -> None:
+    async def act(running: RunningJob) -> None:
+        await running.keep("plan", b"draft")
+        await running.keep("plan", await running.input("text"))
+        assert await running.kept("plan") == b"a poem"
+        assert await running.kept("other") is None
+
+    async with stage(act) as on:
+        assert (await on.over(await on.submit(inputs={"text": b"a poem"}))).state == rows.SUCCEEDED
+        assert await on.count("job_input") == await on.count("job_note") == 0
+
+
+async def test_an_input_that_nobody_gave_fails_the_job_with_its_reason(stage: Open) -> None:
+    async def act(running: RunningJob) -> None:
+        await running.input("text")
+
+    async with stage(act) as on:
+        job = await on.over(await on.submit())
+    assert (job.state, job.reason) == (rows.FAILED, JobInputMissingError.reason)
+    assert "'text'" in job.message
+
+
+async def test_progress_is_told_at_once_and_written_at_a_new_step(stage: Open) -> None:
+    gate, written = asyncio.Event(), asyncio.Event()
+
+    async def act(running: RunningJob) -> None:
+        await running.progress("split", 1, 2)
+        written.set()
+        await gate.wait()
+        await running.progress("split", 2, 2)
+        running.report("merge", 5)
+
+    async with stage(act) as on:
+        job = await on.submit()
+        await written.wait()
+        stored = await on.stored(job)
+        assert (stored.step, stored.done, stored.total) == ("split", 1, 2)
+        assert (await on.runner.get(job.id)).done == 1
+        gate.set()
+        last = await on.over(job)
+    assert (last.step, last.done, last.total) == ("merge", 5, 0)
+
+
+async def test_texts_that_postgresql_does_not_take_keep_no_job_from_its_end(stage: Open) -> None:
+    async def act(running: RunningJob) -> None:
+        await running.progress("page \0\ud800 one")
+        raise InvalidInputError("The page \0\udfff is empty. Give another.")
+
+    async with stage(act) as on:
+        job = await on.over(await on.submit())
+    assert (job.state, job.step, job.message) == (rows.FAILED, "page ? one", "The page ? is empty. Give another.")
+
+
+async def test_progress_within_a_step_reaches_postgresql_without_another_word(stage: Open) -> None:
+    async def act(running: RunningJob) -> None:
+        await running.progress("split", 1, 9)
+        await running.progress("split", 2, 9)
+        await asyncio.Event().wait()
+
+    async with stage(act) as on:
+        job = await on.submit()
+        async with asyncio.timeout(PATIENCE):
+            while (await on.stored(job)).done != 2:  # noqa: ASYNC110 - nothing tells that a row was written
+                await asyncio.sleep(0.05)
+
+
+async def test_watching_tells_the_present_state_then_changes_until_the_end(stage: Open) -> None:
+    async with stage() as on:
+        job = await on.submit()
+        await on.entered.wait()
+        seen = []
+        async for each in on.runner.watch(job.id):
+            seen.append(each.state)
+            on.leave.set()
+        assert seen == [rows.RUNNING, rows.SUCCEEDED]
+        assert [each.state async for each in on.runner.watch(job.id)] == [rows.SUCCEEDED]
+
+
+async def test_usage_of_models_adds_up_over_attempts_and_outlives_them(stage: Open) -> None:
+    async def act(running: RunningJob) -> None:
+        for calls in (1, 2):  # a meter counts from the begin of its attempt
+            running.note_usage([types_pb2.ModelUsage(kind="chat", model="m", calls=calls, prompt_tokens=10 * calls)])
+        assert sum(row.calls for row in running.earlier_usage) == 2 * (running.job.attempts - 1)
+        if running.job.attempts == 1:
+            raise JobStoppedError("Enough for today. Resume the job tomorrow.")
+
+    async with stage(act) as on:
+        job = await on.over(await on.submit())
+        assert [row["calls"] for row in job.usage] == [2]
+        await on.runner.resume(job.id)
+        job = await on.over(job)
+    assert job.state == rows.SUCCEEDED
+    assert job.usage == [
+        {"kind": "chat", "model": "m", "calls": 4, "prompt_tokens": 40, "completion_tokens": 0, "cached": 0}
+    ]
+
+
+# --- other ends -------------------------------------------------------------------------------------------------------
+
+
+class BudgetError(AbortedError):
+    """An error of another family that stops a job all the same."""
+
+    reason = "TEST_BUDGET"
+    stops_job = True
+
+
+class AwayError(UnavailableError):
+    """A model that does not answer."""
+
+    reason = "TEST_AWAY"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (JobStoppedError("Enough. Resume it later."), rows.STOPPED, "JOB_STOPPED"),
+        (AwayError("The model is away. Resume it later."), rows.STOPPED, "TEST_AWAY"),
+        (BudgetError("The budget is used up. Resume it with another."), rows.STOPPED, "TEST_BUDGET"),
+        (InvalidInputError("The document is empty. Give another."), rows.FAILED, "INVALID_ARGUMENT"),
+        (KeyError("secret"), rows.FAILED, "INTERNAL"),
+        (asyncio.CancelledError(), rows.STOPPED, "INTERRUPTED"),
+    ],
+)
+async def test_an_error_ends_a_job_by_its_family_and_says_why(
+    stage: Open, error: BaseException, state: str, reason: str
+) -> None:
+    async with stage(raising(error)) as on:
+        job = await on.over(await on.submit(inputs={"text": b"stays"}))
+        assert (job.state, job.reason) == (state, reason)
+        assert job.message.endswith(".")
+        assert "secret" not in job.message
+        assert await on.count("job_input") == 1, "it may be resumed"
+
+
+async def test_an_outage_of_a_store_of_ours_is_waited_out_before_the_job_stops(stage: Open) -> None:
+    calls = 0
+
+    async def act(_: RunningJob) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise DatabaseUnavailableError("PostgreSQL does not answer.")
+
+    async with stage(act, pauses=(0.0, 0.0)) as on:
+        assert (await on.over(await on.submit())).state == rows.SUCCEEDED
+        assert calls == 3
+    async with stage(raising(DatabaseUnavailableError("It does not answer.")), pauses=(0.0,)) as on:
+        assert (await on.over(await on.submit())).reason == "DATABASE_UNAVAILABLE"
+
+
+async def test_an_end_or_a_word_of_progress_that_postgresql_misses_is_said_again(
+    stage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed = []
+
+    def deaf(name: str) -> None:
+        really = getattr(rows, name)
+
+        async def first_deaf(*arguments: Any) -> object:
+            if name not in missed:
+                missed.append(name)
+                raise DatabaseUnavailableError("PostgreSQL does not answer.")
+            return await really(*arguments)
+
+        monkeypatch.setattr(rows, name, first_deaf)
+
+    async def act(running: RunningJob) -> None:
+        await running.progress("one")
+        await running.progress("two")
+
+    deaf("finish")
+    deaf("note_progress")
+    async with stage(act) as on:
+        job = await on.over(await on.submit())
+        assert (job.state, job.step, (await on.stored(job)).step) == (rows.SUCCEEDED, "two", "two")
+    assert missed == ["note_progress", "finish"]
+
+
+async def test_a_waiting_job_is_cancelled_without_ever_having_begun(stage: Open) -> None:
+    async with stage(concurrency=1) as on:
+        await on.submit("first")
+        await on.entered.wait()
+        second = await on.submit("second")
+        assert (await on.runner.cancel(second.id)).state == rows.CANCELLED
+        on.leave.set()
+        assert (await on.over(second)).attempts == 0
+        assert on.played == ["first"]
+
+
+async def test_a_running_job_is_cancelled_and_can_be_resumed(stage: Open) -> None:
+    async with stage() as on:
+        job = await on.submit()
+        await on.entered.wait()
+        cancelled = await on.runner.cancel(job.id)
+        assert (cancelled.state, cancelled.reason) == (rows.CANCELLED, "")
+        on.leave.set()
+        resumed = await on.runner.resume(job.id)
+        assert resumed is not None
+        assert (await on.over(job)).state == rows.SUCCEEDED
+        assert (await on.stored(job)).attempts == 2
+
+
+async def test_what_is_shielded_from_cancellation_is_finished_and_counts(stage: Open) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def commit() -> None:
+        begun.set()
+        await go.wait()
+
+    async def act(_: RunningJob) -> Message:
+        task = asyncio.ensure_future(commit())
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            go.set()
+            await task
+        return pb.RenewalResult(commit_id="made")
+
+    async with stage(act) as on:
+        job = await on.submit()
+        await begun.wait()
+        assert (await on.runner.cancel(job.id)).state == rows.SUCCEEDED
+
+
+async def test_cancelling_a_job_that_is_over_leaves_it_as_it_is_but_one_that_stopped(stage: Open) -> None:
+    async with stage(raising(InvalidInputError("The document is empty."))) as on:
+        failed = await on.over(await on.submit())
+        assert (await on.runner.cancel(failed.id)).state == rows.FAILED
+    async with stage(raising(JobStoppedError("Enough."))) as on:
+        stopped = await on.over(await on.submit())
+        cancelled = await on.runner.cancel(stopped.id)
+        assert (cancelled.state, cancelled.reason, cancelled.message) == (rows.CANCELLED, "", "")
+
+
+async def test_another_process_can_ask_for_the_end_of_a_job(stage: Open, store: Store) -> None:
+    async with stage() as on:
+        job = await on.submit()
+        await on.entered.wait()
+        async with store.database.transaction() as conn:
+            await rows.ask_to_cancel(conn, job.id)
+        assert (await on.over(job)).state == rows.CANCELLED
+
+
+async def test_a_resumed_job_finds_what_it_kept_and_what_it_was_resumed_with(stage: Open) -> None:
+    async def act(running: RunningJob) -> None:
+        if await running.kept("plan") is None:
+            await running.keep("plan", b"three parts")
+            raise JobStoppedError("Enough.")
+        assert await running.kept("plan") == b"three parts"
+        assert await running.kept("limit") == b"7"
+        assert await running.input("text") == b"all of it"
+
+    async with stage(act) as on:
+        job = await on.over(await on.submit(inputs={"text": b"all of it"}))
+        await on.runner.resume(job.id, {"limit": b"7"})
+        job = await on.over(job)
+    assert (job.state, job.attempts, job.reason, job.message) == (rows.SUCCEEDED, 2, "", "")
+
+
+async def test_a_job_that_runs_or_has_succeeded_cannot_be_resumed(stage: Open) -> None:
+    async with stage() as on:
+        job = await on.submit()
+        await on.entered.wait()
+        assert await on.runner.resume(job.id) is None
+        on.leave.set()
+        await on.over(job)
+        assert await on.runner.resume(job.id) is None
+
+
+async def test_nobody_finds_a_job_that_is_not_there(stage: Open) -> None:
+    async with stage() as on:
+        for call in (on.runner.get, on.runner.cancel, on.runner.resume, on.runner.wait):
+            with pytest.raises(JobNotFoundError, match="ListJobs"):
+                await call("0000000000000000")
+
+
+# --- asking twice -----------------------------------------------------------------------------------------------------
+
+
+async def test_one_request_id_gives_one_job_which_is_answered_as_it_is_now(stage: Open) -> None:
+    async with stage() as on:
+        first = await on.submit("roses", request_id="r1", inputs={"text": b"red"})
+        on.leave.set()
+        await on.over(first)
+        again = await on.submit("roses", request_id="r1", inputs={"text": b"red"})
+        assert (again.id, again.state) == (first.id, rows.SUCCEEDED)
+        assert await on.count("job") == 1
+
+
+@pytest.mark.parametrize("change", [{"subject": "tulips"}, {"inputs": {"text": b"blue"}}, {"inputs": {}}])
+async def test_a_request_id_that_comes_with_other_arguments_is_refused(stage: Open, change: dict[str, Any]) -> None:
+    async with stage() as on:
+        given: dict[str, Any] = {"subject": "roses", "inputs": {"text": b"red"}}
+        await on.submit(**given, request_id="r1")
+        with pytest.raises(RequestIdReusedError):
+            await on.submit(**{**given, **change}, request_id="r1")
+        with pytest.raises(InvalidInputError, match="request_id"):
+            await on.submit("roses", request_id="r" * 200)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+async def test_jobs_of_a_lane_run_one_after_the_other_in_the_order_of_creation(stage: Open) -> None:
+    running = most = 0
+    order = []
+
+    async def act(job: RunningJob) -> None:
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        order.append(job.job.subject)
+        await asyncio.sleep(0)
+        running -= 1
+
+    async with stage(act, concurrency=4) as on:
+        made = [await on.submit(str(number), lane="main") for number in range(6)]
+        for job in made:
+            await on.over(job)
+    assert (order, most) == ([str(number) for number in range(6)], 1)
+
+
+async def test_lanes_do_not_wait_for_each_other_and_no_more_run_than_may(stage: Open) -> None:
+    async with stage(concurrency=2) as on:
+        first = await on.submit("a1", lane="a")
+        behind = await on.submit("a2", lane="a")
+        other = await on.submit("b1", lane="b")
+        third = await on.submit("c1", lane="c")
+        await on.until(first, rows.RUNNING)
+        await on.until(other, rows.RUNNING)
+        assert sorted(on.played) == ["a1", "b1"]
+        assert {(await on.stored(job)).state for job in (behind, third)} == {rows.QUEUED}
+        await on.runner.cancel(other.id)
+        await on.until(third, rows.RUNNING)
+        assert (await on.stored(behind)).state == rows.QUEUED
+        on.leave.set()
+        assert (await on.over(behind)).state == rows.SUCCEEDED
+
+
+async def test_a_resumed_job_waits_for_the_one_that_runs_in_its_lane(stage: Open) -> None:
+    async with stage(concurrency=2) as on:
+        first = await on.submit("first", lane="main")
+        second = await on.submit("second", lane="main")
+        await on.until(first, rows.RUNNING)
+        await on.runner.cancel(first.id)
+        await on.until(second, rows.RUNNING)
+        await on.runner.resume(first.id)
+        assert (await on.stored(first)).state == rows.QUEUED
+        on.leave.set()
+        assert (await on.over(first)).state == (await on.over(second)).state == rows.SUCCEEDED
+        assert on.played == ["first", "second", "first"]
+
+
+# --- stops and deaths -------------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_puts_a_running_job_back_and_the_next_start_runs_it(stage: Open) -> None:
+    async with stage() as on:
+        job = await on.submit(inputs={"text": b"stays"})
+        await on.entered.wait()
+        watching = asyncio.create_task(on.over(job))
+        await asyncio.sleep(0)
+        await on.runner.stop()
+        with pytest.raises(JobsPausedError, match="Watch it again"):
+            await watching
+        assert ((await on.stored(job)).state, (await on.stored(job)).deaths) == (rows.QUEUED, 0)
+    async with stage() as later:
+        later.leave.set()
+        over = await later.over(job)
+    assert (over.state, over.attempts) == (rows.SUCCEEDED, 2)
+
+
+async def test_a_job_that_ran_when_its_process_died_runs_again(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+    await died(store, job)
+    async with stage() as on:
+        again = await on.until(job, rows.RUNNING)
+        assert (again.attempts, again.deaths) == (2, 1)
+        on.leave.set()
+        assert (await on.over(job)).deaths == 0
+
+
+async def test_a_job_in_which_process_after_process_dies_is_left_alone_until_resumed(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+    await died(store, job, MOST_DEATHS)
+    async with stage() as on:
+        failed = await on.over(job)
+        assert (failed.state, failed.reason) == (rows.FAILED, "JOB_ENDS_SERVER")
+        assert on.played == []
+        on.leave.set()
+        await on.runner.resume(job.id)
+        assert (await on.over(job)).state == rows.SUCCEEDED
+
+
+async def test_a_suspect_runs_alone_so_that_no_neighbour_dies_with_it(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        suspect, other = await on.submit("suspect"), await on.submit("other")
+    await died(store, suspect, 2)
+    async with stage(concurrency=2) as on:
+        await on.until(suspect, rows.RUNNING)
+        assert (await on.stored(other)).state == rows.QUEUED
+        on.leave.set()
+        await on.over(other)
+        assert on.played == ["suspect", "other"]
+
+
+async def test_an_end_that_was_asked_for_before_the_process_died_is_kept(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+    await died(store, job)
+    async with store.database.transaction() as conn:
+        await rows.ask_to_cancel(conn, job.id)
+    async with stage() as on:
+        assert (await on.over(job)).state == rows.CANCELLED
+        assert on.played == []
+
+
+async def test_a_kind_that_nobody_knows_any_more_waits_and_blocks_no_other(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+        async with store.database.transaction() as conn:
+            await conn.execute("update work.job set kind = 'of_another_version' where job_id = %s", (job.id,))
+    async with stage() as on:
+        on.leave.set()
+        await on.over(await on.submit())
+        assert (await on.stored(job)).state == rows.QUEUED
+        with pytest.raises(ValueError, match="nothing is registered"):
+            await on.runner.submit(WORKSPACE, "unheard_of", pb.StartRebuildRequest())
+        with pytest.raises(ValueError, match="two works"):
+            on.runner.register("act", raising(KeyError()))
+
+
+# --- forgetting -------------------------------------------------------------------------------------------------------
+
+
+async def test_jobs_that_are_over_for_long_are_forgotten_with_their_inputs(stage: Open, store: Store) -> None:
+    async with stage(raising(JobStoppedError("Enough.")), retention=timedelta(days=1)) as on:
+        old = await on.over(await on.submit(inputs={"text": b"old"}))
+        young = await on.over(await on.submit(inputs={"text": b"young"}))
+        async with store.database.transaction() as conn:
+            await conn.execute("update work.job set updated_at = now() - interval '25 h' where job_id = %s", (old.id,))
+        assert await on.runner.tidy() == 1
+        assert await on.count("job_input") == 1
+        assert (await on.runner.get(young.id)).state == rows.STOPPED
+        with pytest.raises(JobNotFoundError, match="forgotten"):
+            await on.runner.get(old.id)
+
+
+async def test_a_job_whose_row_is_gone_ends_without_a_word(stage: Open, store: Store) -> None:
+    async with stage() as on:
+        job = await on.submit()
+        await on.entered.wait()
+        watching = asyncio.create_task(on.over(job))
+        async with store.database.transaction() as conn:
+            await conn.execute("delete from work.job")
+        on.runner.forget_workspace(WORKSPACE)
+        with pytest.raises(JobNotFoundError):
+            await watching
+        with suppress(JobNotFoundError):
+            await on.runner.cancel(job.id)
+        assert await on.count("job") == 0
