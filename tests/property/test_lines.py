@@ -27,7 +27,7 @@ from memotree_storage.git.repository import GitRepository
 from memotree_storage.node import Archive, Entry, Node, Relation
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
 from memotree_storage.position import many_between
-from memotree_storage.postgres import projector, registry, tree
+from memotree_storage.postgres import groves, projector, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import State
@@ -255,9 +255,21 @@ class Histories(RuleBasedStateMachine):
         assert [columns(version) for version in found] == [row(point, times, alive[key]) for key in sorted(alive)]
         assert await tree.ancestors(conn, state, alive) == {key: ancestors(alive, key) for key in alive}
         archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
+        leaves = await groves.leaves(conn, state)
+        assert sorted(leaf.entry_id for leaf in leaves) == sorted(
+            entry.id for entry in alive.values() if isinstance(entry, Node)
+        )
         for archive in archives:
             below = await tree.archive_tree(conn, state, archive.id)
             assert [(item.entry_id, item.depth) for item in below] == archive_tree(alive, archive.id)
+            inside = {item.entry_id for item in below}
+            assert [(leaf.entry_id, leaf.depth) for leaf in leaves if leaf.entry_id in inside] == [
+                (item.entry_id, item.depth) for item in below
+            ]
+            some = await groves.leaves(conn, state, {archive.id})
+            assert {leaf.entry_id for leaf in some} == {
+                entry.id for entry in alive.values() if isinstance(entry, Node) and entry.archive_id == archive.id
+            }
         for home_id in alive:
             await check_children(conn, state, alive, home_id)
         nodes = sorted(entry.id for entry in alive.values() if isinstance(entry, Node))

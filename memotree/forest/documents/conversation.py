@@ -1,0 +1,190 @@
+"""Conversations: each turn is a line of the text, sittings or days are its sections."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memotree.forest.documents.canonical import canonical_text, one_line
+from memotree.forest.documents.dates import day_of
+from memotree.forest.documents.document import (
+    Document,
+    EmptyDocumentError,
+    TooDeepDocumentError,
+    Turn,
+    UnreadableDocumentError,
+    quoted,
+)
+from memotree.forest.documents.kinds import CONVERSATION
+from memotree.forest.documents.outline import Heading, nest
+
+_SPEAKER_CHARS: Final = 200
+_FIELD_CHARS: Final = 500
+_TEXT_KEYS: Final = ("text", "content", "utterance")
+_SPEAKER_KEYS: Final = ("speaker", "role", "name", "author", "user", "from")
+_TIME_KEYS: Final = ("time", "timestamp", "date", "created_at", "ts")
+_ID_KEYS: Final = ("id", "turn_id", "dia_id", "uuid")
+_SESSION_KEYS: Final = ("session", "session_id")
+_LIST_KEYS: Final = ("turns", "messages", "conversation")
+
+
+class InvalidTurnsError(UnreadableDocumentError):
+    """The JSON of a conversation is not a list of turns."""
+
+    reason = "INVALID_TURNS"
+
+    def __init__(self, name: str, line: int, fault: str) -> None:
+        super().__init__(
+            f"{quoted(name)} is no conversation: line {line} {fault}; give a JSON list of objects with 'speaker',"
+            " 'text' and, if known, 'time', 'id' and 'session', or one such object per line."
+        )
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenTurn:
+    """One turn as it is given: who said what, and when; ``id`` and ``session`` are the caller's own names."""
+
+    speaker: str
+    text: str
+    time: str = ""
+    id: str = ""
+    session: str = ""
+
+
+def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = "") -> Document:
+    """The document of a conversation.
+
+    A turn reads ``speaker: words`` with a line break behind it; what its words have at their ends in white space goes.
+    Turns with an explicit session form a section as long as it stays the same; without one, as long as the day of their
+    time does. A turn with neither belongs to the section before it.
+
+    Args:
+        turns: In order. A turn without words is left out, with a warning.
+        name: The name of the document, for messages.
+        title: What the conversation calls itself.
+
+    Raises:
+        EmptyDocumentError: When no turn has words.
+    """
+    parts: list[str] = []
+    placed: list[Turn] = []
+    headings: list[Heading] = []
+    length, silent, current = 0, 0, ""
+    for turn in turns:
+        words = canonical_text(turn.text).strip()
+        if not words:
+            silent += 1
+            continue
+        speaker = one_line(turn.speaker, _SPEAKER_CHARS)
+        time, key, session = (one_line(value, _FIELD_CHARS) for value in (turn.time, turn.id, turn.session))
+        line = f"{speaker}: {words}\n" if speaker else f"{words}\n"
+        part = session or day_of(time)
+        if part and part != current:
+            headings.append(Heading(_section_title(session, time), 1, length))
+            current = part
+        placed.append(Turn(length, length + len(line), speaker, time, key, session))
+        parts.append(line)
+        length += len(line)
+    if not placed:
+        raise EmptyDocumentError(name)
+    warnings = (f"{silent} turns without words were left out.",) if silent else ()
+    text = "".join(parts)
+    outline = nest(headings, text)
+    return Document(text, CONVERSATION, one_line(title), outline, (), tuple(placed), "", warnings)
+
+
+def _section_title(session: str, time: str) -> str:
+    day = day_of(time)
+    if not session:
+        return day
+    return f"{session}, {day}" if day and day not in session else session
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def parse_turns(text: str, *, name: str = "", by_line: bool = False) -> Document | None:
+    """The conversation that a JSON text holds, or ``None`` when it is JSON of something else.
+
+    Args:
+        text: A list of turns, an object with such a list under ``turns`` or ``messages`` (and maybe a ``title``), or
+            one turn a line.
+        name: The name of the document.
+        by_line: Whether each line is a turn.
+
+    Raises:
+        InvalidTurnsError: For broken JSON, or a list that begins with a turn and goes on with something else.
+        TooDeepDocumentError: For JSON nested beyond reason.
+        EmptyDocumentError: For a list without words.
+    """
+    try:
+        if by_line:
+            return _from_list(name, list(_lines(text, name)), "")
+        return _from_value(name, json.loads(text))
+    except json.JSONDecodeError as error:
+        fault = f"(column {error.colno}) is no JSON: {error.msg}"
+        raise InvalidTurnsError(name, error.lineno, fault) from error
+    except RecursionError as error:
+        raise TooDeepDocumentError(name, "JSON nested too deep for a conversation", "a flat list of turns") from error
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.splitlines() if "\n" not in text else text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InvalidTurnsError(name, number, f"(column {error.colno}) is no JSON: {error.msg}") from error
+
+
+def _from_value(name: str, value: Any) -> Document | None:
+    title = ""
+    if isinstance(value, Mapping):
+        title = _scalar(value, ("title",))
+        value = next((value[key] for key in _LIST_KEYS if isinstance(value.get(key), list)), None)
+    if not isinstance(value, list):
+        return None
+    return _from_list(name, [(0, item) for item in value], title)
+
+
+def _from_list(name: str, items: Sequence[tuple[int, Any]], title: str) -> Document | None:
+    if items and not _is_turn(items[0][1]):
+        return None
+    turns = []
+    for index, (line, item) in enumerate(items, 1):
+        if not _is_turn(item):
+            raise InvalidTurnsError(name, line or 1, f"has no text in turn {index}")
+        turns.append(
+            SpokenTurn(
+                _scalar(item, _SPEAKER_KEYS),
+                _words(item),
+                _scalar(item, _TIME_KEYS),
+                _scalar(item, _ID_KEYS),
+                _scalar(item, _SESSION_KEYS),
+            )
+        )
+    return conversation(turns, name=name, title=title)
+
+
+def _is_turn(item: Any) -> bool:
+    return isinstance(item, Mapping) and any(isinstance(item.get(key), str | list) for key in _TEXT_KEYS)
+
+
+def _words(item: Mapping[str, Any]) -> str:
+    value = next(item[key] for key in _TEXT_KEYS if isinstance(item.get(key), str | list))
+    if isinstance(value, str):
+        return value
+    parts = (part if isinstance(part, str) else _scalar(part, ("text",)) for part in value)
+    return "\n".join(part for part in parts if part)
+
+
+def _scalar(item: Any, keys: Sequence[str]) -> str:
+    if not isinstance(item, Mapping):
+        return ""
+    for key in keys:
+        value = item.get(key)
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value)
+    return ""

@@ -1,0 +1,192 @@
+"""What kind of document something is: by its media type, else by its name, else by what stands in it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from memotree.forest.documents.document import UnreadableDocumentError, quoted
+
+TEXT: Final = "text/plain"
+MARKDOWN: Final = "text/markdown"
+HTML: Final = "text/html"
+PDF: Final = "application/pdf"
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+CONVERSATION: Final = "application/vnd.memotree.conversation"
+
+_PARAMETER: Final = re.compile(r";\s*charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
+_ALIASES: Final = {
+    "text/x-markdown": MARKDOWN,
+    "application/xhtml+xml": HTML,
+    "application/x-pdf": PDF,
+    "application/ndjson": NDJSON,
+    "application/jsonl": NDJSON,
+    "application/x-jsonlines": NDJSON,
+    "text/json": JSON,
+}
+_SUFFIXES: Final = {
+    "md": MARKDOWN,
+    "markdown": MARKDOWN,
+    "mdown": MARKDOWN,
+    "mkd": MARKDOWN,
+    "mdx": MARKDOWN,
+    "html": HTML,
+    "htm": HTML,
+    "xhtml": HTML,
+    "pdf": PDF,
+    "json": JSON,
+    "jsonl": NDJSON,
+    "ndjson": NDJSON,
+    "txt": TEXT,
+    "text": TEXT,
+    "log": TEXT,
+    "csv": TEXT,
+    "tsv": TEXT,
+}
+# The language as the splitters' library names it, by suffix and by the part of a media type behind "text/x-".
+_LANGUAGES: Final = {
+    "c": "c",
+    "cc": "cpp",
+    "cpp": "cpp",
+    "cxx": "cpp",
+    "h": "cpp",
+    "hpp": "cpp",
+    "cs": "csharp",
+    "ex": "elixir",
+    "exs": "elixir",
+    "go": "go",
+    "hs": "haskell",
+    "java": "java",
+    "js": "js",
+    "jsx": "js",
+    "mjs": "js",
+    "cjs": "js",
+    "kt": "kotlin",
+    "kts": "kotlin",
+    "lua": "lua",
+    "php": "php",
+    "pl": "perl",
+    "pm": "perl",
+    "proto": "proto",
+    "ps1": "powershell",
+    "py": "python",
+    "pyi": "python",
+    "r": "r",
+    "rb": "ruby",
+    "rs": "rust",
+    "rst": "rst",
+    "scala": "scala",
+    "sol": "sol",
+    "swift": "swift",
+    "tex": "latex",
+    "ts": "ts",
+    "tsx": "ts",
+}
+_LANGUAGE_TYPES: Final = {
+    "c": "c",
+    "c++": "cpp",
+    "c++src": "cpp",
+    "csrc": "c",
+    "csharp": "csharp",
+    "elixir": "elixir",
+    "go": "go",
+    "golang": "go",
+    "haskell": "haskell",
+    "java": "java",
+    "java-source": "java",
+    "javascript": "js",
+    "typescript": "ts",
+    "kotlin": "kotlin",
+    "lua": "lua",
+    "php": "php",
+    "perl": "perl",
+    "protobuf": "proto",
+    "python": "python",
+    "python3": "python",
+    "r": "r",
+    "rst": "rst",
+    "ruby": "ruby",
+    "rust": "rust",
+    "rustsrc": "rust",
+    "scala": "scala",
+    "solidity": "sol",
+    "swift": "swift",
+    "tex": "latex",
+    "latex": "latex",
+}
+_NOT_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", "application/vnd.", "application/msword")
+_HTML_START: Final = re.compile(
+    rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html\b)", re.IGNORECASE | re.DOTALL
+)
+
+
+class UnsupportedMediaTypeError(UnreadableDocumentError):
+    """Documents of this media type are not read."""
+
+    reason = "UNSUPPORTED_MEDIA_TYPE"
+
+    def __init__(self, name: str, media_type: str) -> None:
+        super().__init__(
+            f"{quoted(name)} is of the media type {media_type[:100]!r}, which is not read; export it as text, Markdown,"
+            " HTML or PDF and ingest that."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What something is.
+
+    Attributes:
+        media_type: One of the constants of this module, or ``text/x-…`` for code; ``""`` when only a closer look at
+            the text can tell text from Markdown.
+        language: The programming language, or ``""``.
+        encoding: The encoding that the media type names, or ``""``.
+        told: Whether the media type said so, and not a name or the content.
+    """
+
+    media_type: str
+    language: str = ""
+    encoding: str = ""
+    told: bool = False
+
+
+def kind_of(data: bytes, *, media_type: str, name: str) -> Kind:
+    """The kind of a document.
+
+    Args:
+        data: Its first bytes, at least 4096 where there are as many.
+        media_type: What the sender calls it, with or without parameters; ``""`` and ``application/octet-stream`` say
+            nothing.
+        name: A file name, or ``""``.
+
+    Raises:
+        UnsupportedMediaTypeError: For a media type that is no kind of text.
+    """
+    named = media_type.partition(";")[0].strip().lower()
+    parameter = _PARAMETER.search(media_type)
+    encoding = parameter[1] if parameter else ""
+    if named not in {"", "application/octet-stream", "binary/octet-stream"}:
+        return _by_media_type(named, encoding, name)
+    if data[:1024].lstrip().startswith(b"%PDF-"):  # whatever a file is called, no other kind begins so
+        return Kind(PDF)
+    suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower().removeprefix(".")
+    if suffix in _LANGUAGES:
+        return Kind(f"text/x-{_LANGUAGES[suffix]}", _LANGUAGES[suffix], encoding)
+    if suffix in _SUFFIXES:
+        return Kind(_SUFFIXES[suffix], "", encoding)
+    if _HTML_START.match(data[:4096].removeprefix(b"\xef\xbb\xbf")):
+        return Kind(HTML, "", encoding)
+    return Kind("", "", encoding)
+
+
+def _by_media_type(named: str, encoding: str, name: str) -> Kind:
+    media_type = _ALIASES.get(named, named)
+    if media_type in {TEXT, MARKDOWN, HTML, PDF, JSON, NDJSON, CONVERSATION}:
+        return Kind(media_type, "", encoding, told=True)
+    if media_type.startswith(_NOT_TEXT):
+        raise UnsupportedMediaTypeError(name, media_type)
+    language = _LANGUAGE_TYPES.get(media_type.partition("/")[2].removeprefix("x-"), "")
+    if language:
+        return Kind(f"text/x-{language}", language, encoding, told=True)
+    return Kind(media_type if media_type.startswith("text/") else TEXT, "", encoding, told=True)

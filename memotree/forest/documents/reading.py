@@ -1,0 +1,114 @@
+"""From bytes to a document: finds out what it is and has it read."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from memotree.forest.documents import html, markdown, pdf
+from memotree.forest.documents.canonical import canonical_text, shows_something
+from memotree.forest.documents.conversation import InvalidTurnsError, parse_turns
+from memotree.forest.documents.decoding import decode
+from memotree.forest.documents.document import Document, EmptyDocumentError
+from memotree.forest.documents.kinds import (
+    CONVERSATION,
+    HTML,
+    JSON,
+    MARKDOWN,
+    NDJSON,
+    PDF,
+    TEXT,
+    Kind,
+    UnsupportedMediaTypeError,
+    kind_of,
+)
+from memotree.forest.documents.outline import nest
+
+_LOOK: Final = 4096
+
+
+def read_document(data: bytes | str, *, media_type: str = "", name: str = "") -> Document:
+    """Read a document of text, Markdown, HTML, PDF, code or a conversation as JSON.
+
+    The media type says what it is, else the name's suffix, else the content. Text of every kind is read as UTF-8, or by
+    its byte order mark, or in the encoding that it or the media type declares, or in one that is guessed, with a
+    warning. See `Document.text` for what becomes of the characters.
+
+    Args:
+        data: The bytes of a file, or a text.
+        media_type: Such as ``text/markdown``, parameters allowed; ``""`` to find out. ``application/json`` and
+            ``application/x-ndjson`` are turns.
+        name: A file name or any other name, for the kind and for messages.
+
+    Raises:
+        EmptyDocumentError: When there is no text in it.
+        BinaryDocumentError: When it is no text.
+        UndecodableDocumentError: When its encoding cannot be told.
+        UnsupportedMediaTypeError: When its media type is no kind of text.
+        InvalidTurnsError: For JSON that should be turns and is not.
+        DamagedPdfError, EncryptedPdfError, PdfWithoutTextError: For a PDF that gives no text.
+        TooDeepDocumentError: For HTML or JSON nested beyond reason.
+    """
+    if not data:
+        raise EmptyDocumentError(name)
+    head = data[:_LOOK].encode("utf-8", "replace") if isinstance(data, str) else data[:_LOOK]
+    kind = kind_of(head, media_type=media_type, name=name)
+    if kind.media_type == PDF:
+        if isinstance(data, str):
+            raise UnsupportedMediaTypeError(name, "application/pdf given as text")
+        return pdf.read(data, name=name)
+    text, warning = data, ""
+    if isinstance(text, bytes):
+        decoded = decode(text, name=name, encoding=kind.encoding)
+        text, warning = decoded.text, decoded.warning
+    text = text.removeprefix("\ufeff")
+    if not shows_something(text):
+        raise EmptyDocumentError(name)
+    document = _read(text, kind, name)
+    if not shows_something(document.text):
+        raise EmptyDocumentError(name)
+    return replace(document, warnings=(warning, *document.warnings)) if warning else document
+
+
+def _read(text: str, kind: Kind, name: str) -> Document:
+    reader = _READERS.get(kind.media_type)
+    if reader is not None:
+        return reader(text, kind, name)
+    if not kind.media_type and markdown.looks_like_markdown(text):
+        return _markdown(text, kind, name)
+    return Document(canonical_text(text), kind.media_type or TEXT, language=kind.language)
+
+
+def _markdown(text: str, _: Kind, __: str) -> Document:
+    text = canonical_text(text)
+    found = markdown.headings(text)
+    return Document(text, MARKDOWN, markdown.title(text, found), nest(found, text))
+
+
+def _html(text: str, _: Kind, name: str) -> Document:
+    page = html.read(text, name=name)
+    return Document(page.text, HTML, page.title, nest(page.headings, page.text))
+
+
+def _turns(text: str, kind: Kind, name: str) -> Document:
+    by_line = kind.media_type == NDJSON
+    try:
+        document = parse_turns(text, name=name, by_line=by_line)
+    except InvalidTurnsError as error:
+        # A file that is called .json and is none is still text; one line of many that is no turn is a fault.
+        if kind.told or (by_line and error.line > 1):
+            raise
+        document = None
+    if document is not None:
+        return document
+    if kind.told:
+        raise InvalidTurnsError(name, 1, "does not begin a list of turns")
+    return Document(canonical_text(text), kind.media_type)
+
+
+_READERS: Final[dict[str, Callable[[str, Kind, str], Document]]] = {
+    MARKDOWN: _markdown,
+    HTML: _html,
+    JSON: _turns,
+    NDJSON: _turns,
+    CONVERSATION: _turns,
+}

@@ -1,0 +1,172 @@
+"""The greedy merge of neighbours (the seed's, with neighbours in document order), in O(n log n).
+
+Of all adjacent pairs whose similarity exceeds the threshold and whose characters together stay within the limit, the
+most similar one gets a parent, which takes the pair's place; among equals the first in the document. It goes on until
+no such pair is left. The plain way looks at every pair in every round, which is quadratic; here a heap holds the pairs
+and a linked list the neighbours, and a pair that a merge has torn apart is passed over when it comes up.
+"""
+
+import heapq
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Vector: TypeAlias = npt.NDArray[np.floating]
+MakeParent: TypeAlias = Callable[[int, int], Awaitable[Vector]]
+MakeParentNow: TypeAlias = Callable[[int, int], Vector]
+
+_NOBODY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What was merged: leaves are 0 to ``leaves - 1`` in document order, parents follow in the order they were made.
+
+    Attributes:
+        leaves: How many leaves there were.
+        pairs: The left and the right child of the parents ``leaves``, ``leaves + 1``, ….
+        roots: What has no parent, in document order.
+    """
+
+    leaves: int
+    pairs: tuple[tuple[int, int], ...]
+    roots: tuple[int, ...]
+
+
+def unmerged(leaves: int) -> Merging:
+    """The merging in which every leaf stays a root."""
+    return Merging(leaves, (), tuple(range(leaves)))
+
+
+def similarity(left: Vector, right: Vector) -> float:
+    """The cosine of two vectors, 0 when one of them is zero; the same two vectors always give the same bits."""
+    return _cosine(left, right, _norm(left), _norm(right))
+
+
+def _cosine(left: Vector, right: Vector, left_norm: float, right_norm: float) -> float:
+    return _dot(left, right) / (left_norm * right_norm) if left_norm > 0 and right_norm > 0 else 0.0
+
+
+def _norm(vector: Vector) -> float:
+    return sqrt(_dot(vector, vector))
+
+
+def _dot(left: Vector, right: Vector) -> float:
+    # The products go into fresh float64 memory before they are added, always in the same way: a product of matrices
+    # adds in an order that depends on where the numbers stand, and equal pairs would not tie.
+    return float(np.add.reduce(np.multiply(left, right, dtype=np.float64)))
+
+
+class _Chain:
+    """The current roots as a linked list, and their adjacent pairs in a heap."""
+
+    def __init__(
+        self, vectors: Sequence[Vector] | Vector, lengths: Sequence[int], threshold: float, limit: int
+    ) -> None:
+        count = len(lengths)
+        if len(vectors) != count:
+            message = f"{len(vectors)} vectors for {count} lengths; give one of each per leaf"
+            raise ValueError(message)
+        self._threshold = threshold
+        self._limit = limit
+        self._count = count
+        self._vectors: list[Vector | None] = list(vectors)
+        self._lengths = list(lengths)
+        self._first = list(range(count))
+        self._before = [index - 1 for index in range(count)]
+        self._after = [*range(1, count), _NOBODY] if count else []
+        self._pairs: list[tuple[int, int]] = []
+        self._norms = [_norm(vector) for vector in vectors]
+        self._heap: list[tuple[float, int, int, int]] = []
+        for left in range(count - 1):
+            self._offer(left, left + 1)
+
+    def _vector(self, node: int) -> Vector:
+        vector = self._vectors[node]
+        if vector is None:  # only roots are asked for
+            message = f"node {node} is no root any more"
+            raise AssertionError(message)
+        return vector
+
+    def best(self) -> tuple[int, int] | None:
+        """The pair to merge next, taken out of the heap."""
+        while self._heap:
+            _, _, left, right = heapq.heappop(self._heap)
+            if self._vectors[left] is not None and self._after[left] == right:
+                return left, right
+        return None
+
+    def merge(self, left: int, right: int, vector: Vector) -> None:
+        """Put a parent in the place of a pair."""
+        parent = len(self._vectors)
+        before, after = self._before[left], self._after[right]
+        self._pairs.append((left, right))
+        self._vectors.append(vector)
+        self._vectors[left] = self._vectors[right] = None  # a merged vector is not needed again
+        self._norms.append(_norm(vector))
+        self._lengths.append(self._lengths[left] + self._lengths[right])
+        self._first.append(self._first[left])
+        self._before.append(before)
+        self._after.append(after)
+        self._after[left] = _NOBODY
+        if before != _NOBODY:
+            self._after[before] = parent
+            self._offer(before, parent)
+        if after != _NOBODY:
+            self._before[after] = parent
+            self._offer(parent, after)
+
+    def _offer(self, left: int, right: int) -> None:
+        # Lengths only grow, so a pair over the limit need not be remembered.
+        if self._lengths[left] + self._lengths[right] <= self._limit:
+            cosine = _cosine(self._vector(left), self._vector(right), self._norms[left], self._norms[right])
+            if cosine > self._threshold:
+                heapq.heappush(self._heap, (-cosine, self._first[left], left, right))
+
+    def result(self) -> Merging:
+        roots = [node for node, vector in enumerate(self._vectors) if vector is not None]
+        roots.sort(key=self._first.__getitem__)
+        return Merging(self._count, tuple(self._pairs), tuple(roots))
+
+
+async def merge(
+    vectors: Sequence[Vector] | Vector,
+    lengths: Sequence[int],
+    make_parent: MakeParent,
+    *,
+    threshold: float,
+    limit: int,
+) -> Merging:
+    """Merge the leaves of one section; sections are independent and may be merged at the same time.
+
+    Args:
+        vectors: The summary vector of each leaf, in document order.
+        lengths: The characters of each leaf.
+        make_parent: Gets the numbers of two nodes (see `Merging`), makes their parent and gives its vector; called for
+            one pair at a time, in the order of the parents' numbers.
+        threshold: Pairs merge only when their cosine is over it.
+        limit: The most characters below one parent.
+    """
+    chain = _Chain(vectors, lengths, threshold, limit)
+    while (pair := chain.best()) is not None:
+        chain.merge(*pair, await make_parent(*pair))
+    return chain.result()
+
+
+def merge_now(
+    vectors: Sequence[Vector] | Vector,
+    lengths: Sequence[int],
+    make_parent: MakeParentNow,
+    *,
+    threshold: float,
+    limit: int,
+) -> Merging:
+    """`merge` with a parent that is made at once."""
+    chain = _Chain(vectors, lengths, threshold, limit)
+    while (pair := chain.best()) is not None:
+        chain.merge(*pair, make_parent(*pair))
+    return chain.result()

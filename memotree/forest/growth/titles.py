@@ -1,0 +1,41 @@
+"""Titles of nodes that have no heading, from the first words of their text."""
+
+import re
+from typing import Final
+
+from memotree.forest.documents.canonical import one_line, shorten, title_or
+
+LEAF_CHARS: Final = 80
+END_CHARS: Final = 40
+
+_MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|>+\s*|[-*+•]\s+|\d{1,3}[.)]\s+)*")
+_FIRST_LINE: Final = re.compile(r"\S[^\r\n]*")
+_LOOK: Final = 4000
+"""How far to look for a first word, in characters."""
+
+
+def leaf_title(text: str, fallback: str) -> str:
+    """The first words of a leaf without the marks of headings, quotes and lists; ``fallback`` when there are none."""
+    return shorten(title_or(_first_words(text, LEAF_CHARS), fallback), LEAF_CHARS)
+
+
+def merged_title(first: str, last: str, fallback: str) -> str:
+    """The first words of the first and of the last leaf below a node, joined by ``…``.
+
+    Args:
+        first: The text of the first leaf.
+        last: The text of the last leaf.
+        fallback: The title when neither has words.
+    """
+    begins, ends = _first_words(first, END_CHARS), _first_words(last, END_CHARS)
+    if not begins or not ends or begins == ends:
+        return shorten(title_or(begins or ends, fallback), LEAF_CHARS)
+    return title_or(f"{begins.removesuffix('…')} … {ends}", fallback)
+
+
+def _first_words(text: str, limit: int) -> str:
+    found = _FIRST_LINE.search(text[:_LOOK])
+    if found is None:
+        return ""
+    line = one_line(found[0])
+    return shorten(_MARKUP.sub("", line) or line, limit)

@@ -1,0 +1,244 @@
+"""What a new version of a document keeps of the old one's leaves."""
+
+import random
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memotree.forest.documents import SpokenTurn, conversation, read_document
+from memotree.forest.documents.document import Document
+from memotree.forest.growth.alignment import THIN, Alignment, OldLeaf, align
+from memotree.forest.growth.anchors import common_blocks, common_prefix, longest_ascent
+from memotree.forest.growth.splitting import split, stretches
+
+VOCABULARY = [
+    f"{one}{two}" for one in ("ba", "do", "ki", "lu", "mo", "re") for two in ("n", "sta", "rim", "vel", "quo")
+]
+
+
+def leaves_of(document: Document, size: int) -> list[OldLeaf]:
+    leaves = []
+    for number, piece in enumerate(split(document, size)):
+        turn = None if piece.turn is None else document.turns[piece.turn]
+        text = document.text[piece.start : piece.end]
+        leaves.append(OldLeaf(f"n{number}", text, turn.speaker if turn else "", turn.id if turn else ""))
+    return leaves
+
+
+def check(old: list[OldLeaf], document: Document, found: Alignment) -> None:
+    """Kept leaves are exact, apart, in order, within bounds; kept and gaps together are the text and the leaves."""
+    by_id = {leaf.id: leaf for leaf in old}
+    order = {leaf.id: number for number, leaf in enumerate(old)}
+    bounds = [stretch.start for stretch in stretches(document)] if document.text else []
+    for kept in found.kept:
+        assert kept.start < kept.end
+        assert document.text[kept.start : kept.end] == by_id[kept.id].text
+        assert not any(kept.start < bound < kept.end for bound in bounds)
+    for before, after in pairwise(found.kept):
+        assert before.end <= after.start
+        assert order[before.id] < order[after.id]
+    spans = sorted([(kept.start, kept.end) for kept in found.kept] + [(gap.start, gap.end) for gap in found.gaps])
+    assert "".join(document.text[start:end] for start, end in spans) == document.text
+    removed = [gone for gap in found.gaps for gone in gap.removed]
+    assert sorted([*removed, *(kept.id for kept in found.kept)], key=order.__getitem__) == [leaf.id for leaf in old]
+    for gap in found.gaps:
+        low = -1 if gap.before is None else order[gap.before]
+        high = len(old) if gap.after is None else order[gap.after]
+        assert gap.removed == tuple(leaf.id for leaf in old[low + 1 : high])
+
+
+def prose(seed: int, length: int) -> str:
+    rand = random.Random(seed)
+    paragraphs = []
+    total = 0
+    while total < length:
+        words = " ".join(rand.choice(VOCABULARY) + str(rand.randrange(1000)) for _ in range(rand.randint(20, 120)))
+        paragraphs.append(words.capitalize() + ".")
+        total += len(words) + 3
+    return "\n\n".join(paragraphs) + "\n"
+
+
+words = st.sampled_from(["alpha ", "beta ", "gamma. ", "\n", "\n\n", "# A\n", "## B\n\n", "ok\n", "中文。", "xyz", " "])
+texts = st.lists(words, max_size=80).map("".join)
+edits = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30), texts), max_size=4)
+
+
+def edited(text: str, changes: list[tuple[int, int, str]]) -> str:
+    for start, length, new in changes:
+        text = text[:start] + new + text[start + length :]
+    return text
+
+
+@pytest.mark.requirement("FOREST-5")
+@settings(max_examples=300)
+@given(texts, edits, st.integers(5, 80))
+def test_kept_leaves_are_exact_ascending_and_within_sections(
+    text: str, changes: list[tuple[int, int, str]], size: int
+) -> None:
+    if not text.strip():
+        return
+    old = leaves_of(read_document(text, name="a.md"), size)
+    new = edited(text, changes)
+    document = read_document(new, name="a.md") if new.strip() else Document(new)
+    check(old, document, align(old, document))
+
+
+@pytest.mark.requirement("FOREST-5")
+@given(texts, st.integers(1, 80))
+def test_the_same_text_keeps_every_leaf(text: str, size: int) -> None:
+    if not text.strip():
+        return
+    document = read_document(text, name="a.md")
+    old = leaves_of(document, size)
+    found = align(old, document)
+    assert [kept.id for kept in found.kept] == [leaf.id for leaf in old]
+    assert found.gaps == ()
+
+
+@pytest.mark.requirement("FOREST-5")
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 39), min_size=1, max_size=6, unique=True))
+def test_edited_paragraphs_cost_their_own_leaves_only(seed: int, chosen: list[int]) -> None:
+    paragraphs = prose(seed, 40_000).split("\n\n")
+    document = Document("\n\n".join(paragraphs))
+    old = leaves_of(document, 500)
+    for number in chosen:
+        middle = len(paragraphs[number]) // 2
+        paragraphs[number] = paragraphs[number][:middle] + " changed " + paragraphs[number][middle:]
+    new = Document("\n\n".join(paragraphs))
+    found = align(old, new)
+    check(old, new, found)
+    assert len(found.kept) >= len(old) - len(chosen)
+
+
+@pytest.mark.requirement("FOREST-5")
+@pytest.mark.parametrize("place", [0.0, 0.001, 0.37, 0.999, 1.0])
+def test_one_paragraph_put_into_a_megabyte_leaves_every_other_leaf(place: float) -> None:
+    text = prose(1, 1_000_000)
+    old = leaves_of(Document(text), 1000)
+    paragraphs = text.split("\n\n")
+    paragraphs.insert(int(place * len(paragraphs)), "An entirely new paragraph that nobody has seen before.")
+    new = Document("\n\n".join(paragraphs))
+    found = align(old, new)
+    check(old, new, found)
+    torn = sum(1 for gap in found.gaps for _ in gap.removed)
+    assert torn <= 1, "only a leaf that the paragraph falls into"
+
+
+@pytest.mark.requirement("FOREST-5")
+def test_text_between_two_edits_is_kept_and_moved_text_is_new() -> None:
+    text = prose(2, 200_000)
+    old = leaves_of(Document(text), 800)
+    third = len(text) // 3
+    changed = "In front of it all there is more now.\n\n" + text[: third * 2] + "\n\nAnd here.\n\n" + text[third * 2 :]
+    found = align(old, Document(changed))
+    check(old, Document(changed), found)
+    assert len(found.kept) >= len(old) - 1
+    swapped = Document(text[third:] + text[:third])
+    found = align(old, swapped)
+    check(old, swapped, found)
+    assert len(found.kept) > len(old) // 2
+
+
+def test_a_thin_gap_is_made_anew_with_the_leaf_beside_it() -> None:
+    old = [OldLeaf("a", "First paragraph of it.\n\n"), OldLeaf("b", "Second paragraph of it.\n\n")]
+    for put, removed in (("\n", "a"), ("Well, ", "b"), ("Short.\n\n", "a")):
+        assert len(put) < THIN
+        found = align(old, Document(old[0].text + put + old[1].text))
+        assert [gap.removed for gap in found.gaps] == [(removed,)]
+        assert len(found.kept) == 1
+    long = "A paragraph that can stand on its own feet.\n\n"
+    found = align(old, Document(old[0].text + long + old[1].text))
+    assert [(gap.removed, gap.before, gap.after) for gap in found.gaps] == [((), "a", "b")]
+
+
+@pytest.mark.requirement("FOREST-3")
+def test_a_leaf_that_would_reach_over_a_new_heading_is_dropped() -> None:
+    old = [OldLeaf("a", "# One\n\nwords about one\n\n"), OldLeaf("b", "Two\n---\n\nwords about two\n")]
+    text = "".join(leaf.text for leaf in old)
+    assert [kept.id for kept in align(old, read_document(text, name="a.md")).kept] == ["a", "b"]
+    joined = [OldLeaf("c", text)]
+    found = align(joined, read_document(text, name="a.md"))
+    assert found.kept == ()
+    assert found.gaps[0].removed == ("c",)
+
+
+@pytest.mark.requirement("FOREST-5")
+def test_turns_are_told_apart_by_speaker_and_id() -> None:
+    turns = [SpokenTurn("Ann" if number % 2 else "Bob", "ok", "", f"t{number}") for number in range(40)]
+    old = leaves_of(conversation(turns), 100)
+    changed = [*turns[:7], SpokenTurn("Ann", "ok", "", "new"), *turns[7:20], *turns[23:]]
+    document = conversation(changed)
+    found = align(old, document)
+    check(old, document, found)
+    assert [leaf for gap in found.gaps for leaf in gap.removed] == ["n20", "n21", "n22"]
+    assert [(gap.before, gap.after) for gap in found.gaps] == [("n6", "n7"), ("n19", "n23")]
+    without_ids = conversation([SpokenTurn("Eve", turn.text) for turn in turns])
+    assert align(old, without_ids).kept == ()
+
+
+def test_new_turns_at_the_end_keep_the_old_ones() -> None:
+    turns = [SpokenTurn("Ann", prose(number, 300), "", "") for number in range(10)]
+    old = leaves_of(conversation(turns), 200)
+    found = align(old, conversation([*turns, SpokenTurn("Bob", "One thing more to say here.")]))
+    assert len(found.kept) == len(old)
+    assert [gap.removed for gap in found.gaps] == [()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ok\n" * 300_000,
+        "a" * 1_000_000,
+        "ab\n" * 1000 + "cd\n" * 300_000,
+        "".join(f"line {number % 7}\n" for number in range(120_000)),
+    ],
+    ids=["lines", "letters", "two-lines", "period"],
+)
+def test_text_that_repeats_itself_takes_seconds(text: str) -> None:
+    old = leaves_of(Document(text), 1000)
+    third = len(text) // 3
+    new = Document("x\n" + text[:third] + "y" + text[third : 2 * third] + "z" * 100 + text[2 * third :])
+    begin = time.monotonic()
+    found = align(old, new)
+    assert time.monotonic() - begin < 20, "a generous limit: one second on an idle machine"
+    check(old[:0], Document(""), align([], Document("")))
+    assert all(new.text[kept.start : kept.end] == old[int(kept.id[1:])].text for kept in found.kept)
+
+
+# --- The parts -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 50), max_size=60))
+def test_the_longest_ascent_is_ascending_and_as_long_as_any(numbers: list[int]) -> None:
+    chosen = longest_ascent(numbers)
+    assert all(one < two for one, two in pairwise(chosen))
+    assert all(one < two for one, two in pairwise(numbers[index] for index in chosen))
+    lengths: list[int] = []
+    for index, number in enumerate(numbers):
+        lengths.append(1 + max((lengths[before] for before in range(index) if numbers[before] < number), default=0))
+    assert len(chosen) == max(lengths, default=0)
+
+
+@given(st.text("ab", max_size=300), st.text("abc", max_size=300), st.text("ab", max_size=500))
+def test_a_common_prefix_is_as_long_as_it_can_be(one: str, two: str, shared: str) -> None:
+    length = common_prefix("x" + shared + one, 1, "yy" + shared + two, 2)
+    assert length >= len(shared)
+    rest, other = one[length - len(shared) :], two[length - len(shared) :]
+    assert (shared + one)[:length] == (shared + two)[:length]
+    assert not rest or not other or rest[0] != other[0]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 3000), st.integers(0, 3000))
+def test_common_blocks_are_common_and_in_order(seed: int, cut: int, put: int) -> None:
+    old = prose(seed, 3000)
+    new = old[:put] + "something else that is new" + old[put : put + cut] + old[put + cut + 40 :]
+    blocks = common_blocks(old, new)
+    for block in blocks:
+        assert old[block.old : block.old + block.length] == new[block.new : block.new + block.length]
+    for before, after in pairwise(blocks):
+        assert before.old + before.length <= after.old
+        assert before.new + before.length <= after.new

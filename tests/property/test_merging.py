@@ -1,0 +1,158 @@
+"""The merge with a heap against the plain algorithm: every round looks at every adjacent pair."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memotree.forest.growth.merging import Merging, Vector, merge, merge_now, similarity, unmerged
+
+
+def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: float, limit: int) -> Merging:
+    """The seed's loop over the current roots, with neighbours in document order and the parent in the pair's place."""
+    known = list(vectors)
+    sizes = list(lengths)
+    roots = list(range(len(lengths)))
+    pairs = []
+    while len(roots) > 1:
+        best = None
+        highest = -2.0
+        for place, (left, right) in enumerate(pairwise(roots)):
+            found = similarity(known[left], known[right])
+            if found > threshold and sizes[left] + sizes[right] <= limit and found > highest:
+                best, highest = place, found
+        if best is None:
+            break
+        left, right = roots[best], roots[best + 1]
+        pairs.append((left, right))
+        known.append(parent_of(left, right, known[left], known[right]))
+        sizes.append(sizes[left] + sizes[right])
+        roots[best : best + 2] = [len(known) - 1]
+    return Merging(len(lengths), tuple(pairs), tuple(roots))
+
+
+def parent_of(left: int, right: int, one: Vector, two: Vector) -> Vector:
+    """Some vector that depends on both; small whole numbers, so that ties go on upwards."""
+    mixed: Vector = (one + two + (left * right) % 3).astype(np.float32)
+    return np.fmod(mixed, 4).astype(np.float32)
+
+
+def vectors_and_parents(vectors: Sequence[Vector]) -> tuple[list[Vector], "Parents"]:
+    known = list(vectors)
+    return known, Parents(known)
+
+
+class Parents:
+    def __init__(self, known: list[Vector]) -> None:
+        self._known = known
+
+    def __call__(self, left: int, right: int) -> Vector:
+        self._known.append(parent_of(left, right, self._known[left], self._known[right]))
+        return self._known[-1]
+
+
+coordinates = st.integers(-2, 2)
+inputs = st.lists(st.tuples(st.lists(coordinates, min_size=3, max_size=3), st.integers(0, 30)), min_size=0, max_size=40)
+
+
+@pytest.mark.requirement("FOREST-2")
+@settings(max_examples=400)
+@given(inputs, st.sampled_from([-1.0, -0.5, 0.0, 0.5, 0.9]), st.integers(0, 200))
+def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(
+    given_leaves: list[tuple[list[int], int]], threshold: float, limit: int
+) -> None:
+    vectors = [np.array(vector, dtype=np.float32) for vector, _ in given_leaves]
+    lengths = [length for _, length in given_leaves]
+    _, parents = vectors_and_parents(vectors)
+    merged = merge_now(vectors, lengths, parents, threshold=threshold, limit=limit)
+    assert merged == merge_plainly(vectors, lengths, threshold, limit)
+
+
+@pytest.mark.requirement("FOREST-2")
+@given(st.integers(0, 2**32 - 1), st.integers(2, 80), st.sampled_from([7, 64, 256]))
+def test_the_heap_merges_as_the_plain_algorithm_does_on_real_numbers(seed: int, count: int, width: int) -> None:
+    random = np.random.default_rng(seed)
+    distinct = random.normal(size=(max(2, count // 3), width)).astype(np.float32)
+    vectors = list(distinct[random.integers(0, len(distinct), count)])  # repeated ones tie
+    lengths = random.integers(1, 100, count).tolist()
+    _, parents = vectors_and_parents(vectors)
+    assert merge_now(vectors, lengths, parents, threshold=-0.2, limit=700) == merge_plainly(vectors, lengths, -0.2, 700)
+
+
+@pytest.mark.requirement("FOREST-2")
+def test_among_equals_the_first_pair_wins_and_the_parent_takes_its_place() -> None:
+    same = [np.ones(4, dtype=np.float32)] * 5
+    merged = merge_now(same, [10] * 5, lambda _left, _right: same[0], threshold=0.5, limit=20)
+    assert merged == Merging(5, ((0, 1), (2, 3)), (5, 6, 4))
+
+
+def test_a_similarity_at_the_threshold_is_not_over_it() -> None:
+    same = [np.array([1.0, 0.0]), np.array([1.0, 0.0])]
+    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=1.0, limit=9) == unmerged(2)
+    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=0.5, limit=1) == unmerged(2)
+
+
+def test_zero_vectors_are_like_nothing() -> None:
+    assert similarity(np.zeros(3), np.ones(3)) == 0.0
+    assert similarity(np.zeros(3), np.zeros(3)) == 0.0
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.integers(0, 7))
+def test_a_similarity_has_the_same_bits_wherever_its_vectors_stand(seed: int, width: int, shift: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(9, width)).astype(np.float32)
+    moved = np.zeros(9 * width + shift, dtype=np.float32)[shift:].reshape(9, width)
+    moved[:] = rows
+    vectors = list(rows)
+    heap = merge_now(vectors, [1] * 9, lambda _l, _r: vectors[0], threshold=-1, limit=9)
+    assert heap == merge_now(moved, [1] * 9, lambda _l, _r: vectors[0], threshold=-1, limit=9)
+    assert similarity(rows[0], rows[1]) == similarity(moved[0], moved[1])
+
+
+def test_other_leaves_than_vectors_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match="one of each"):
+        merge_now([np.ones(2)], [1, 2], lambda _l, _r: np.ones(2), threshold=0, limit=9)
+
+
+async def test_sections_merge_at_the_same_time_and_a_section_pair_by_pair() -> None:
+    random = np.random.default_rng(1)
+    sections = [random.normal(size=(20, 8)) for _ in range(5)]
+    running: set[int] = set()
+    together = 0
+
+    async def grow(number: int) -> Merging:
+        _, parents = vectors_and_parents(list(sections[number]))
+
+        async def make(left: int, right: int) -> Vector:
+            nonlocal together
+            assert number not in running
+            running.add(number)
+            together = max(together, len(running))
+            await asyncio.sleep(0)
+            running.discard(number)
+            return parents(left, right)
+
+        return await merge(sections[number], [1] * 20, make, threshold=-1, limit=20)
+
+    grown = await asyncio.gather(*(grow(number) for number in range(5)))
+    assert together > 1
+    for number, merged in enumerate(grown):
+        _, parents = vectors_and_parents(list(sections[number]))
+        assert merged == merge_now(sections[number], [1] * 20, parents, threshold=-1, limit=20)
+
+
+def test_a_hundred_thousand_leaves_merge_in_seconds() -> None:
+    random = np.random.default_rng(1)
+    vectors = random.normal(size=(100_000, 64)).astype(np.float32)
+    parents = vectors[random.integers(0, len(vectors), len(vectors))]
+    begin = time.monotonic()
+    merged = merge_now(
+        vectors, [100] * len(vectors), lambda left, _right: parents[left % 100_000], threshold=-1, limit=6400
+    )
+    assert time.monotonic() - begin < 60, "a generous limit: some seconds on an idle machine"
+    assert len(merged.pairs) > 90_000

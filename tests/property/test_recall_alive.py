@@ -1,0 +1,300 @@
+"""A recall gives exactly what is alive at its state, whatever was committed, branched, staged and moved before.
+
+The model is brute force: every alive node with a content of its own is a leaf, and nothing else is. The vectors of
+these tests all lie in one corner, so that every leaf has something to do with every question.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from memotree_storage.codec import encode_entry, entry_path
+from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.position import many_between
+from memotree_storage.postgres import sessions, staging, tree
+from memotree_storage.postgres.staging import Edit
+from memotree_storage.postgres.tree import State
+from property.arena import Arena, effort, numbered_id
+
+from memotree.forest.recall import Recalling
+from memotree.limits import ServiceLimits
+from memotree.v1 import forest_service_pb2 as pb
+
+PLACES: Final = many_between(None, None, 8)
+ARCHIVES: Final = [Archive(numbered_id(1_000_000 + number), f"a{number}", f"model-{number % 2}") for number in range(3)]
+START: Final = datetime(2024, 1, 1, tzinfo=UTC)
+WORD: Final = "apple"
+TYPES: Final = ["note", "leaf_chunk", "summary_node"]
+
+choices = st.integers(0, 1000)
+edits = st.lists(
+    st.tuples(st.sampled_from(["create", "create", "edit", "move", "archive", "delete"]), choices, choices),
+    min_size=1,
+    max_size=3,
+)
+
+
+def pick(options: Any, number: int) -> Any:
+    return options[number % len(options)]
+
+
+@pytest.fixture
+def arena(postgres: str, tmp_path: Path) -> Iterator[Arena]:
+    """A store whose indexer works only when a recall waits for it."""
+    opened = Arena.open(postgres, tmp_path)
+    opened.run(opened.store.indexer.stop())
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@dataclass
+class Draft:
+    """A session of the model."""
+
+    id: str
+    base: str
+    changes: dict[str, Entry | None] = field(default_factory=dict)
+
+
+class Recalls(RuleBasedStateMachine):
+    """Random commits, branches and sessions; after each step some states are asked."""
+
+    def __init__(self, arena: Arena) -> None:
+        super().__init__()
+        self.arena = arena
+        self.recalling = Recalling(arena.store, ServiceLimits(), arena.store, cache_bytes=40_000, related=lambda _: ())
+        self.states: dict[str, dict[str, Entry]] = {}
+        self.order: list[str] = []
+        self.refs: dict[str, str] = {}
+        self.drafts: list[Draft] = []
+        self.count = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.workspace = self.arena.run(self.arena.make_workspace())
+        first = self._git().refs()["refs/heads/main"]
+        self.states[first] = {}
+        self.refs["main"] = first
+        self._commit("main", {archive.id: archive for archive in ARCHIVES})
+        self.commit(0, [("create", number, number) for number in range(4)])
+
+    def teardown(self) -> None:
+        if hasattr(self, "workspace"):
+            self.arena.run(self.arena.drop_workspace(self.workspace))
+
+    # --- steps ---
+
+    @rule(branch=choices, wanted=edits)
+    def commit(self, branch: int, wanted: list[tuple[str, int, int]]) -> None:
+        name = pick(sorted(self.refs), branch)
+        self._commit(name, self._changes(self.states[self.refs[name]], wanted))
+
+    @rule(at=choices)
+    def fork(self, at: int) -> None:
+        """The branch ``side`` at any commit there is, new or moved."""
+        commit_id = pick(self.order, at)
+        assert self._git().move_ref("refs/heads/side", self._git().refs().get("refs/heads/side"), commit_id)
+        self.refs["side"] = commit_id
+        self.arena.run(self.arena.store.catch_up(self.workspace))
+
+    @precondition(lambda self: len(self.drafts) < 2)
+    @rule(branch=choices)
+    def open(self, branch: int) -> None:
+        name = pick(sorted(self.refs), branch)
+        self.count += 1
+        draft = Draft(numbered_id(10_000_000 + self.count), self.refs[name])
+        self.arena.run(self._open_session(draft, name))
+        self.drafts.append(draft)
+
+    @precondition(lambda self: self.drafts)
+    @rule(which=choices, wanted=edits)
+    def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
+        draft = pick(self.drafts, which)
+        changes = self._changes(self._state_of(draft), wanted)
+        self.arena.run(self._stage(draft, changes))
+        base = self.states[draft.base]
+        merged = {**draft.changes, **changes}
+        draft.changes = {key: entry for key, entry in merged.items() if entry != base.get(key)}
+
+    @rule()
+    def rebuild(self) -> None:
+        """The lines and all versions of the mirror are others afterwards."""
+        self.arena.run(self.arena.store.rebuild(self.workspace))
+        self.arena.run(self.arena.store.indexer.stop())
+
+    # --- what holds ---
+
+    @invariant()
+    def leaves_are_the_alive_ones(self) -> None:
+        if not hasattr(self, "workspace"):
+            return
+        for commit_id in dict.fromkeys([*self.refs.values(), pick(self.order, self.count)]):
+            self._check(commit_id, commit_id, self.states[commit_id])
+        for draft in self.drafts:
+            self._check(draft.id, draft.base, self._state_of(draft))
+
+    def _check(self, revision: str, commit_id: str, alive: dict[str, Entry]) -> None:
+        leaves = {
+            key: node
+            for key, node in alive.items()
+            if isinstance(node, Node) and node.type != "summary_node" and node.content
+        }
+        assert self._recalled(revision, commit_id) == leaves.keys()
+        here = ARCHIVES[self.count % 3]
+        assert self._recalled(revision, commit_id, archives=[here.id]) == {
+            key for key, node in leaves.items() if node.archive_id == here.id
+        }
+        of_model = {archive.id for archive in ARCHIVES if archive.model_id == "model-0"}
+        assert self._recalled(revision, commit_id, model_id="model-0", tags=["tagged"]) == {
+            key for key, node in leaves.items() if node.archive_id in of_model and node.tags
+        }
+        tops = sorted(key for key, entry in alive.items() if isinstance(entry, Node))
+        if tops:
+            top = pick(tops, self.count)
+            assert self._recalled(revision, commit_id, scope_node_id=top) == {
+                key for key in leaves if top in self._way(alive, key)
+            }
+        self._check_nodes(revision, alive, here)
+
+    def _recalled(self, revision: str, commit_id: str, **wanted: Any) -> set[str]:
+        answer = self._ask(revision, wanted, token_budget=100_000)
+        assert answer.commit_id == commit_id
+        found = [one for passage in answer.passages for one in passage.nodes]
+        ids = {one.node.id for one in found}
+        assert len(ids) == len(found) == answer.leaves_considered
+        alive = self._known(revision)
+        for one in found:
+            node = alive[one.node.id]
+            assert isinstance(node, Node)
+            assert (one.node.content, one.node.archive_id) == (node.content, node.archive_id)
+            assert list(one.node.path) == self._way(alive, node.id)[:-1]
+        for passage in answer.passages:
+            assert {one.node.archive_id for one in passage.nodes} == {passage.archive_id}
+        return ids
+
+    def _check_nodes(self, revision: str, alive: dict[str, Entry], here: Archive) -> None:
+        """The strategies that the index proposes for."""
+        inside = {key for key, node in alive.items() if isinstance(node, Node) and node.archive_id == here.id}
+        wanted = {"archives": [here.id]}
+        flat = self._ask(revision, wanted, strategy=pb.RECALL_STRATEGY_COLLAPSED, top_k=1000)
+        assert {one.node.id for one in flat.nodes} == inside
+        tops = self._ask(revision, wanted, strategy=pb.RECALL_STRATEGY_LCA, top_k=1000)
+        roots = {self._way(alive, key)[0] for key in inside}
+        assert {one.node.id for one in tops.nodes} == roots, "of all nodes of a tree the root is above the others"
+
+    def _ask(self, revision: str, wanted: dict[str, Any], **fields: Any) -> pb.RecallResponse:
+        request = pb.RecallRequest(
+            workspace=self.workspace, revision=revision, query=WORD, filter=pb.RecallFilter(**wanted), **fields
+        )
+        return self.arena.run(self.recalling.recall(request))
+
+    # --- by hand ---
+
+    def _git(self) -> Any:
+        return self.arena.store.repositories.get(self.workspace)
+
+    def _known(self, revision: str) -> dict[str, Entry]:
+        if revision in self.states:
+            return self.states[revision]
+        return self._state_of(next(draft for draft in self.drafts if draft.id == revision))
+
+    def _state_of(self, draft: Draft) -> dict[str, Entry]:
+        merged = {**self.states[draft.base], **draft.changes}
+        return {key: entry for key, entry in merged.items() if entry is not None}
+
+    @staticmethod
+    def _way(alive: dict[str, Entry], key: str) -> list[str]:
+        way = [key]
+        while isinstance(node := alive[way[0]], Node) and node.parent_id is not None:
+            way.insert(0, node.parent_id)
+        return way
+
+    def _changes(self, before: dict[str, Entry], wanted: list[tuple[str, int, int]]) -> dict[str, Entry | None]:
+        after: dict[str, Entry | None] = dict(before)
+        changes: dict[str, Entry | None] = {}
+        for kind, first, second in wanted:
+            nodes = [entry for entry in after.values() if isinstance(entry, Node)]
+            bare = [node for node in nodes if not any(other.parent_id == node.id for other in nodes)]
+            made: Node
+            if kind == "create" or not nodes:
+                self.count += 1
+                made = self._node(numbered_id(self.count), pick([None, *nodes], first), second)
+            elif kind == "delete":
+                gone = pick(bare, first)
+                changes[gone.id] = after[gone.id] = None
+                continue
+            elif kind == "move":
+                made = replace(pick(nodes, first), position=pick(PLACES, second))
+            elif kind == "archive":
+                made = replace(pick(bare, first), parent_id=None, archive_id=pick(ARCHIVES, second).id)
+            else:
+                node = pick(nodes, first)
+                made = replace(self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id)
+            changes[made.id] = after[made.id] = made
+        return changes
+
+    @staticmethod
+    def _node(node_id: str, parent: Node | None, number: int) -> Node:
+        kind = pick(TYPES, number)
+        return Node(
+            node_id,
+            parent.archive_id if parent else pick(ARCHIVES, number).id,
+            parent.id if parent else None,
+            pick(PLACES, number),
+            type=kind,
+            title=f"{WORD} {number}",
+            summary=f"{WORD} {number}",
+            content="" if kind == "summary_node" or number % 7 == 0 else f"{WORD} number {number}",
+            tags=("tagged",) if number % 3 else (),
+        )
+
+    def _commit(self, branch: str, changes: dict[str, Entry | None]) -> None:
+        parent = self.refs[branch]
+        before = self.states[parent]
+        self.count += 1
+        by = Signature("A person", "", START + timedelta(minutes=self.count))
+        files = {
+            entry_path(entry or before[key]): None if entry is None else encode_entry(entry)
+            for key, entry in changes.items()
+            if entry is not None or key in before
+        }
+        commit_id = self._git().write_commit(CommitDraft(parent, files, f"Commit {self.count}\n", by, by)).commit_id
+        assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
+        self.refs[branch] = commit_id
+        self.order.append(commit_id)
+        self.states[commit_id] = {key: entry for key, entry in {**before, **changes}.items() if entry is not None}
+        self.arena.run(self.arena.store.catch_up(self.workspace))
+
+    async def _open_session(self, draft: Draft, branch: str) -> None:
+        base = State(self.workspace, draft.base)
+        async with self.arena.store.database.transaction() as conn:
+            await sessions.open_session(conn, draft.id, base, branch=branch, agent="tester", ttl=timedelta(days=1))
+        assert self._git().move_ref(f"refs/memotree/keep/{draft.id}", None, draft.base)
+
+    async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
+        async with self.arena.store.database.transaction() as conn:
+            session = await sessions.hold_session(conn, self.workspace, draft.id)
+            before = await tree.versions(conn, session.tree, list(changes))
+            staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
+            await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
+
+
+@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
+@pytest.mark.requirement("FOREST-6", "FOREST-8", "STORE-5", "GIT-4")
+def test_a_recall_gives_exactly_the_alive_leaves_of_its_state(arena: Arena) -> None:
+    run_state_machine_as_test(lambda: Recalls(arena), settings=effort(6, 12))

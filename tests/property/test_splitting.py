@@ -1,0 +1,113 @@
+"""Whatever the text, the pieces joined are the text."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+from memotree.forest.documents import SpokenTurn, conversation, read_document
+from memotree.forest.documents.document import Document, UnreadableDocumentError
+from memotree.forest.growth.graphemes import may_cut
+from memotree.forest.growth.separators import PROSE
+from memotree.forest.growth.splitting import _cutter, split, stretches
+
+AWKWARD = st.sampled_from(
+    (  # noqa: SIM905 - a list of forty strings would take forty lines
+        "\n|\r\n|\r|\n\n|\n \n| |\t|.|! |? |, |# |## A\n\n|---\n|- |。|！|？|；|，|中文|。」|e\u0301|"  # noqa: RUF001 - Chinese
+        "👩\u200d👩\u200d👧|🇩🇪|👍🏽|\u1100\u1161\u11a8|\u0301\u0301\u0301|\u2028|\u200b|word|Anotherword|"
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx|```\n|class A:\n|\ndef f():\n"
+    ).split("|")
+)
+texts = st.one_of(
+    st.lists(st.one_of(AWKWARD, st.characters(exclude_categories=["Cs"])), max_size=120).map("".join),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=400),
+)
+spoken = st.tuples(st.sampled_from(["Ann", "Bob", ""]), texts, st.sampled_from(["", "1", "2"]))
+sizes = st.one_of(st.integers(1, 12), st.integers(13, 120))
+
+
+def check(document: Document, size: int) -> None:
+    pieces = split(document, size)
+    assert "".join(document.text[piece.start : piece.end] for piece in pieces) == document.text
+    place = 0
+    for piece in pieces:
+        assert piece.start == place
+        assert 0 < piece.end - piece.start <= size
+        place = piece.end
+    for stretch in stretches(document):
+        assert all(piece.end <= stretch.start or piece.start >= stretch.start for piece in pieces)
+
+
+@pytest.mark.requirement("FOREST-1")
+@settings(max_examples=400)
+@given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.html", ""]))
+def test_the_pieces_of_any_document_joined_are_its_text(text: str, size: int, name: str) -> None:
+    try:
+        document = read_document(text, name=name)
+    except UnreadableDocumentError:
+        return
+    check(document, size)
+
+
+@pytest.mark.requirement("FOREST-1")
+@given(st.lists(spoken, max_size=12), sizes)
+def test_the_pieces_of_any_conversation_joined_are_its_text(turns: list[tuple[str, str, str]], size: int) -> None:
+    try:
+        document = conversation(SpokenTurn(speaker, text, session=session) for speaker, text, session in turns)
+    except UnreadableDocumentError:
+        return
+    check(document, size)
+    for piece in split(document, size):
+        assert piece.turn is not None
+        turn = document.turns[piece.turn]
+        assert turn.start <= piece.start < piece.end <= turn.end
+
+
+@given(texts, st.integers(8, 120))
+def test_no_piece_begins_within_a_grapheme_where_that_can_be_avoided(text: str, size: int) -> None:
+    text = "".join(text.split("\u0301"))  # runs of marks longer than a piece must be cut
+    if not text:
+        return
+    for piece in split(Document(text), size):
+        if not may_cut(text, piece.start):
+            nearest = next(place for place in range(piece.start, -1, -1) if may_cut(text, place))
+            assert piece.end - nearest > size
+
+
+@given(texts, sizes)
+def test_blank_pieces_stay_only_where_their_neighbours_have_no_room(text: str, size: int) -> None:
+    if not text.strip():
+        return
+    pieces = split(Document(text), size)
+    for before, piece in pairwise(pieces):
+        if text[before.start : before.end].isspace() or text[piece.start : piece.end].isspace():
+            assert piece.end - before.start > size
+
+
+@given(texts, sizes, st.data())
+def test_gaps_are_cut_like_the_whole(text: str, size: int, data: st.DataObject) -> None:
+    if not text:
+        return
+    document = Document(text)
+    ends = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    gaps = list(zip(ends[::2], ends[1::2], strict=False))
+    pieces = split(document, size, gaps)
+    for start, end in gaps:
+        inside = [piece for piece in pieces if start <= piece.start < end]
+        assert "".join(text[piece.start : piece.end] for piece in inside) == text[start:end]
+    assert sum(piece.end - piece.start for piece in pieces) == sum(end - start for start, end in gaps)
+
+
+@given(texts, st.integers(2, 60))
+def test_the_linear_merge_cuts_where_the_library_does(text: str, size: int) -> None:
+    library = RecursiveCharacterTextSplitter(
+        separators=list(PROSE),
+        is_separator_regex=True,
+        keep_separator="end",
+        strip_whitespace=False,
+        chunk_size=size,
+        chunk_overlap=0,
+    )
+    assert _cutter(PROSE, size)(text) == library.split_text(text)
