@@ -1,9 +1,10 @@
 """What the service allows, from the settings."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from memotree_storage.node import NODE_TYPES
+from memotree_storage.ports import Signature
 from memotree_storage.validation import DEFAULT_LIMITS, Limits
 
 
@@ -26,3 +27,7 @@ class ServiceLimits:
     committer_name: str = "MemoTree"
     committer_email: str = "memotree@localhost"
     author_email: str = "agent@localhost"
+
+    def service_author(self) -> Signature:
+        """The service itself as the author of a commit, now."""
+        return Signature(self.committer_name, self.committer_email, datetime.now(UTC).replace(microsecond=0))

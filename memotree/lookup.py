@@ -176,7 +176,11 @@ async def archive(conn: Connection, state: State, text: str, field: str = "archi
         ArchiveNotFoundError: There is none.
         AmbiguousIdError: Several ids begin with the text.
     """
-    found = await tree.archives(conn, state)
+    return archive_among(await tree.archives(conn, state), text, field)
+
+
+def archive_among(found: Sequence[Version], text: str, field: str = "archive") -> Version:
+    """The same of archives that were read already."""
     named = [version for version in found if version.entry_id == needed(field, text)]
     named = named or [version for version in found if version.title == text]
     if not named and is_id_prefix(text):

@@ -111,10 +111,22 @@ def node_message(
     level: Level.ValueType,
     *,
     content: str = "",
+    tokens: int | None = None,
+    cut: bool = False,
     path: Sequence[str] = (),
     child_count: int = 0,
 ) -> types_pb2.Node:
-    """A node for the wire, with the texts that belong to the level."""
+    """A node for the wire, with the texts that belong to the level.
+
+    Args:
+        version: The node.
+        level: How much of its texts goes along.
+        content: Its content, used at DETAIL.
+        tokens: Those of a content that the version does not know, since it is derived.
+        cut: Whether the content is only a beginning.
+        path: The ids above it, root first.
+        child_count: How many nodes stand directly below it.
+    """
     message = types_pb2.Node(
         id=version.entry_id,
         archive_id=version.archive_id,
@@ -129,7 +141,7 @@ def node_message(
         child_count=child_count,
         commit_id=version.commit_id or "",
         update_time=timestamp(version.committed_at),
-        content_tokens=version.tokens,
+        content_tokens=version.tokens if tokens is None else tokens,
         level=level,
         relations=[relation_message(*relation) for relation in version.relations],
         source=types_pb2.Source(**version.source) if version.source else None,
@@ -140,6 +152,7 @@ def node_message(
         message.summary = version.summary
     if level >= DETAIL:
         message.content = content
+        message.content_cut = cut
     return message
 
 
@@ -151,6 +164,7 @@ def archive_message(version: Version) -> types_pb2.Archive:
         name=archive.name,
         model_id=archive.model_id,
         description=archive.description,
+        attributes=archive.attributes,
         etag=version.blob,
     )
 

@@ -1,24 +1,24 @@
 """Creating, updating and deleting nodes."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, FieldViolation, InvalidInputError
-from memotree_storage.node import DEFAULT_TYPE, Node, Relation, new_id
+from memotree_storage.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.position import between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
 from memotree import dangling, lookup
+from memotree.canvas import summing
 from memotree.canvas.fields import RequestFields
+from memotree.canvas.summing import told_briefly
 from memotree.messages import read_relation, read_source
-from memotree.models.extractive import brief_of, summary_of
 from memotree.v1 import node_service_pb2 as pb
 from memotree.workbench import Placed, Workbench
 
-DERIVED_TYPE: Final = "summary_node"
+DERIVED_TYPE: Final = SUMMARY_TYPE
 """The one type whose content is made from its leaves and not stored."""
 
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
@@ -30,9 +30,6 @@ _GIVEN: Final = {
     **{name: name for name in (*MASKED, "archive_id", "parent_id", "position", "relations", "source")},
 }
 """What a new node's fields are called in the request."""
-
-FEW_CHARS: Final = 1 << 15
-"""Longer texts are summed up in a thread, so that other calls go on meanwhile."""
 
 
 class NodeExistsError(AlreadyExistsError):
@@ -90,6 +87,7 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
             node_id,
         )
     kind = request.type or DEFAULT_TYPE
+    summing.check_attributes(request.attributes, {})
     if kind == DERIVED_TYPE and request.content:
         raise DerivedContentError.of(node_id, "leave it empty")
     index = request.position if request.HasField("position") else None
@@ -124,7 +122,8 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
 
     Raises:
         StaleEtagError: The node is not the version that the caller read.
-        DerivedContentError: The content of a summary node was given.
+        DerivedContentError: The content of a summary node was given, or a node with a content is to become one.
+        ReservedAttributeError: An attribute that only MemoTree sets was given.
     """
     placed = await bench.placed(request.node_id, request.etag)
     node = await bench.load_node(placed.version)
@@ -135,17 +134,19 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         )
     if "content" in given and DERIVED_TYPE in (node.type, request.type if "type" in given else node.type):
         raise DerivedContentError.of(node.id, "edit those")
+    summing.check_attributes(request.attributes, node.attributes)
     changed = _with_given(node, request, given)
+    if changed.type == DERIVED_TYPE != node.type and changed.content:
+        raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")
     warnings: list[str] = []
+    if "summary" in given:
+        changed = summing.by_hand(changed)
     if request.regenerate_summary:
-        brief, summary = await told_briefly(changed.title, changed.content)
-        changed = replace(
-            changed,
-            summary=changed.summary if "summary" in given else summary,
-            brief=changed.brief if "brief" in given else brief,
-        )
-    elif changed.content != node.content and "summary" not in given and node.summary:
-        warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
+        changed = summing.with_made(changed, await summing.made_for(bench, changed), given)
+    elif changed.content != node.content and "summary" not in given:
+        changed = summing.left_behind(changed)
+        if node.summary:
+            warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
     fields = RequestFields({name: name for name in given | made}, tags=request.tags)
     version = await bench.put(changed, placed.version, request.commit_message or message, fields.tell)
@@ -212,15 +213,6 @@ async def check_archive_of(bench: Workbench, parent: Version, archive: str) -> N
         raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {parent.archive_id}.")
 
 
-async def told_briefly(title: str, content: str) -> tuple[str, str]:
-    """The brief and the summary of a text; those of a long one are made in a thread."""
-
-    def told() -> tuple[str, str]:
-        return brief_of(title, content), summary_of(title, content)
-
-    return await asyncio.to_thread(told) if len(content) > FEW_CHARS else told()
-
-
 async def _relations(bench: Workbench, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:
     relations = [read_relation(relation, f"relations[{i}]") for i, relation in enumerate(request.relations)]
     return tuple([await resolved(bench, relation, node_id, f"relations[{i}]") for i, relation in enumerate(relations)])
@@ -266,9 +258,9 @@ def _with_given(node: Node, request: pb.UpdateNodeRequest, given: set[str]) -> N
         changed = replace(changed, tags=tuple(tags if exactly or not tags else _united(node.tags, tags)))
     if "attributes" in given:
         attributes: Mapping[str, str] = dict(request.attributes)
-        changed = replace(
-            changed, attributes=attributes if exactly or not attributes else {**node.attributes, **attributes}
-        )
+        if attributes and not exactly:
+            attributes = {**node.attributes, **attributes}
+        changed = replace(changed, attributes=summing.kept(attributes, node.attributes))
     return changed
 
 

@@ -17,9 +17,11 @@ from memotree.canvas.edits import (
     NodeExistsError,
     Outcome,
     check_archive_of,
-    told_briefly,
 )
 from memotree.canvas.fields import RequestFields
+from memotree.canvas.summing import Made, kept, told_briefly, with_made
+from memotree.models.extractive import MADE_BY
+from memotree.provenance import hash_of_content
 from memotree.v1 import node_service_pb2 as pb
 from memotree.workbench import Workbench, moved_to
 
@@ -121,8 +123,9 @@ def _part_fields(number: int) -> RequestFields:
 
 
 async def _part(node: Node, title: str, content: str) -> Node:
+    part = replace(node, title=title, content=content)
     brief, summary = await told_briefly(title, content)
-    return replace(node, title=title, content=content, brief=brief, summary=summary)
+    return with_made(part, Made(brief, summary, MADE_BY, hash_of_content(content)))
 
 
 async def _places(bench: Workbench, version: Version, count: int, *, as_children: bool) -> list[str]:
@@ -181,9 +184,8 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
         if relation.target_id not in ids
     }
     return replace(
-        await _part(first, title, content),
+        await _part(replace(first, attributes=kept(attributes, first.attributes)), title, content),
         tags=tuple(sorted({tag for node in nodes for tag in node.tags})),
-        attributes=attributes,
         relations=tuple(sorted(relations.values())),
     )
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError
+from memotree_storage.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -11,9 +12,9 @@ from memotree_storage.store import Store
 from memotree import lookup
 from memotree.canvas import edits, moves, relations
 from memotree.canvas.edits import Outcome
-from memotree.canvas.reading import contents, node_at, nodes_at
+from memotree.canvas.reading import node_at, nodes_at
 from memotree.canvas.searching import Searching
-from memotree.canvas.shown import render, shown, text_at
+from memotree.canvas.shown import render, shown
 from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
 from memotree.limits import ServiceLimits
 from memotree.lookup import Place
@@ -44,7 +45,8 @@ class NodeOperations:
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
             entry_id = await lookup.full_id(conn, place.state, request.node_id)
-            return pb.GetNodeResponse(node=await node_at(conn, self._store, place.state, entry_id, level))
+            node = await node_at(conn, self._store, place.state, entry_id, level, limit=self._limits.node.content_bytes)
+        return pb.GetNodeResponse(node=node)
 
     async def list_children(self, request: pb.ListChildrenRequest) -> pb.ListChildrenResponse:
         """List the nodes directly below a node or archive."""
@@ -61,7 +63,8 @@ class NodeOperations:
                 after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
                 limit=size + 1,
             )
-            nodes = await nodes_at(conn, self._store, place.state, [entry_id for entry_id, _ in found[:size]], level)
+            ids = [entry_id for entry_id, _ in found[:size]]
+            nodes = await nodes_at(conn, self._store, place.state, ids, level, limit=self._limits.node.content_bytes)
         more = {"position": found[size - 1][1], "id": found[size - 1][0]} if len(found) > size else None
         return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
 
@@ -113,10 +116,11 @@ class NodeOperations:
                 steps = (await relations.steps_from(conn, place.state, [version.entry_id]))[version.entry_id]
                 ends = await tree.versions(conn, place.state, {step.end for step in steps})
                 related = [relations.related_message(step, ends) for step in steps]
-            texts = await contents(conn, self._store, place.state, [version]) if level >= DETAIL else {}
-            body = text_at(version, level, texts)
+            most = self._limits.node.content_bytes
+            node = await node_at(conn, self._store, place.state, version.entry_id, level, limit=most)
+            body = _body(node)
             return pb.ExpandNodeResponse(
-                node=await node_at(conn, self._store, place.state, version.entry_id, level),
+                node=node,
                 text=f"{version.title}\n\n{body}" if body else version.title,
                 children=children,
                 relations=related,
@@ -158,7 +162,11 @@ class NodeOperations:
 
         async def make(bench: Workbench) -> pb.UpdateNodeResponse:
             outcome = await self._update(bench, request, "")
-            return pb.UpdateNodeResponse(node=_now(outcome, DETAIL), warnings=outcome.warnings)
+            node = _now(outcome, DETAIL)
+            if node.type == SUMMARY_TYPE:
+                most = self._limits.node.content_bytes
+                node = await node_at(bench.conn, self._store, bench.state, node.id, DETAIL, limit=most)
+            return pb.UpdateNodeResponse(node=node, warnings=outcome.warnings)
 
         return await change(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
 
@@ -293,7 +301,15 @@ class NodeOperations:
 
     async def _usage(self, conn: Connection, place: Place, view: str) -> pb.ContextUsage:
         what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))
-        return (await render(conn, self._store, place.state, what)).usage
+        most = self._limits.node.content_bytes
+        return (await render(conn, self._store, place.state, what, limit=most)).usage
+
+
+def _body(node: types_pb2.Node) -> str:
+    """What a node says at its level, its title aside."""
+    if node.level >= DETAIL:
+        return node.content
+    return (node.summary if node.level == SUMMARY else "") or node.brief
 
 
 def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:

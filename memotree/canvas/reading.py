@@ -1,52 +1,45 @@
 """Reading nodes, children and trees as messages."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memotree_storage.node import Node
-from memotree_storage.postgres import staging, tree
+from memotree_storage.node import SUMMARY_TYPE
+from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
+from memotree_storage.validation import DEFAULT_LIMITS
 
+from memotree.canvas.derived import Text, texts
+from memotree.canvas.loading import contents
 from memotree.lookup import NodeNotFoundError
 from memotree.messages import DETAIL, Level, node_message
 from memotree.v1 import types_pb2
 
-_FEW_ROWS: Final = 100
-_FEW_BYTES: Final = 1 << 16
-"""More staged nodes or bytes are decoded in a thread, so that other calls go on meanwhile."""
+__all__ = ["contents", "node_at", "nodes_at"]
 
-
-async def contents(conn: Connection, store: Store, state: State, versions: Sequence[Version]) -> dict[str, Node]:
-    """The whole nodes of versions by id: staged ones from the session, the others from Git."""
-    found: dict[str, Node] = {}
-    fresh = [version.entry_id for version in versions if version.commit_id is None]
-    if fresh and state.session_id:
-        rows = await staging.staged(conn, state.session_id, ids=fresh)
-        is_much = len(rows) > _FEW_ROWS or sum(len(row.data) for row in rows) > _FEW_BYTES
-        found.update(await asyncio.to_thread(_decoded, rows) if is_much else _decoded(rows))
-    committed = [version for version in versions if version.commit_id is not None]
-    if committed:
-        entries = await store.entries.load(state.workspace_id, committed)
-        for version in committed:
-            entry = entries[version.blob]
-            if isinstance(entry, Node):
-                found[version.entry_id] = entry
-    return found
-
-
-def _decoded(rows: Sequence[Staged]) -> dict[str, Node]:
-    return {row.entry_id: entry for row in rows if isinstance(entry := row.entry, Node)}
+_NO_TEXT: Final = Text("", 0)
+_MOST_BYTES: Final = DEFAULT_LIMITS.content_bytes
 
 
 async def node_at(
-    conn: Connection, store: Store, state: State, entry_id: str, level: Level.ValueType
+    conn: Connection,
+    store: Store,
+    state: State,
+    entry_id: str,
+    level: Level.ValueType,
+    *,
+    limit: int = _MOST_BYTES,
 ) -> types_pb2.Node:
     """One node with its way from the root and the number of its children.
+
+    Args:
+        conn: A connection.
+        store: The store.
+        state: Where it is read.
+        entry_id: Its whole id.
+        level: How much of its texts is wanted.
+        limit: The most bytes of a derived content.
 
     Raises:
         NodeNotFoundError: It is not alive there.
@@ -60,33 +53,51 @@ async def node_at(
         if state.session_id is None:
             store.placed.put(key, found)
     version, path, count = found
-    text = ""
-    if level >= DETAIL and version.tokens:
+    text = _NO_TEXT
+    if level >= DETAIL and version.type == SUMMARY_TYPE:
+        text = (await texts(conn, store, state, [version], limit))[entry_id]
+    elif level >= DETAIL and version.tokens:
         if version.commit_id is None:
-            text = (await contents(conn, store, state, [version]))[entry_id].content
+            node = (await contents(conn, store, state, [version]))[entry_id]
         else:
-            text = (await store.entries.node(state.workspace_id, version)).content
-    return node_message(version, level, content=text, path=path, child_count=count)
+            node = await store.entries.node(state.workspace_id, version)
+        text = Text(node.content, version.tokens)
+    tokens = text.tokens if level >= DETAIL else None
+    return node_message(version, level, content=text.content, tokens=tokens, cut=text.cut, path=path, child_count=count)
 
 
 async def nodes_at(
-    conn: Connection, store: Store, state: State, ids: Sequence[str], level: Level.ValueType
+    conn: Connection,
+    store: Store,
+    state: State,
+    ids: Sequence[str],
+    level: Level.ValueType,
+    *,
+    limit: int = _MOST_BYTES,
 ) -> list[types_pb2.Node]:
-    """Several alive nodes in the order given, with their ways and child counts."""
+    """Several alive nodes in the order given, with their ways and child counts.
+
+    ``limit`` is for all derived contents together.
+    """
     versions = await tree.versions(conn, state, ids)
     present = [versions[entry_id] for entry_id in ids if entry_id in versions]
     ways = await tree.ancestors(conn, state, [version.entry_id for version in present])
     counts = await tree.child_counts(conn, state, [version.entry_id for version in present])
-    texts: Mapping[str, Node] = {}
+    found: Mapping[str, Text] = {}
     if level >= DETAIL:
-        texts = await contents(conn, store, state, present)
-    return [
-        node_message(
-            version,
-            level,
-            content=texts[version.entry_id].content if version.entry_id in texts else "",
-            path=ways[version.entry_id],
-            child_count=counts[version.entry_id],
+        found = await texts(conn, store, state, present, limit)
+    messages = []
+    for version in present:
+        text = found.get(version.entry_id)
+        messages.append(
+            node_message(
+                version,
+                level,
+                content=text.content if text else "",
+                tokens=text.tokens if text else None,
+                cut=text is not None and text.cut,
+                path=ways[version.entry_id],
+                child_count=counts[version.entry_id],
+            )
         )
-        for version in present
-    ]
+    return messages

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from memotree_storage.node import Node
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -19,8 +18,9 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.postgres.views import ViewKey, ViewLevel
 from memotree_storage.store import Store
 from memotree_storage.tokens import count_tokens
+from memotree_storage.validation import DEFAULT_LIMITS
 
-from memotree.canvas.reading import contents
+from memotree.canvas.derived import Text, texts
 from memotree.messages import BRIEF, DETAIL, SUMMARY, TITLE, Level
 from memotree.v1 import node_service_pb2 as pb
 
@@ -81,12 +81,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A view as text, within its budget when that was possible."""
+    """A view as text, within its budget when that was possible; ``cut`` has the nodes whose content is a beginning."""
 
     markdown: str
     usage: pb.ContextUsage
     collapsed: list[str]
     fits: bool
+    cut: tuple[str, ...] = ()
 
 
 async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
@@ -158,18 +159,27 @@ async def _ordered(
     return sorted(visible, key=route)
 
 
-async def render(conn: Connection, store: Store, state: State, what: Shown, budget: int = 0) -> Rendered:
+async def render(
+    conn: Connection,
+    store: Store,
+    state: State,
+    what: Shown,
+    budget: int = 0,
+    *,
+    limit: int = DEFAULT_LIMITS.content_bytes,
+) -> Rendered:
     """A view as Markdown; over the budget, the least recently used nodes are collapsed first (0: there is no budget).
 
-    What is collapsed has its title alone, and nothing below it is shown.
+    What is collapsed has its title alone, and nothing below it is shown. All derived contents together have ``limit``
+    bytes at most.
     """
     detailed = [node.version for node in what.nodes if node.level >= DETAIL]
-    texts = await contents(conn, store, state, detailed)
-    is_much = len(what.nodes) > _FEW_NODES or sum(version.tokens for version in detailed) > _FEW_TOKENS
-    return await asyncio.to_thread(rendered, what, texts, budget) if is_much else rendered(what, texts, budget)
+    found = await texts(conn, store, state, detailed, limit)
+    is_much = len(what.nodes) > _FEW_NODES or sum(text.tokens for text in found.values()) > _FEW_TOKENS
+    return await asyncio.to_thread(rendered, what, found, budget) if is_much else rendered(what, found, budget)
 
 
-def rendered(what: Shown, texts: Mapping[str, Node], budget: int) -> Rendered:
+def rendered(what: Shown, texts: Mapping[str, Text], budget: int) -> Rendered:
     """The same from contents that were read.
 
     Each collapse takes tokens away, so the fewest that keep the budget are found by bisection, and every try is counted
@@ -194,10 +204,15 @@ def rendered(what: Shown, texts: Mapping[str, Node], budget: int) -> Rendered:
         nodes_expanded=sum(1 for node in nodes if node.level > TITLE),
         nodes_shown=len(nodes),
     )
-    return Rendered(markdown, usage, collapsed, fits=not budget or used <= budget)
+    cut = tuple(
+        node.version.entry_id
+        for node in nodes
+        if node.level >= DETAIL and node.version.entry_id in texts and texts[node.version.entry_id].cut
+    )
+    return Rendered(markdown, usage, collapsed, fits=not budget or used <= budget, cut=cut)
 
 
-def _markdown(nodes: Sequence[ShownNode], texts: Mapping[str, Node]) -> str:
+def _markdown(nodes: Sequence[ShownNode], texts: Mapping[str, Text]) -> str:
     return "\n".join(block(node, node.level, texts) for node in nodes)
 
 
@@ -255,7 +270,7 @@ def _after(nodes: Sequence[ShownNode], collapses: Sequence[_Collapse]) -> list[S
     return left
 
 
-def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Node]) -> str:
+def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Text]) -> str:
     """One node as Markdown: a heading with its id, and the text of its level."""
     version = node.version
     hashes = "#" * min(node.depth + 1, _MOST_HASHES)
@@ -265,7 +280,7 @@ def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Node]) ->
     return f"{heading}\n{text}\n" if text else heading
 
 
-def text_at(version: Version, level: Level.ValueType, texts: Mapping[str, Node]) -> str:
+def text_at(version: Version, level: Level.ValueType, texts: Mapping[str, Text]) -> str:
     """The text of a node at a level, its title aside."""
     if level == BRIEF:
         return version.brief

@@ -1,5 +1,7 @@
 """The operations on views."""
 
+from collections.abc import Iterable
+
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
@@ -10,6 +12,7 @@ from memotree_storage.validation import check_text
 
 from memotree import lookup
 from memotree.canvas.shown import render, shown
+from memotree.limits import ServiceLimits
 from memotree.lookup import Place
 from memotree.messages import timestamp
 from memotree.pages import PageTokens, page_size
@@ -53,9 +56,10 @@ def _too_small(request: pb.RenderViewRequest, needed: int) -> str:
 class ViewOperations:
     """Renders, lists and forgets views."""
 
-    def __init__(self, store: Store, pages: PageTokens) -> None:
+    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits | None = None) -> None:
         self._store = store
         self._pages = pages
+        self._limits = limits or ServiceLimits()
 
     async def render_view(self, request: pb.RenderViewRequest) -> pb.RenderViewResponse:
         """Render a view as Markdown within a token budget."""
@@ -65,8 +69,9 @@ class ViewOperations:
             place = await lookup.place(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             what = await shown(conn, place.state, key, await archive_ids(conn, place.state, request.archive))
-            rendered = await render(conn, self._store, place.state, what, request.token_budget)
-        warnings = what.warnings
+            most = self._limits.node.content_bytes
+            rendered = await render(conn, self._store, place.state, what, request.token_budget, limit=most)
+        warnings = [*what.warnings, *_cut_short(rendered.cut, most)]
         if not rendered.fits:
             warnings.append(_too_small(request, rendered.usage.tokens_used))
         return pb.RenderViewResponse(
@@ -111,3 +116,11 @@ class ViewOperations:
                     key.name,
                 )
         return pb.DeleteViewResponse()
+
+
+def _cut_short(ids: Iterable[str], most: int) -> list[str]:
+    return [
+        f"The content of {entry_id} is made from its leaves and stands here in part: all such together have {most} "
+        "bytes at most. Expand the nodes below it."
+        for entry_id in ids
+    ]

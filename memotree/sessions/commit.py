@@ -38,12 +38,12 @@ from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.shield import Passage
 from memotree_storage.store import Store
+from memotree_storage.structure import Missing, check_structure
 from memotree_storage.validation import check_archive, check_node, check_text
 
 from memotree.naming import BRANCHES, TAGS, ConfusingNameError, TagExistsError
 from memotree.sessions.message import ListedChange, compose
 from memotree.sessions.rebase import ConflictError, Merged, carry_over, merge_onto
-from memotree.sessions.structure import Missing, check_structure
 
 _ATTEMPTS: Final = 8
 _MESSAGE_BYTES: Final = 64 << 10

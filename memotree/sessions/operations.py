@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from memotree_storage import faults
@@ -24,6 +24,7 @@ from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
+from memotree_storage.structure import Verdict, check_structure
 from memotree_storage.validation import check_author
 from memotree_storage.workspaces import KEEP_PREFIX
 
@@ -44,7 +45,6 @@ from memotree.sessions.commit import (
     earlier_result,
 )
 from memotree.sessions.rebase import ConflictError, merge_onto
-from memotree.sessions.structure import Verdict, check_structure
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -53,13 +53,35 @@ _MAX_TTL: Final = timedelta(days=366)
 _log = structlog.get_logger(__name__)
 
 
-class SessionOperations:
-    """Opens, reads, commits and closes working sessions."""
+class SummaryCare(Protocol):
+    """Keeps summaries that are made from others up to date with what sessions change."""
 
-    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+    async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
+        """Stage new summaries for what the (chosen) changes of a session made stale; the ids of those nodes."""
+        ...
+
+    def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
+        """Tell that a branch has a new commit."""
+        ...
+
+
+class SessionOperations:
+    """Opens, reads, commits and closes working sessions.
+
+    Args:
+        store: The store.
+        pages: Makes page tokens.
+        limits: What the service allows.
+        summaries: Keeps summaries up to date; without it that is left to their next renewal.
+    """
+
+    def __init__(
+        self, store: Store, pages: PageTokens, limits: ServiceLimits, summaries: SummaryCare | None = None
+    ) -> None:
         self._store = store
         self._pages = pages
         self._limits = limits
+        self._summaries = summaries
 
     async def open_session(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
         """Open a session at the head of a branch."""
@@ -218,7 +240,19 @@ class SessionOperations:
 
         Once the ref may have moved, a cancellation waits for the end: the call has succeeded then, whoever listens.
         """
-        return await finish_once_begun(partial(self._commit, request, self._order(request)))
+        order = self._order(request)
+        if request.renew_summaries and self._summaries is not None:
+            renewed = await self._summaries.renew_in_session(
+                lookup.needed("workspace", request.workspace),
+                lookup.needed("session_id", request.session_id),
+                order.choice,
+            )
+            order = replace(order, choice=[*order.choice, *renewed] if order.choice else ())
+        response = await finish_once_begun(partial(self._commit, request, order))
+        if self._summaries is not None:
+            workspace_id = (await self._workspace(request.workspace)).workspace_id
+            self._summaries.notice(workspace_id, response.branch, response.commit_id)
+        return response
 
     async def finish(self) -> None:
         """Wait for what goes on in the background, a few seconds at most; for a graceful stop."""

@@ -47,12 +47,26 @@ class NotConfirmedError(FailedPreconditionError):
 
 
 class WorkspaceOperations:
-    """Creates, reads, changes and deletes workspaces and archives."""
+    """Creates, reads, changes and deletes workspaces and archives.
 
-    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+    Args:
+        store: The store.
+        pages: Makes and reads page tokens.
+        limits: What the service allows.
+        on_deleted: Called with the id of a workspace that is gone, to end what works on it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        pages: PageTokens,
+        limits: ServiceLimits,
+        on_deleted: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._pages = pages
         self._limits = limits
+        self._on_deleted = on_deleted
 
     async def create_workspace(self, request: pb.CreateWorkspaceRequest) -> pb.CreateWorkspaceResponse:
         """Make a workspace with an empty first commit."""
@@ -160,6 +174,7 @@ class WorkspaceOperations:
             await registry.remove_workspace(turn.conn, workspace_id)
             passage.begun = True
             trash = await asyncio.to_thread(self._store.repositories.discard, workspace_id)
+        self._on_deleted(workspace_id)
         try:
             await self._store.index.delete(workspace_id)
         except UnavailableError:  # the workspace is gone, and no search can ask for its points
