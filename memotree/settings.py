@@ -34,6 +34,7 @@ NOT_SETTINGS: Final = (
 
 LogFormat = Literal["auto", "console", "json"]
 
+_LAST_PORT: Final = 65_535
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 
@@ -80,6 +81,15 @@ def _http_url(value: str) -> str:
     return value
 
 
+def _model_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("give a URL like https://models.example/v1")
+    if parts.username or parts.password:
+        raise ValueError("leave the name and password out of the URL; a key is a setting of its own")
+    return value.rstrip("/")
+
+
 def _folder(value: Path) -> Path:
     return value.expanduser().absolute()
 
@@ -105,6 +115,16 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="The address to listen on; loopback only.")
     port: int = Field(default=7319, ge=0, le=65_535, description="The port to listen on; 0 takes any free one.")
+    http_enabled: bool = Field(default=True, description="Whether to serve HTTP and MCP beside gRPC.")
+    http_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="The port for HTTP and MCP; the one after `port` (7320) when not given, 0 takes any free one.",
+    )
+    default_workspace: str = Field(
+        default="main", min_length=1, description="The workspace of a tool call over MCP or HTTP that names none."
+    )
     postgres_url: Annotated[SecretStr, AfterValidator(_postgres_url)] | None = Field(
         default=None, description="A PostgreSQL server to use; without it MemoTree runs its own."
     )
@@ -117,6 +137,41 @@ class Settings(BaseSettings):
         default=None, description="A Qdrant server to use (its gRPC port); without it MemoTree runs its own."
     )
     qdrant_api_key: SecretStr | None = Field(default=None, description="The key of that Qdrant server.")
+    chat_url: Annotated[str, AfterValidator(_model_url)] | None = Field(
+        default=None,
+        description="An OpenAI-compatible endpoint for summaries and answers; without it summaries are extractive.",
+    )
+    chat_model: str = Field(default="", description="The chat model's name there.")
+    chat_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
+    embedding_url: Annotated[str, AfterValidator(_model_url)] | None = Field(
+        default=None, description="An OpenAI-compatible endpoint for embeddings; without it the built-in model is used."
+    )
+    embedding_model: str = Field(
+        default="", description="The embedding model's name there; another name makes all vectors anew."
+    )
+    embedding_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
+    embedding_dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        le=65_536,
+        description="The length of its vectors, which it is asked for; without it one call at the first start tells.",
+    )
+    rerank_url: Annotated[str, AfterValidator(_model_url)] | None = Field(
+        default=None,
+        description="An endpoint that ranks texts (`/rerank` of Cohere, Jina, vLLM); without it ranking is built in.",
+    )
+    rerank_model: str = Field(default="", description="The reranking model's name there.")
+    rerank_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
+    model_timeout: Duration = Field(
+        default=timedelta(seconds=60), description="The longest that one call of a model may take."
+    )
+    model_attempts: int = Field(
+        default=5, ge=1, le=20, description="How often a call is made when the endpoint is busy or does not answer."
+    )
+    model_concurrency: Count = Field(default=8, description="Calls of models that run at once.")
+    model_requests_per_minute: int = Field(
+        default=0, ge=0, le=1_000_000, description="Calls of models a minute, evenly spread; 0 is no limit."
+    )
     max_content_bytes: ByteSize = Field(
         default=ByteSize(2**20), ge=1024, le=2**28, description="The most bytes of content a node may have."
     )
@@ -131,6 +186,22 @@ class Settings(BaseSettings):
     )
     request_retention: Duration = Field(
         default=timedelta(days=7), description="How long the result of a request id is remembered."
+    )
+    job_concurrency: int = Field(default=2, ge=1, le=64, description="Jobs that run at once.")
+    job_retention: Duration = Field(
+        default=timedelta(days=30), description="How long a job that is over is remembered."
+    )
+    renew_summaries: bool = Field(
+        default=True,
+        description="Whether summaries that a commit makes stale are made anew in the background, in a commit of their own.",
+    )
+    recall_cache_bytes: ByteSize = Field(
+        default=ByteSize(2**29), ge=2**20, description="The most memory that recall keeps trees in."
+    )
+    recall_scan_leaves: int = Field(
+        default=200_000,
+        ge=1_000,
+        description="Up to so many leaves recall looks at each; of more, the index chooses the archives.",
     )
     stop_grace: Duration = Field(
         default=timedelta(seconds=30), description="How long a stop lets running calls finish before it cancels them."
@@ -152,6 +223,13 @@ class Settings(BaseSettings):
         default="auto", description="`console` for people, `json` for programs, `auto` by the terminal."
     )
 
+    @property
+    def port_for_http(self) -> int:
+        """Where HTTP listens: beside gRPC unless told otherwise, and on any free port when gRPC does."""
+        if self.http_port is not None:
+            return self.http_port
+        return self.port + 1 if 0 < self.port < _LAST_PORT else 0
+
     @model_validator(mode="after")
     def _agree(self) -> "Settings":
         """Settings that only make sense together; one line for each fault."""
@@ -160,11 +238,24 @@ class Settings(BaseSettings):
             faults.append("postgres_pool_min must not be greater than postgres_pool_max")
         if self.max_content_bytes >= self.max_message_bytes:
             faults.append("max_content_bytes must be less than max_message_bytes, or no message can carry such a node")
+        if self.http_enabled and self.http_port and self.http_port == self.port:
+            faults.append("http_port must not be the same as port")
         if self.qdrant_api_key is not None and self.qdrant_url is None:
             faults.append("qdrant_api_key needs qdrant_url")
+        faults += self._model_faults()
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+    def _model_faults(self) -> Iterator[str]:
+        """An endpoint needs a model, and what describes a model needs an endpoint."""
+        for kind in ("chat", "embedding", "rerank"):
+            has_url = getattr(self, f"{kind}_url") is not None
+            if has_url and not getattr(self, f"{kind}_model"):
+                yield f"{kind}_model is missing: name the model that {kind}_url shall use"
+            for name in (f"{kind}_model", f"{kind}_api_key", "embedding_dimensions" if kind == "embedding" else ""):
+                if name and not has_url and getattr(self, name):
+                    yield f"{name} needs {kind}_url"
 
     @classmethod
     def settings_customise_sources(

@@ -18,11 +18,13 @@ class Announcement:
         address: Host and port, as a gRPC target.
         pid: The process of the server.
         version: The version of MemoTree.
+        url: Where it speaks HTTP; empty when it does not.
     """
 
     address: str
     pid: int
     version: str
+    url: str = ""
 
 
 def announce(data_folder: Path, announcement: Announcement) -> None:
@@ -42,10 +44,11 @@ def read_announcement(data_folder: Path) -> Announcement | None:
     """The server that was announced last and did not take its word back; ``None`` when there is none."""
     try:
         facts = json.loads((data_folder / FILE_NAME).read_text(encoding="utf-8"))
-        return Announcement(str(facts["address"]), int(facts["pid"]), str(facts["version"]))
+        url = str(facts.get("url", ""))  # versions before HTTP did not write it
+        return Announcement(str(facts["address"]), int(facts["pid"]), str(facts["version"]), url)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError):  # not ours, or written by a version to come
+    except (ValueError, KeyError, TypeError, AttributeError):  # not ours, or written by a version to come
         return None
 
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 import grpc
 import structlog
@@ -29,6 +29,38 @@ from memotree.settings import Settings
 
 Operations = Mapping[str, object]
 """The object with the operations of each service, by the service's short name (``"NodeService"``)."""
+
+
+@runtime_checkable
+class EndsStreams(Protocol):
+    """Operations with streams that would go on for as long as the server does."""
+
+    def stopping(self) -> None:
+        """A stop begins: end such streams, so that it need not wait for them."""
+
+
+class Face(Protocol):
+    """Another way to the same operations, which starts and stops with the server."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it does."""
+        ...
+
+    async def start(self) -> None:
+        """Listen.
+
+        Errors: ``PortTakenError``.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Take no call any more and end those that still run; those that finish by themselves have done so."""
+        ...
+
+
+MakeFace = Callable[[Settings, Operations, RunningCalls], Face]
+"""Makes a face over operations; each of its calls is counted, so that a stop waits for it."""
 
 Compose = Callable[[Settings], AbstractAsyncContextManager[Operations]]
 """Builds the stores and the operations on entry, and takes the stores down on exit, after the last call."""
@@ -52,6 +84,7 @@ class Server:
         on_stop: Called one after the other when the last call has ended: what must still finish (a commit that was
             shielded from cancellation), then what must close. A failing one is logged and keeps none of the others.
         partial: Whether an operation may be missing from its object and answer UNIMPLEMENTED; else that is refused.
+        face: Makes another face that starts and stops with the server.
 
     Errors: ``OperationsMismatchError``; ``PublicAddressError`` and ``HostNotAddressError`` for the host.
     """
@@ -63,6 +96,7 @@ class Server:
         *,
         on_stop: Sequence[Callable[[], Awaitable[None]]] = (),
         partial: bool = False,
+        face: MakeFace | None = None,
     ) -> None:
         check(operations, partial=partial)
         self._settings = settings
@@ -74,12 +108,18 @@ class Server:
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
+        self._face = face(settings, operations, self._calls) if face is not None else None
         self.health = Health()
 
     @property
     def address(self) -> str:
         """The gRPC target that the server listens on."""
         return address(self._host, self._port)
+
+    @property
+    def url(self) -> str:
+        """Where its other face listens; empty without one."""
+        return self._face.url if self._face is not None else ""
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -99,13 +139,19 @@ class Server:
             raise PortTakenError(self._host, self._settings.port, "gRPC could not bind it") from None
         await server.start()
         try:
-            announce(self._settings.data_folder, Announcement(self.address, os.getpid(), version("memotree")))
-        except OSError:
+            if self._face is not None:
+                await self._face.start()
+            announced = Announcement(self.address, os.getpid(), version("memotree"), self.url)
+            announce(self._settings.data_folder, announced)
+        except BaseException:
+            await self._stop_face()
             await server.stop(None)
             raise
         self._grpc = server
         self.health.set_serving(self.services)
-        log.info("serving", address=self.address, services=len(self.services))
+        log.info(
+            "serving", address=self.address, services=len(self.services), **({"url": self.url} if self.url else {})
+        )
 
     async def stop(self, grace: float) -> None:
         """Stop: say NOT_SERVING, begin no call any more, let those that run finish, then call ``on_stop``.
@@ -150,6 +196,9 @@ class Server:
         log.info("stopping", running=self._calls.count)
         self.health.stop()
         self._calls.close()
+        for subject in self._operations.values():
+            if isinstance(subject, EndsStreams):
+                subject.stopping()
         if self._grpc is not None:
             await self._drain(grace)
             withdraw(self._settings.data_folder, os.getpid())
@@ -170,11 +219,20 @@ class Server:
         hurry = asyncio.create_task(self._hurry.wait())
         try:
             await asyncio.wait({idle, hurry}, timeout=max(grace, 0), return_when=asyncio.FIRST_COMPLETED)
+            await self._stop_face()
             await self._grpc.stop(LINGER_SECONDS if self._calls.count == 0 else None)
             await self._calls.wait_idle()  # a cancelled call still runs its clean-up
         finally:
             idle.cancel()
             hurry.cancel()
+
+    async def _stop_face(self) -> None:
+        """Stop the other face; what fails there is logged and does not keep the server from stopping."""
+        if self._face is not None:
+            try:
+                await self._face.stop()
+            except Exception:
+                log.exception("the other face of the server did not stop well")
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int]]:
@@ -203,27 +261,36 @@ def _reflection_v1(names: Sequence[str]) -> Any:
     return grpc.method_handlers_generic_handler(REFLECTION_V1, {"ServerReflectionInfo": handler})
 
 
-def serve(settings: Settings, compose: Compose, on_ready: Callable[[Server], None] | None = None) -> None:
+def serve(
+    settings: Settings,
+    compose: Compose,
+    on_ready: Callable[[Server], None] | None = None,
+    face: MakeFace | None = None,
+) -> None:
     """Run a server until SIGTERM or SIGINT; a second signal cancels the calls that still run.
 
     Args:
         settings: Where to listen and within which limits.
         compose: Builds what the server needs.
         on_ready: Called once calls are taken, e.g. to tell a person the address.
+        face: Makes another face that starts and stops with the server.
 
     Errors: those of ``compose`` and of ``Server``, before any call is taken.
     """
     configure_logging(settings.log_level, settings.log_format)
     with suppress(asyncio.CancelledError):  # a signal while the stores were starting
-        uvloop.run(run_until_signalled(settings, compose, on_ready))
+        uvloop.run(run_until_signalled(settings, compose, on_ready, face))
 
 
 async def run_until_signalled(
-    settings: Settings, compose: Compose, on_ready: Callable[[Server], None] | None = None
+    settings: Settings,
+    compose: Compose,
+    on_ready: Callable[[Server], None] | None = None,
+    face: MakeFace | None = None,
 ) -> None:
     """What ``serve`` runs in its event loop; ``on_ready`` is called once calls are taken."""
     async with _signals() as signalled, compose(settings) as operations:
-        server = Server(settings, operations)
+        server = Server(settings, operations, face=face)
         await server.start()
         if on_ready is not None:
             on_ready(server)

@@ -18,7 +18,9 @@ from memotree_storage.errors import FailedPreconditionError
 
 from memotree.errors import UnimplementedError
 from memotree.v1 import (
+    forest_service_pb2,
     history_service_pb2,
+    job_service_pb2,
     maintenance_service_pb2,
     node_service_pb2,
     session_service_pb2,
@@ -33,6 +35,8 @@ _FILES: Final = (
     view_service_pb2,
     history_service_pb2,
     maintenance_service_pb2,
+    forest_service_pb2,
+    job_service_pb2,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

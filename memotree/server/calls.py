@@ -30,6 +30,11 @@ class RunningCalls:
         """How many calls run."""
         return self._count
 
+    @property
+    def closed(self) -> bool:
+        """Whether new calls are refused."""
+        return self._closed
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Counts one call while it runs."""

@@ -15,24 +15,32 @@ from memotree_storage.store import Store
 from memotree_storage.validation import Limits
 
 from memotree.canvas import NodeOperations, ViewOperations
+from memotree.forest.asking import Asking
+from memotree.forest.drilling import Drilling
+from memotree.forest.ingestion import Ingestion
+from memotree.forest.joining import Joining
+from memotree.forest.operations import ForestOperations
+from memotree.forest.recall import Recalling
+from memotree.forest.upkeep import SummaryUpkeep
 from memotree.history import HistoryOperations
+from memotree.jobs import JobOperations, Runner, mirrors
 from memotree.limits import ServiceLimits
 from memotree.maintenance import MaintenanceOperations
-from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.gateway import Models
 from memotree.pages import PageTokens, read_or_make_key
-from memotree.server.app import Operations, Server
+from memotree.server.app import MakeFace, Operations, Server
 from memotree.server.app import serve as run
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
 
 
-def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None) -> None:
+def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None, face: MakeFace | None = None) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
     # The pool writes every attempt to connect, unformatted, to standard error; what came of them our own error says.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
-    run(settings, compose, on_ready)
+    run(settings, compose, on_ready, face)
 
 
 def collect_rarely() -> None:
@@ -56,10 +64,14 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         IndexUnavailableError: Qdrant does not answer.
     """
     async with AsyncExitStack() as stack:
-        store = await open_store(settings, stack)
+        store, models = await open_store_and_models(settings, stack)
         pages = PageTokens(_page_key(settings))
         limits = service_limits(settings)
-        sessions = SessionOperations(store, pages, limits)
+        runner = Runner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
+        mirrors.register(runner, store)
+        summaries = SummaryUpkeep(store, models, runner, limits, background=settings.renew_summaries)
+        forest = forest_operations(store, models, runner, limits, summaries, settings)
+        sessions = SessionOperations(store, pages, limits, summaries)
         stack.push_async_callback(sessions.finish)
         maintenance = MaintenanceOperations(
             store,
@@ -72,18 +84,53 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
             },
         )
         stack.push_async_callback(maintenance.finish)
+        stack.push_async_callback(runner.stop)
+        await runner.start()
+        stack.push_async_callback(summaries.stop)
+        summaries.start()
         yield {
-            "WorkspaceService": WorkspaceOperations(store, pages, limits),
+            "WorkspaceService": WorkspaceOperations(store, pages, limits, runner.forget_workspace),
             "SessionService": sessions,
             "NodeService": NodeOperations(store, pages, limits),
-            "ViewService": ViewOperations(store, pages),
+            "ViewService": ViewOperations(store, pages, limits),
             "HistoryService": HistoryOperations(store, pages, limits),
             "MaintenanceService": maintenance,
+            "ForestService": forest,
+            "JobService": JobOperations(store, pages, runner),
         }
 
 
+def forest_operations(
+    store: Store,
+    models: Models,
+    runner: Runner,
+    limits: ServiceLimits,
+    summaries: SummaryUpkeep,
+    settings: Settings,
+) -> ForestOperations:
+    """The forest over a store; its jobs are registered with the runner."""
+    recalling = Recalling(
+        store, limits, models, cache_bytes=settings.recall_cache_bytes, scan_leaves=settings.recall_scan_leaves
+    )
+    drilling = Drilling(store, models)
+    return ForestOperations(
+        Ingestion(store, models, runner, limits),
+        recalling,
+        drilling,
+        Asking(recalling, drilling, store, models),
+        Joining(store, models, limits),
+        summaries,
+    )
+
+
 async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
-    """An open store on the servers that the settings name, or on embedded ones; the stack closes them.
+    """The store of `open_store_and_models`."""
+    store, _ = await open_store_and_models(settings, stack)
+    return store
+
+
+async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tuple[Store, Models]:
+    """An open store on the servers that the settings name, or on embedded ones, and its models; the stack closes them.
 
     Whoever opens it has the data folder alone, whichever servers stand behind it: what one process knows of a
     repository (whose turn it is, what is cached, when to repack, what a start may clear away) no other one hears of.
@@ -93,9 +140,10 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
         DataFolderUnusableError: The data folder cannot be locked.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: Qdrant does not answer.
+        ModelUnavailableError: The embedding model does not answer, and how long its vectors are is not known.
+        ModelRefusedError: The embedding model's endpoint refuses the call.
     """
     stack.enter_context(DataFolderLock(settings.data_folder))
-    embedder = WordllamaEmbedder()
     postgres = await _postgres(settings, stack)
     database = Database(
         postgres if isinstance(postgres, str) else postgres.url,
@@ -103,6 +151,13 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
         max_size=settings.postgres_pool_max,
         statement_timeout=settings.postgres_statement_timeout,
     )
+    models = Models.from_settings(settings, database)
+    stack.push_async_callback(models.close)
+    if settings.embedding_url is not None:
+        stack.push_async_callback(database.close)
+        await database.open()  # what the model answered before stands there; the store opens it once more
+        await models.open()
+    embedder = models.embedder
     if settings.qdrant_url is None:
         engine = EmbeddedQdrant(settings.data_folder / "qdrant")
         endpoint = await engine.start()
@@ -124,11 +179,12 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     )
     stack.push_async_callback(store.close)
     await store.open()
+    await index.make_current()
     if isinstance(postgres, EmbeddedPostgres):
         postgres.supervisor.on_restart(database.renew_broken)
     if settings.qdrant_url is None:
         engine.supervisor.on_restart(store.indexer.forget_applied)
-    return store
+    return store, models
 
 
 def service_limits(settings: Settings) -> ServiceLimits:

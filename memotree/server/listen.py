@@ -32,10 +32,10 @@ class PortTakenError(UnavailableError):
 
     reason = "PORT_TAKEN"
 
-    def __init__(self, host: str, port: int, cause: str) -> None:
+    def __init__(self, host: str, port: int, cause: str, variable: str = "MEMOTREE_PORT") -> None:
         super().__init__(
             f"MemoTree cannot listen on {address(host, port)} ({cause}). Stop the program that has the port, or choose "
-            "another one with MEMOTREE_PORT (0 takes any free one)."
+            f"another one with {variable} (0 takes any free one)."
         )
 
 
@@ -65,12 +65,22 @@ def refuse_taken(host: str, port: int) -> None:
 
     Errors: ``PortTakenError``.
     """
+    listening(host, port).close()
+
+
+def listening(host: str, port: int, variable: str = "MEMOTREE_PORT") -> socket.socket:
+    """A socket that listens; ``variable`` is what a person would set to have another port.
+
+    Errors: ``PortTakenError``.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((host, port))
-            trial.listen()
-        except OSError as error:
-            cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-            raise PortTakenError(host, port, cause) from None
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen()
+    except OSError as error:
+        found.close()
+        cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise PortTakenError(host, port, cause, variable) from None
+    return found

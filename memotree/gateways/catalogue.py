@@ -1,0 +1,196 @@
+"""The tools over one caller: arguments are checked, the operation is called, and the answer gets the one shape."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from google.protobuf import message_factory
+from google.protobuf.message import Message
+from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError, NotFoundError
+
+from memotree.client.errors import AlreadyExistsError, MemoTreeClientError
+from memotree.gateways.callers import Caller, told
+from memotree.gateways.contract import method
+from memotree.gateways.jsonform import from_json, to_json
+from memotree.gateways.results import Failure, Result
+from memotree.gateways.schema import WORKSPACE, in_tools
+from memotree.gateways.texts import one_line, readable, refusal
+from memotree.gateways.tools import BY_NAME, TOOLS, Tool
+
+OnProgress = Callable[[float, str], Awaitable[None]]
+"""Told how far a call is: a number that only grows, and what is done now."""
+
+_WORKSPACE_MISSING: Final = "WORKSPACE_NOT_FOUND"
+_MOST_FAULTS: Final = 50
+
+
+class UnknownToolError(NotFoundError):
+    """No tool has that name."""
+
+    reason = "UNKNOWN_TOOL"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no tool {name!r}; list the tools for their names.", "tool", name)
+
+
+class InvalidArgumentsError(InvalidInputError):
+    """Arguments do not fit the schema of a tool; every fault is listed with its path."""
+
+    reason = "INVALID_ARGUMENTS"
+
+    def __init__(self, tool: str, violations: list[FieldViolation]) -> None:
+        faults = " ".join(f"{violation.field} {violation.description}" for violation in violations[:_MOST_FAULTS])
+        super().__init__(f"The arguments do not fit {tool}: {faults}", violations)
+
+
+class Catalogue:
+    """All tools, called through one caller.
+
+    Args:
+        caller: The way to the operations.
+        workspace: The workspace that stands when a call names none.
+    """
+
+    def __init__(self, caller: Caller, workspace: str) -> None:
+        self._caller = caller
+        self.workspace = workspace
+        self.tools = TOOLS
+
+    async def call(self, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Result:
+        """Call a tool; whatever fails is told in the result.
+
+        Raises:
+            UnknownToolError: There is no such tool.
+        """
+        tool = BY_NAME.get(name)
+        if tool is None:
+            raise UnknownToolError(name)
+        begin = time.perf_counter()
+        metadata: dict[str, Any] = {"tool": name}
+        try:
+            request = self.request(tool, arguments)
+            metadata |= {WORKSPACE: found} if (found := getattr(request, WORKSPACE, "")) else {}
+            answer = await self._answer(tool, request, arguments, _Progress(on_progress))
+        except (InvalidArgumentsError, MemoTreeClientError) as error:
+            result = _failed(failure_of(error))
+        else:
+            result = _result(tool, answer)
+        return replace(result, metadata=metadata, elapsed=time.perf_counter() - begin)
+
+    def request(self, tool: Tool, arguments: Mapping[str, Any]) -> Message:
+        """The request that the arguments stand for, with the default workspace.
+
+        Raises:
+            InvalidArgumentsError: Arguments are missing, unknown or of the wrong type.
+        """
+        given = {name: value for name, value in arguments.items() if value is not None}
+        message, faults = from_json(tool.request, given, tool.hidden, tool.hidden_within)
+        faults += [FieldViolation(name, "is needed.") for name in tool.required if name not in given]
+        if faults:
+            raise InvalidArgumentsError(tool.name, faults)
+        fields: Any = message
+        if WORKSPACE in tool.request.fields_by_name and not fields.workspace and WORKSPACE not in tool.required:
+            fields.workspace = self.workspace
+        if tool.masked:
+            fields.update_mask.paths.extend(name for name in tool.masked if name in given)
+        return message
+
+    async def _answer(
+        self, tool: Tool, request: Message, arguments: Mapping[str, Any], progress: "_Progress"
+    ) -> Message:
+        """Call the operation; a tool that begins work makes the default workspace when it is not there yet."""
+        try:
+            return await self._run(tool, request, progress)
+        except MemoTreeClientError as error:
+            if not tool.makes_workspace or arguments.get(WORKSPACE) or error.reason != _WORKSPACE_MISSING:
+                raise
+        make = method("WorkspaceService", "CreateWorkspace")
+        creation: Any = message_factory.GetMessageClass(make.input_type)
+        with suppress(AlreadyExistsError):  # another agent was quicker
+            await self._caller.call(make, creation(name=self.workspace))
+        return await self._run(tool, request, progress)
+
+    async def _run(self, tool: Tool, request: Message, progress: "_Progress") -> Message:
+        if not tool.method.server_streaming:
+            return await self._caller.call(tool.method, request)
+        last: Message = message_factory.GetMessageClass(tool.method.output_type)()
+        async for message in self._caller.stream(tool.method, request):
+            await progress.tell(message)
+            if message.HasField(tool.last):
+                last = message
+        found: Message = getattr(last, tool.last)
+        return found
+
+
+class _Progress:
+    """Turns the events of a stream into a number that grows: a step counts one, its share counts within it."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress
+        self._step = ""
+        self._base = 0
+        self._last = -1.0
+
+    async def tell(self, event: Any) -> None:
+        """Pass an event on, if it says how far the work is."""
+        if self._on_progress is None:
+            return
+        kind = event.WhichOneof("event")
+        if kind == "progress":
+            await self._share(event.progress)
+        elif kind == "step":
+            step = event.step
+            await self._on_progress(float(step.number), f"{step.action}: {step.reasoning}".rstrip(": "))
+
+    async def _share(self, progress: Any) -> None:
+        if progress.step != self._step and self._step:
+            self._base += 1
+        self._step = progress.step
+        value = self._base + (min(progress.done / progress.total, 1.0) if progress.total else 0.0)
+        if value > self._last and self._on_progress is not None:
+            self._last = value
+            counted = f" {progress.done} of {progress.total}" if progress.total else ""
+            await self._on_progress(value, f"{progress.step}{counted}")
+
+
+def failure_of(error: MemoTreeError | MemoTreeClientError) -> Failure:
+    """Why a call failed, in the words of the tools."""
+    failure = Failure.of(told(error))
+    return replace(failure, message=in_tools(failure.message))
+
+
+def _result(tool: Tool, answer: Message) -> Result:
+    """The answer of an operation in the one shape."""
+    data = to_json(answer, with_empty_lists=True)
+    failure = _job_failure(data) if tool.last == "job" else None
+    if failure is not None:
+        return replace(_failed(failure), data=data)
+    warnings = tuple(data.pop("warnings", ())) or tuple(data.get("ingestion", {}).get("warnings", ()))
+    text = "\n".join([readable(data), *(f"Warning: {warning}" for warning in warnings)])
+    return Result(_sentence(tool, data), text, data, warnings)
+
+
+def _job_failure(job: Mapping[str, Any]) -> Failure | None:
+    """Why the job that was waited for did not succeed."""
+    if job.get("state") == "SUCCEEDED":
+        return None
+    state = str(job.get("state", "UNKNOWN"))
+    message = in_tools(str(job.get("message") or f"The job ended as {state}; get_job tells more."))
+    return Failure(
+        str(job.get("reason") or f"JOB_{state}"), "ABORTED", message, {"metadata": {"job_id": job.get("id", "")}}
+    )
+
+
+def _failed(failure: Failure) -> Result:
+    return Result(failure.message, refusal(failure), failure=failure)
+
+
+def _sentence(tool: Tool, data: Mapping[str, Any]) -> str:
+    """What was done, in one line."""
+    node = data.get("node")
+    if isinstance(node, Mapping):
+        return one_line(f"{tool.title}: {node.get('title', '')} [{node.get('id', '')}]")
+    counted = [f"{len(value)} {name}" for name, value in data.items() if isinstance(value, list)]
+    return f"{tool.title}: {counted[0] if counted else 'done'}."

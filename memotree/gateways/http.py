@@ -1,0 +1,167 @@
+"""The HTTP face: MCP at ``/mcp``, the tool of the memory forest's design, and health."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from google.protobuf.descriptor import FieldDescriptor
+from memotree_storage.errors import FieldViolation
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, QueryParams
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
+from memotree.gateways.results import Failure
+from memotree.gateways.tools import BY_NAME
+
+EXPLORE: Final = "explore_memory_node"
+
+STATUSES: Final[Mapping[str, int]] = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ABORTED": 409,
+    "ALREADY_EXISTS": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+"""The HTTP status of each gRPC status, as google.rpc.Code maps them; every other one is 500."""
+
+LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def http_app(catalogue: Catalogue, mcp: ASGIApp, stopping: Callable[[], bool]) -> Starlette:
+    """The whole face.
+
+    Args:
+        catalogue: The tools.
+        mcp: What answers at ``/mcp``.
+        stopping: Whether the server takes no call any more.
+    """
+
+    async def explore(request: Request) -> Response:
+        try:
+            arguments = from_query(EXPLORE, request.query_params)
+        except InvalidArgumentsError as error:
+            return _refused(failure_of(error))
+        result = await catalogue.call(EXPLORE, arguments)
+        if result.failure is not None:
+            return _refused(result.failure)
+        return JSONResponse([explored(found) for found in (result.data or {}).get("nodes", ())])
+
+    async def health(_request: Request) -> Response:
+        status = "stopping" if stopping() else "serving"
+        return JSONResponse({"status": status}, status_code=503 if stopping() else 200)
+
+    return Starlette(
+        routes=[
+            Route("/mcp", endpoint=mcp),
+            Route(f"/tools/{EXPLORE}", endpoint=explore, methods=["GET"]),
+            Route("/healthz", endpoint=health, methods=["GET"]),
+        ],
+        middleware=[Middleware(LocalOnly)],
+        exception_handlers={404: _no_such_path, 405: _no_such_method},
+    )
+
+
+def explored(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A node as the memory forest's design wants it: exactly these five names."""
+    node = found["node"]
+    return {
+        "id": node["id"],
+        "summary": node.get("summary", ""),
+        "content": node.get("content", ""),
+        "node_type": str(node.get("type", "")).upper(),
+        "relevance_score": found["score"],
+    }
+
+
+def from_query(name: str, query: QueryParams) -> dict[str, Any]:
+    """The arguments of a tool as a query string has them; texts become numbers where the tool wants numbers.
+
+    Raises:
+        InvalidArgumentsError: An argument is given twice, or is no number.
+    """
+    fields = BY_NAME[name].request.fields_by_name
+    arguments: dict[str, Any] = {}
+    faults = []
+    for key, text in query.multi_items():
+        field = fields.get(key)
+        if key in arguments:
+            faults.append(FieldViolation(key, "is given twice; give it once."))
+        elif field is None or field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+            arguments[key] = text
+        else:
+            try:
+                arguments[key] = json.loads(text)
+            except ValueError:
+                arguments[key] = text  # the tool tells what it wants
+    if faults:
+        raise InvalidArgumentsError(name, faults)
+    return arguments
+
+
+class LocalOnly:
+    """Refuses calls that a web page of another site sends to this machine (DNS rebinding, cross-site requests).
+
+    A browser always says in ``Host`` by which name it came here, and in ``Origin`` which site makes it send. A name
+    that was bent to a loopback address is none of ours, and neither is a foreign site.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the call on, or refuse it."""
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            refusal = _foreign(headers.get("host", ""), headers.get("origin"))
+            if refusal is not None:
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _foreign(host: str, origin: str | None) -> Response | None:
+    if _name_of(f"//{host}") not in LOCAL_NAMES:
+        message = "The call names another host than this machine; use 127.0.0.1 or localhost."
+        return _refused(Failure("FOREIGN_HOST", "PERMISSION_DENIED", message), status=421)
+    if origin is not None and _name_of(origin) not in LOCAL_NAMES:
+        message = "The call comes from a web page of another site; only pages of this machine may call."
+        return _refused(Failure("FOREIGN_ORIGIN", "PERMISSION_DENIED", message))
+    return None
+
+
+def _name_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _refused(failure: Failure, status: int | None = None) -> Response:
+    """A failure as JSON, with the HTTP status of its family."""
+    document: dict[str, Any] = {"code": failure.code, "status": failure.status, "message": failure.message}
+    if failure.details:
+        document |= {"details": failure.details}
+    return JSONResponse({"error": document}, status_code=status or STATUSES.get(failure.status, 500))
+
+
+async def _no_such_path(request: Request, _error: Exception) -> Response:
+    return _refused(Failure("NO_SUCH_PATH", "NOT_FOUND", f"There is nothing at {request.url.path}."))
+
+
+async def _no_such_method(request: Request, _error: Exception) -> Response:
+    message = f"{request.url.path} does not take {request.method}."
+    return _refused(Failure("NO_SUCH_METHOD", "UNIMPLEMENTED", message), status=405)

@@ -1,0 +1,210 @@
+"""Messages as JSON and back: names in snake_case, enums without their prefix, times in RFC 3339, numbers as numbers.
+
+It differs from protobuf's own JSON, which writes 64-bit integers as texts, repeats each enum's name in its values, and
+stops at the first fault.
+"""
+
+import difflib
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+from memotree_storage.errors import FieldViolation
+
+from memotree.gateways.contract import Field, is_map, short_names
+
+_INTEGERS: Final = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
+_FLOATS: Final = frozenset({FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT})
+_AS_TEXT: Final = {
+    Timestamp.DESCRIPTOR.full_name: "a time as in RFC 3339, such as 2026-01-31T12:00:00Z",
+    Duration.DESCRIPTOR.full_name: "a number of seconds and an s, such as 3600s",
+}
+"""Messages that JSON has as texts, and what such a text is."""
+
+
+def to_json(message: Message, *, with_empty_lists: bool = False) -> dict[str, Any]:
+    """The fields of a message; empty texts, lists and maps, absent messages and enums that say nothing are left out.
+
+    Args:
+        message: Any message of the contract.
+        with_empty_lists: Whether its own empty lists are there, as who asked for a list wants it.
+    """
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        if field.has_presence and not message.HasField(field.name):
+            continue
+        value = _field_to_json(field, getattr(message, field.name))
+        wanted = (field.has_presence and value is not None) or (with_empty_lists and value == [])
+        if wanted or value not in ("", [], {}, None):
+            found[field.name] = value
+    return found
+
+
+def _field_to_json(field: Field, value: Any) -> Any:
+    if is_map(field):
+        of = field.message_type.fields_by_name["value"]
+        return {str(key): _value_to_json(of, value[key]) for key in sorted(value)}
+    if field.is_repeated:
+        return [_value_to_json(field, each) for each in value]
+    return _value_to_json(field, value)
+
+
+def _value_to_json(field: Field, value: Any) -> Any:
+    if isinstance(value, (Timestamp, Duration, FieldMask)):
+        return value.ToJsonString()
+    if isinstance(value, Message):
+        return to_json(value)
+    if field.enum_type is not None:
+        return next((name for name, number in short_names(field.enum_type).items() if number == value), None)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def from_json(
+    kind: Descriptor, values: Mapping[str, Any], hidden: Collection[str] = (), hidden_within: Collection[str] = ()
+) -> tuple[Message, list[FieldViolation]]:
+    """The message that JSON values stand for, and every fault with its path. ``null`` counts as not given.
+
+    Args:
+        kind: The type of the message.
+        values: The fields by name.
+        hidden: Fields that cannot be given.
+        hidden_within: Fields that cannot be given in messages inside of it.
+    """
+    message = message_factory.GetMessageClass(kind)()
+    return message, list(_fill(message, values, "", (hidden, hidden_within)))
+
+
+Hidden = tuple[Collection[str], Collection[str]]
+"""Fields that cannot be given: here, and within."""
+
+
+def _fill(message: Message, values: Mapping[str, Any], path: str, hidden: Hidden) -> Iterator[FieldViolation]:
+    """Set the fields that are right, and tell of the others."""
+    here, within = hidden
+    known = {name: field for name, field in message.DESCRIPTOR.fields_by_name.items() if name not in here}
+    chosen: dict[str, str] = {}
+    for name, value in values.items():
+        field = known.get(name)
+        if field is None:
+            yield FieldViolation(path + name, f"is no argument here{_guess(name, known)}")
+        elif value is not None:
+            choice = one_of(field)
+            if chosen.setdefault(choice, name) != name and choice:
+                yield FieldViolation(path + name, f"cannot be given together with {chosen[choice]}; choose one.")
+            else:
+                yield from _set(message, field, value, path + name, within)
+
+
+def one_of(field: Field) -> str:
+    """The choice that a field belongs to; empty for none. One that is merely optional is alone in one of its own."""
+    choice = field.containing_oneof
+    return "" if choice is None or choice.name == f"_{field.name}" else choice.name
+
+
+def _set(message: Message, field: Field, value: Any, path: str, within: Collection[str]) -> Iterator[FieldViolation]:
+    """Give a field its value, or tell why it cannot have it."""
+    is_object = field.message_type is not None and field.message_type.full_name not in _AS_TEXT
+    if field.is_repeated and not is_map(field):
+        if not isinstance(value, list):
+            yield FieldViolation(path, "must be a list.")
+            return
+        for index, each in enumerate(value):
+            yield from _add(getattr(message, field.name), field, each, f"{path}[{index}]", within)
+    elif is_object and not isinstance(value, Mapping):
+        yield FieldViolation(path, "must be an object.")
+    elif is_map(field):
+        of = field.message_type.fields_by_name["value"]
+        for key, each in value.items():
+            yield from _put_scalar(getattr(message, field.name), of, each, f"{path}[{key!r}]", str(key))
+    elif is_object:
+        part = getattr(message, field.name)
+        part.SetInParent()
+        yield from _fill(part, value, f"{path}.", (within, within))
+    elif field.message_type is not None:
+        yield from _read_text(getattr(message, field.name), value, path)
+    else:
+        read, fault = _scalar(field, value)
+        if fault:
+            yield FieldViolation(path, fault)
+        else:
+            setattr(message, field.name, read)
+
+
+def _add(container: Any, field: Field, value: Any, path: str, within: Collection[str]) -> Iterator[FieldViolation]:
+    """Put one value at the end of a list."""
+    if field.message_type is None:
+        yield from _put_scalar(container, field, value, path)
+    elif isinstance(value, Mapping):
+        yield from _fill(container.add(), value, f"{path}.", (within, within))
+    else:
+        yield FieldViolation(path, "must be an object.")
+
+
+def _put_scalar(
+    container: Any, field: Field, value: Any, path: str, key: str | None = None
+) -> Iterator[FieldViolation]:
+    """Put one value into a list, or under its key into a map (the contract has maps of scalars alone)."""
+    read, fault = _scalar(field, value)
+    if fault:
+        yield FieldViolation(path, fault)
+    elif key is None:
+        container.append(read)
+    else:
+        container[key] = read
+
+
+def _read_text(message: Any, value: Any, path: str) -> Iterator[FieldViolation]:
+    try:
+        message.FromJsonString(value)
+    except (ValueError, AttributeError, TypeError):
+        yield FieldViolation(path, f"must be {_AS_TEXT[message.DESCRIPTOR.full_name]}.")
+
+
+def _scalar(field: Field, value: Any) -> tuple[Any, str]:
+    """The value as the field takes it, or what is wrong with it."""
+    if field.enum_type is not None:
+        names = short_names(field.enum_type)
+        known = isinstance(value, str) and value in names
+        return (names[value], "") if known else (None, f"must be one of {', '.join(names)}.")
+    match field.cpp_type:
+        case FieldDescriptor.CPPTYPE_BOOL:
+            return value, "" if isinstance(value, bool) else "must be true or false."
+        case FieldDescriptor.CPPTYPE_STRING:
+            return value, _text_fault(value)
+        case kind if kind in _FLOATS:
+            return value, "" if _is_number(value) else "must be a number."
+        case kind:
+            least, most = _INTEGERS[kind]
+            if not _is_number(value) or value != int(value):
+                return value, "must be a whole number."
+            return int(value), "" if least <= value <= most else f"must be from {least} to {most}."
+
+
+def _text_fault(value: Any) -> str:
+    if not isinstance(value, str):
+        return "must be a text."
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "has half a surrogate pair, which is no text; leave it out."
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else "."

@@ -1,0 +1,134 @@
+"""What a model reads of an answer: short, with every id that a next call may need."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from memotree.gateways.results import Failure
+
+Data = Mapping[str, Any]
+
+
+def readable(data: Data) -> str:
+    """The text of a response, by what it holds; anything without a form of its own is listed by name."""
+    for name, write in _WHOLE.items():
+        if data.get(name):
+            return write(data).strip()
+    parts = [_PARTS[name](value) for name, value in data.items() if name in _PARTS and value]
+    rest = {name: value for name, value in data.items() if name not in _UNTOLD and not (name in _PARTS and value)}
+    parts += ["\n".join(_listed(rest))] if rest else []
+    return "\n\n".join(part for part in parts if part) or "Done; there is nothing to show."
+
+
+def refusal(failure: Failure) -> str:
+    """Why a call failed, with every fault, conflict and node that was named."""
+    lines = [f"{failure.code}: {failure.message}"]
+    details = failure.details
+    faults = [fault for fault in details.get("violations", ()) if fault["description"] not in failure.message]
+    lines += [f"- {fault['field']}: {fault['description']}" for fault in faults]
+    lines += [
+        f"- {clash['node_id']} {clash['field']}: {clash['description']}".replace("  ", " ")
+        for clash in details.get("conflicts", ())
+    ]
+    lines += [f"- {node['id']} {node['title']}" for node in details.get("nodes", ())]
+    return "\n".join(lines)
+
+
+def _node(node: Data, score: float | None = None) -> str:
+    """A node: what it is and its id, then as much of its text as there is."""
+    facts = [str(node.get("type", "")), *(f"#{tag}" for tag in node.get("tags", ()))]
+    if node.get("child_count"):
+        facts.append(f"{node['child_count']} below")
+    if score is not None:
+        facts.append(f"score {score:.2f}")
+    head = f"{node.get('title', '')} [{node.get('id', '')}] ({', '.join(fact for fact in facts if fact)})"
+    body = node.get("content") or node.get("summary") or node.get("brief") or ""
+    return f"{head}\n{body}" if body else head
+
+
+def _nodes(nodes: list[Data]) -> str:
+    return "\n\n".join(_scored(node) for node in nodes)
+
+
+def _scored(found: Data) -> str:
+    """A node by itself, or one with its score."""
+    return _node(found["node"], found.get("score")) if "node" in found else _node(found)
+
+
+def _tree(data: Data) -> str:
+    """Nodes of a tree, indented."""
+    lines = [f"{'  ' * each.get('depth', 0)}- {_node(each['node']).partition(chr(10))[0]}" for each in data["nodes"]]
+    if data.get("truncated"):
+        lines.append(f"… and {data['truncated']} more below")
+    return "\n".join(lines)
+
+
+def _node_list(data: Data) -> str:
+    if "depth" in data["nodes"][0]:
+        return _tree(data)
+    parts = [_nodes(data["nodes"])]
+    if data.get("below_threshold"):
+        parts.append(f"{data['below_threshold']} more below the threshold.")
+    return "\n\n".join([*parts, *_more(data)])
+
+
+def _hits(data: Data) -> str:
+    parts = []
+    for hit in data["hits"]:
+        node = {**hit["node"], "content": hit.get("preview", "")}
+        parts.append("\n".join(line for line in (_node(node, hit.get("score")), hit.get("reason", "")) if line))
+    return "\n\n".join(parts)
+
+
+def _answer(data: Data) -> str:
+    """The answer, then where it stands."""
+    lines = [data["text"]]
+    for number, citation in enumerate(data.get("citations", ()), 1):
+        source = citation.get("source", {})
+        span = f", characters {source['start']}-{source['end']}" if source else ""
+        lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{span}")
+    return "\n".join(lines)
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """The text without line breaks, cut at ``limit`` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _more(data: Data) -> list[str]:
+    return [f"More: page_token {data['next_page_token']}"] if data.get("next_page_token") else []
+
+
+def _listed(value: Any, indent: str = "") -> list[str]:
+    """Names and values, a line each; lists with dashes."""
+    lines: list[str] = []
+    for name, each in value.items():
+        if isinstance(each, Mapping):
+            lines += [f"{indent}{name}:", *_listed(each, f"{indent}  ")]
+        elif isinstance(each, list) and each and isinstance(each[0], Mapping):
+            lines.append(f"{indent}{name}:")
+            for item in each:
+                first, *others = _listed(item, f"{indent}    ") or [f"{indent}    (nothing)"]
+                lines += [f"{indent}  - {first.strip()}", *others]
+        elif isinstance(each, list):
+            lines.append(f"{indent}{name}: {', '.join(str(item) for item in each) or 'none'}")
+        else:
+            lines.append(f"{indent}{name}: {each}")
+    return lines
+
+
+_WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
+    "markdown": lambda data: str(data["markdown"]),
+    "text": lambda data: _answer(data) if "citations" in data or "node" not in data else str(data["text"]),
+    "hits": _hits,
+    "nodes": _node_list,
+}
+"""What is the whole answer when it is there."""
+
+_PARTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "node": _node,
+    "children": _nodes,
+}
+"""Parts of an answer that have a form of their own."""
+
+_UNTOLD: Final = frozenset({"warnings"})

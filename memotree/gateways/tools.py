@@ -1,0 +1,245 @@
+"""The table of tools: each line names an RPC of the contract and says how it is offered.
+
+What a tool takes and how it is described comes from the contract; only what the contract cannot know stands here.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
+
+from memotree.gateways.contract import method
+
+REQUEST_ID: Final = "request_id"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One operation as agents see it.
+
+    Attributes:
+        name: In snake_case, unique.
+        title: For people.
+        category: What it is listed under.
+        service: The short name of the service.
+        rpc: The RPC that it calls.
+        required: Arguments that must be given.
+        hidden: Fields of the request that cannot be given.
+        hidden_within: Fields that cannot be given in parts of the request.
+        masked: Fields of which those given are named in ``update_mask``.
+        read_only: It changes nothing.
+        destructive: It may take something away or overwrite it.
+        idempotent: The same call again has no further effect.
+        last: Of an RPC that streams, the field of its last message that is the answer.
+        makes_workspace: Whether it makes the default workspace when that is not there.
+        note: What its description adds to the comment of the RPC.
+    """
+
+    name: str
+    title: str
+    category: str
+    service: str
+    rpc: str
+    required: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = (REQUEST_ID,)
+    hidden_within: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    last: str = ""
+    makes_workspace: bool = False
+    note: str = field(default="", compare=False)
+
+    @cached_property
+    def method(self) -> MethodDescriptor:
+        """The RPC in the contract."""
+        return method(self.service, self.rpc)
+
+    @property
+    def request(self) -> Descriptor:
+        """The type of its request."""
+        return self.method.input_type
+
+
+def _read(name: str, title: str, category: str, call: str, *required: str, note: str = "", last: str = "") -> Tool:
+    service, rpc = call.split(".")
+    return Tool(
+        name, title, category, service, rpc, required=required, read_only=True, idempotent=True, note=note, last=last
+    )
+
+
+def _write(
+    name: str, title: str, call: str, *required: str, destructive: bool = False, idempotent: bool = False
+) -> Tool:
+    """A node tool that stages a change in a session."""
+    service, rpc = call.split(".")
+    return Tool(
+        name,
+        title,
+        "change",
+        service,
+        rpc,
+        required=("session_id", *required),
+        destructive=destructive,
+        idempotent=idempotent,
+    )
+
+
+_FIELDS: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
+_RECALL, _READ, _VIEW, _SESSION, _HISTORY, _PLACE, _JOB = (
+    "recall",
+    "read",
+    "view",
+    "session",
+    "history",
+    "place",
+    "job",
+)
+
+TOOLS: Final[tuple[Tool, ...]] = (
+    _read(
+        "explore_memory_node",
+        "Explore a memory node",
+        _RECALL,
+        "ForestService.DrillDown",
+        "node_id",
+        "query",
+        note="Use it on a summary_node that recall or this tool returned, when its summary is not enough.",
+    ),
+    _read("recall", "Recall", _RECALL, "ForestService.Recall", "query"),
+    _read("ask", "Ask", _RECALL, "ForestService.Ask", "query", last="answer"),
+    Tool(
+        "ingest_document",
+        "Ingest a document",
+        _RECALL,
+        "ForestService",
+        "IngestDocument",
+        required=("name", "model_id", "text"),
+        hidden=(REQUEST_ID, "file", "conversation", "author"),
+        last="job",
+        makes_workspace=True,
+        note="Waits until the job has ended. Commits by itself; no session is needed.",
+    ),
+    _read("get_job", "Look at a job", _JOB, "JobService.GetJob", "job_id"),
+    _read("list_jobs", "List jobs", _JOB, "JobService.ListJobs"),
+    Tool("cancel_job", "Cancel a job", _JOB, "JobService", "CancelJob", ("job_id",), destructive=True, idempotent=True),
+    Tool("resume_job", "Resume a job", _JOB, "JobService", "ResumeJob", ("job_id",)),
+    _read("search_nodes", "Search nodes", _READ, "NodeService.SearchNodes", "query"),
+    _read("get_node", "Read a node", _READ, "NodeService.GetNode", "node_id"),
+    _read("list_children", "List children", _READ, "NodeService.ListChildren"),
+    _read("get_tree", "Read the structure of a tree", _READ, "NodeService.GetTree"),
+    Tool("expand_node", "Expand a node in a view", _VIEW, "NodeService", "ExpandNode", ("node_id",), idempotent=True),
+    Tool(
+        "collapse_node",
+        "Collapse a node in a view",
+        _VIEW,
+        "NodeService",
+        "CollapseNode",
+        ("node_id",),
+        idempotent=True,
+    ),
+    _read("render_view", "Render a view", _VIEW, "ViewService.RenderView"),
+    Tool(
+        "open_session",
+        "Open a session",
+        _SESSION,
+        "SessionService",
+        "OpenSession",
+        makes_workspace=True,
+        note="The id in the answer is the session_id of the tools that change something, and a revision that reads "
+        "what is staged.",
+    ),
+    _read("list_sessions", "List sessions", _SESSION, "SessionService.ListSessions"),
+    _read("list_changes", "List staged changes", _SESSION, "SessionService.ListChanges", "session_id"),
+    _write("create_node", "Create a node", "NodeService.CreateNode", "title"),
+    Tool(
+        "update_node",
+        "Update a node",
+        "change",
+        "NodeService",
+        "UpdateNode",
+        required=("session_id", "node_id"),
+        hidden=(REQUEST_ID, "update_mask"),
+        masked=_FIELDS,
+        destructive=True,
+        note="Only the arguments that are given are changed; an empty one empties its field.",
+    ),
+    _write("delete_node", "Delete a node", "NodeService.DeleteNode", "node_id", destructive=True, idempotent=True),
+    _write("move_node", "Move a node", "NodeService.MoveNode", "node_id", idempotent=True),
+    _write("split_node", "Split a node", "NodeService.SplitNode", "node_id", "parts"),
+    _write("merge_nodes", "Merge nodes", "NodeService.MergeNodes", "node_ids", destructive=True),
+    _write("add_relation", "Add a relation", "NodeService.AddRelation", "node_id", "relation", idempotent=True),
+    _write(
+        "remove_relation",
+        "Remove a relation",
+        "NodeService.RemoveRelation",
+        "node_id",
+        "type",
+        "target_id",
+        destructive=True,
+        idempotent=True,
+    ),
+    Tool(
+        "batch_change_nodes",
+        "Change several nodes at once",
+        "change",
+        "NodeService",
+        "BatchChangeNodes",
+        required=("session_id", "changes"),
+        hidden_within=("workspace", "session_id", "request_id", "update_mask", "view_name", "initial_level", "level"),
+        destructive=True,
+    ),
+    _write("create_archive", "Create an archive", "WorkspaceService.CreateArchive", "name"),
+    Tool(
+        "commit_changes",
+        "Commit the changes of a session",
+        _SESSION,
+        "SessionService",
+        "CommitChanges",
+        required=("session_id", "message"),
+    ),
+    Tool(
+        "rebase_session",
+        "Rebase a session",
+        _SESSION,
+        "SessionService",
+        "RebaseSession",
+        required=("session_id",),
+        idempotent=True,
+    ),
+    Tool(
+        "discard_changes",
+        "Discard some changes",
+        _SESSION,
+        "SessionService",
+        "DiscardChanges",
+        required=("session_id", "node_ids"),
+        destructive=True,
+        idempotent=True,
+    ),
+    Tool(
+        "discard_session",
+        "Discard a session",
+        _SESSION,
+        "SessionService",
+        "DiscardSession",
+        required=("session_id",),
+        destructive=True,
+        idempotent=True,
+    ),
+    _read("list_commits", "List commits", _HISTORY, "HistoryService.ListCommits"),
+    _read("get_commit", "Read a commit", _HISTORY, "HistoryService.GetCommit", "revision"),
+    _read(
+        "list_node_revisions", "List the versions of a node", _HISTORY, "HistoryService.ListNodeRevisions", "node_id"
+    ),
+    _read("diff_revisions", "Compare two revisions", _HISTORY, "HistoryService.DiffRevisions"),
+    _read("blame_node", "Tell who wrote each line of a node", _HISTORY, "HistoryService.BlameNode", "node_id"),
+    _read("list_archives", "List archives", _PLACE, "WorkspaceService.ListArchives"),
+    _read("list_workspaces", "List workspaces", _PLACE, "WorkspaceService.ListWorkspaces"),
+    Tool("create_workspace", "Create a workspace", _PLACE, "WorkspaceService", "CreateWorkspace", required=("name",)),
+)
+"""In the order in which they are listed."""
+
+BY_NAME: Final = {tool.name: tool for tool in TOOLS}

@@ -1,0 +1,130 @@
+"""HTTP and MCP on a port of their own, beside gRPC: starts with the server, stops with it, logs as it does."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.types import ASGIApp
+
+from memotree.gateways.callers import LocalCaller
+from memotree.gateways.catalogue import Catalogue
+from memotree.gateways.http import http_app
+from memotree.gateways.mcp import mcp_server
+from memotree.server.calls import RunningCalls
+from memotree.server.listen import address, listening, loopback
+from memotree.settings import Settings, variable
+
+LINGER_SECONDS: Final = 1.0
+"""How long a stop waits for answers on their way; the calls themselves have ended by then."""
+
+LIBRARIES: Final = ("uvicorn", "uvicorn.error", "mcp", "sse_starlette")
+"""The loggers of the libraries under this face."""
+
+
+class WebFace:
+    """HTTP and MCP over the operations of this process.
+
+    Args:
+        settings: Where to listen.
+        operations: The object with the operations of each service, by the service's short name.
+        calls: Counts the calls, and refuses new ones while the server stops.
+
+    Errors: ``PublicAddressError`` and ``HostNotAddressError`` for the host.
+    """
+
+    def __init__(self, settings: Settings, operations: Mapping[str, object], calls: RunningCalls) -> None:
+        self._host = loopback(settings.host)
+        self._port = settings.port_for_http
+        self._most_at_once = settings.max_concurrent_calls
+        catalogue = Catalogue(LocalCaller(operations, calls), settings.default_workspace)
+        # `http_app` checks Host and Origin of every path, so the SDK's own check is not needed at this one.
+        self._sessions = StreamableHTTPSessionManager(
+            mcp_server(catalogue), max_request_body_size=settings.max_message_bytes
+        )
+        self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), lambda: calls.closed)
+        self._server: _Uvicorn | None = None
+        self._stopping = asyncio.Event()
+        self._running: list[asyncio.Task[None]] = []
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it does."""
+        return f"http://{address(self._host, self._port)}"
+
+    async def start(self) -> None:
+        """Listen.
+
+        Errors: ``PortTakenError``.
+        """
+        log_libraries()
+        place = listening(self._host, self._port, variable("http_port"))
+        self._port = place.getsockname()[1]
+        self._server = _Uvicorn(self._app, self._most_at_once)
+        self._running = [asyncio.create_task(self._keep_sessions()), asyncio.create_task(self._server.serve([place]))]
+        await self._server.listens.wait()
+
+    async def stop(self) -> None:
+        """Take no call any more and end those that still run."""
+        if self._server is None:
+            return
+        self._stopping.set()  # first the sessions: their open streams would hold the connections
+        self._server.should_exit = True
+        await asyncio.gather(*self._running)
+
+    async def _keep_sessions(self) -> None:
+        """Keep the sessions of MCP in one task, since their scope has to be left where it was entered."""
+        async with self._sessions.run():
+            await self._stopping.wait()
+
+
+class _Uvicorn(uvicorn.Server):
+    """A server that leaves the signals of the process alone and says when it listens."""
+
+    def __init__(self, app: ASGIApp, most_at_once: int) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            limit_concurrency=most_at_once,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=LINGER_SECONDS,  # type: ignore[arg-type] # it may be a part of a second
+        )
+        super().__init__(config)
+        self.listens = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        self.listens.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are for the server as a whole."""
+        yield
+
+
+class _ToStructlog(logging.Handler):
+    """Writes what a library logs as the server writes its own log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        facts = {"exc_info": record.exc_info} if record.exc_info else {}
+        structlog.get_logger(record.name).log(record.levelno, record.getMessage(), **facts)
+
+
+def log_libraries() -> None:
+    """Let warnings and errors of the libraries stand in our log; what they tell of ordinary work is left out."""
+    for name in LIBRARIES:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+        if not any(isinstance(handler, _ToStructlog) for handler in logger.handlers):
+            logger.addHandler(_ToStructlog())

@@ -1,0 +1,114 @@
+"""A server with all its faces over a real store, and scripted answers for the memory forest."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from integration.worlds import World
+from memotree_storage.errors import FieldViolation, InvalidInputError
+
+from memotree.canvas import NodeOperations, ViewOperations
+from memotree.gateways.web import WebFace
+from memotree.history import HistoryOperations
+from memotree.lookup import NodeNotFoundError
+from memotree.server.app import Server
+from memotree.sessions import SessionOperations
+from memotree.settings import Settings
+from memotree.v1 import forest_service_pb2 as forest
+from memotree.v1 import job_service_pb2 as jobs
+from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import types_pb2
+from memotree.workspaces import WorkspaceOperations
+
+LEAF = types_pb2.Node(id="0123456789abcdef", type="leaf_chunk", title="Leaf", summary="Short.", content="All of it.")
+INNER = types_pb2.Node(id="fedcba9876543210", type="summary_node", title="Inner", summary="About two leaves.")
+
+
+class ScriptedForest:
+    """Answers as the contract says; ``ask`` and ``recall`` wait when the test wants to be in between."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.hold: asyncio.Event | None = None
+        self.begun = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.job_state = jobs.JOB_STATE_SUCCEEDED
+
+    async def recall(self, request: forest.RecallRequest) -> forest.RecallResponse:
+        self.requests.append(request)
+        await self._wait()
+        return forest.RecallResponse(text=f"# Notes\n\nAbout {request.query}.", tokens_used=5, warnings=["It is old."])
+
+    async def drill_down(self, request: forest.DrillDownRequest) -> forest.DrillDownResponse:
+        self.requests.append(request)
+        if request.node_id == "missing":
+            raise NodeNotFoundError(request.node_id)
+        if not 0 <= request.threshold <= 1:
+            raise InvalidInputError("It is out of range.", [FieldViolation("threshold", "must be from 0 to 1.")])
+        found = [forest.DrilledNode(node=LEAF, score=0.95), forest.DrilledNode(node=INNER, score=0.87)]
+        return forest.DrillDownResponse(nodes=found, below_threshold=3)
+
+    async def ask(self, request: forest.AskRequest) -> AsyncIterator[forest.AskResponse]:
+        self.requests.append(request)
+        for number, action in enumerate(("recall", "explore"), 1):
+            yield forest.AskResponse(step=forest.AskStep(number=number, action=action, reasoning="It looks near."))
+        await self._wait()
+        citation = forest.Citation(node_id=LEAF.id, title="Leaf", source=types_pb2.Source(start=3, end=9))
+        yield forest.AskResponse(answer=forest.Answer(text="Forty-two.", citations=[citation]))
+
+    async def ingest_document(
+        self, request: forest.IngestDocumentRequest
+    ) -> AsyncIterator[forest.IngestDocumentResponse]:
+        self.requests.append(request)
+        job = jobs.Job(id="j0b0000000000000", kind="ingest", state=jobs.JOB_STATE_RUNNING)
+        yield forest.IngestDocumentResponse(job=job)
+        for step in ("summaries", "vectors"):
+            for done in (0, 1, 2):
+                progress = maintenance.Progress(step=step, done=done, total=2)
+                yield forest.IngestDocumentResponse(progress=progress)
+        job.state = self.job_state
+        if self.job_state == jobs.JOB_STATE_SUCCEEDED:
+            job.ingestion.archive_id = "a" * 16
+            job.ingestion.warnings.append("A page had no text.")
+        else:
+            job.reason, job.message = "BUDGET_EXHAUSTED", "The budget is spent; resume it with ResumeJob."
+        yield forest.IngestDocumentResponse(job=job)
+
+    async def suggest_archive_merges(self, _request: Any) -> Any:
+        raise NotImplementedError
+
+    async def _wait(self) -> None:
+        self.begun.set()
+        if self.hold is not None:
+            try:
+                await self.hold.wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+
+
+def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
+    """The real operations over the store of the world, and the scripted ones."""
+    store, pages, limits = world.store, world.pages, world.limits
+    return {
+        "WorkspaceService": WorkspaceOperations(store, pages, limits),
+        "SessionService": SessionOperations(store, pages, limits),
+        "NodeService": NodeOperations(store, pages, limits),
+        "ViewService": ViewOperations(store, pages),
+        "HistoryService": HistoryOperations(store, pages, limits),
+        "ForestService": scripted,
+    }
+
+
+@asynccontextmanager
+async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
+    """A server with its web face, on ports of its own."""
+    settings = Settings(data_folder=folder, port=0, **given)
+    server = Server(settings, operations(world, scripted), partial=True, face=WebFace)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(5)

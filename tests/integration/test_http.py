@@ -1,0 +1,222 @@
+"""The HTTP face: the memory forest's own endpoint, health, and who may call."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+from integration.faces import INNER, LEAF, ScriptedForest, served
+from integration.worlds import World
+
+from memotree.server.announcement import read_announcement
+from memotree.server.app import Server
+from memotree.server.listen import PortTakenError
+from memotree.settings import InvalidSettingsError, Settings, load_settings
+
+PATH = "/tools/explore_memory_node"
+
+
+@pytest.fixture
+def scripted() -> ScriptedForest:
+    return ScriptedForest()
+
+
+@pytest_asyncio.fixture
+async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
+    async with served(world, scripted, tmp_path / "faces") as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def client(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=server.url) as found:
+        yield found
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_exploring_a_node_answers_the_list_of_the_design(
+    client: httpx2.AsyncClient, scripted: ScriptedForest
+) -> None:
+    answer = await client.get(PATH, params={"node_id": INNER.id, "query": "what is it?"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == [
+        {
+            "id": LEAF.id,
+            "summary": "Short.",
+            "content": "All of it.",
+            "node_type": "LEAF_CHUNK",
+            "relevance_score": 0.95,
+        },
+        {
+            "id": INNER.id,
+            "summary": "About two leaves.",
+            "content": "",
+            "node_type": "SUMMARY_NODE",
+            "relevance_score": 0.87,
+        },
+    ]
+    (request,) = scripted.requests
+    assert (request.workspace, request.node_id, request.query) == ("main", INNER.id, "what is it?")
+    assert not request.HasField("threshold")
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_workspace_revision_and_threshold_may_be_given(
+    client: httpx2.AsyncClient, scripted: ScriptedForest
+) -> None:
+    given = {"node_id": "123", "query": "7", "workspace": "42", "revision": "v1", "threshold": "0.25"}
+    assert (await client.get(PATH, params=given)).status_code == 200
+    (request,) = scripted.requests
+    assert (request.workspace, request.revision, request.threshold) == ("42", "v1", 0.25)
+    assert (request.node_id, request.query) == ("123", "7")  # texts stay texts, whatever they look like
+
+
+@pytest.mark.requirement("FOREST-14", "CANVAS-7")
+@pytest.mark.parametrize(
+    ("query", "status", "code", "fields"),
+    [
+        ({}, 400, "INVALID_ARGUMENTS", ["node_id", "query"]),
+        ({"node_id": "a", "query": "b", "treshold": "1"}, 400, "INVALID_ARGUMENTS", ["treshold"]),
+        ({"node_id": "a", "query": "b", "threshold": "half"}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+        ({"node_id": ["a", "b"], "query": "b"}, 400, "INVALID_ARGUMENTS", ["node_id"]),
+        ({"node_id": "a", "query": "b", "threshold": "2"}, 400, "INVALID_ARGUMENT", ["threshold"]),
+        ({"node_id": "missing", "query": "b"}, 404, "NODE_NOT_FOUND", []),
+    ],
+)
+async def test_a_refused_call_answers_the_error_code_with_every_fault(
+    client: httpx2.AsyncClient, query: dict[str, Any], status: int, code: str, fields: list[str]
+) -> None:
+    answer = await client.get(PATH, params=query)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert [fault["field"] for fault in error.get("details", {}).get("violations", [])] == fields
+    assert error["message"]
+
+
+async def test_a_fault_of_our_own_is_not_told(client: httpx2.AsyncClient, scripted: ScriptedForest) -> None:
+    async def broken(_request: object) -> None:
+        raise RuntimeError("the secret path")
+
+    scripted.drill_down = broken  # type: ignore[method-assign, assignment] # a fault
+    answer = await client.get(PATH, params={"node_id": "a", "query": "b"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "INTERNAL")
+    assert "secret" not in answer.text
+
+
+async def test_what_is_not_there_is_told_in_the_same_form(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/nothing")).json()["error"]["code"] == "NO_SUCH_PATH"
+    answer = await client.post(PATH)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "NO_SUCH_METHOD")
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?node_id=a&query=b", "/healthz", "/mcp"])
+async def test_a_page_of_another_site_can_call_nothing(client: httpx2.AsyncClient, path: str) -> None:
+    rebound = await client.get(path, headers={"host": "evil.example:7320"})
+    foreign = await client.get(path, headers={"origin": "https://evil.example"})
+    opaque = await client.get(path, headers={"origin": "null"})
+    assert [each.status_code for each in (rebound, foreign, opaque)] == [421, 403, 403]
+
+
+async def test_pages_of_this_machine_may_call(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/healthz", headers={"host": "localhost:1", "origin": "http://localhost:3000"})
+    assert (answer.status_code, answer.json()) == (200, {"status": "serving"})
+
+
+async def test_the_data_folder_tells_where_http_is(server: Server, tmp_path: Path) -> None:
+    announced = read_announcement(tmp_path / "faces")
+    assert announced is not None
+    assert announced.url == server.url
+    assert server.url.startswith("http://127.0.0.1:")
+
+
+async def test_an_announcement_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text(json.dumps({"address": "127.0.0.1:1", "pid": 1, "version": "0.1.0"}))
+    announced = read_announcement(tmp_path)
+    assert announced is not None
+    assert announced.url == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "port"),
+    [
+        ({"port": 7319}, 7320),
+        ({"port": 0}, 0),
+        ({"port": 65_535}, 0),
+        ({"port": 7319, "http_port": 0}, 0),
+        ({"port": 0, "http_port": 9}, 9),
+    ],
+)
+def test_http_listens_beside_grpc_unless_told_otherwise(given: dict[str, int], port: int) -> None:
+    assert Settings(**given).port_for_http == port
+
+
+def test_two_faces_on_one_port_are_refused_before_anything_starts() -> None:
+    with pytest.raises(InvalidSettingsError, match="http_port"):
+        load_settings(port=7000, http_port=7000)
+
+
+async def test_a_port_that_is_taken_is_told_and_nothing_stays_behind(
+    world: World, scripted: ScriptedForest, tmp_path: Path
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with pytest.raises(PortTakenError, match="MEMOTREE_HTTP_PORT"):
+            async with served(world, scripted, tmp_path / "faces", http_port=taken):
+                pass
+    assert read_announcement(tmp_path / "faces") is None
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_a_graceful_stop_waits_for_a_call_over_http_and_begins_no_other(
+    server: Server, client: httpx2.AsyncClient, scripted: ScriptedForest
+) -> None:
+    hold = asyncio.Event()
+    begun = asyncio.Event()
+    drill_down = scripted.drill_down
+
+    async def slow(request: Any) -> Any:
+        begun.set()
+        await hold.wait()
+        return await drill_down(request)
+
+    scripted.drill_down = slow  # type: ignore[method-assign] # waits
+    call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
+    await asyncio.wait_for(begun.wait(), 5)
+    stopping = asyncio.create_task(server.stop(30))
+    while (await client.get("/healthz")).status_code == 200:
+        await asyncio.wait({stopping}, timeout=0.01)
+    refused = await client.get(PATH, params={"node_id": "a", "query": "b"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "SERVER_STOPPING")
+    assert not stopping.done()
+    hold.set()
+    assert (await call).status_code == 200
+    await asyncio.wait_for(stopping, 5)
+
+
+async def test_a_stop_out_of_patience_ends_a_call_over_http(
+    server: Server, client: httpx2.AsyncClient, scripted: ScriptedForest
+) -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def endless(_request: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    scripted.drill_down = endless  # type: ignore[method-assign, assignment] # never answers
+    call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
+    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(server.stop(0), 10)
+    assert cancelled.is_set()
+    with pytest.raises((httpx2.HTTPError, AssertionError)):
+        assert (await call).status_code == 200

@@ -1,0 +1,383 @@
+"""MCP with the client of its SDK, over streamable HTTP and over stdio, in both eras of the protocol."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+from integration.faces import ScriptedForest, served
+from integration.worlds import World
+from jsonschema import Draft202012Validator
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+from memotree.cli.demo.private_server import server_on
+from memotree.gateways.schema import OUTPUT
+from memotree.gateways.tools import TOOLS
+from memotree.server.announcement import read_announcement
+from memotree.server.app import Server
+from memotree.v1 import job_service_pb2 as jobs
+
+README = Path(__file__).parents[2] / "README.md"
+ERAS = ["legacy", "auto"]
+
+
+@pytest.fixture
+def scripted() -> ScriptedForest:
+    return ScriptedForest()
+
+
+@pytest_asyncio.fixture
+async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
+    async with served(world, scripted, tmp_path / "faces") as running:
+        yield running
+
+
+def over_http(server: Server, era: str = "auto") -> Client:
+    return Client(f"{server.url}/mcp", mode=era)
+
+
+def over_stdio(home: Path, *arguments: str, era: str = "auto") -> Client:
+    """A client that starts ``memotree mcp`` as a person's agent would, in a home of its own."""
+    environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share")}
+    command = ["-m", "memotree.cli", "mcp", *arguments]
+    return Client(stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment)), mode=era)
+
+
+async def done(client: Client, tool: str, **arguments: Any) -> Any:
+    """The data of a call that succeeds."""
+    result = await client.call_tool(tool, arguments)
+    Draft202012Validator(OUTPUT).validate(result.structured_content)
+    assert not result.is_error, result.content
+    assert result.structured_content["success"]
+    return result.structured_content["data"]
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> tuple[Any, str]:
+    """The error of a call that fails, and the text that a model reads."""
+    result = await client.call_tool(tool, arguments)
+    Draft202012Validator(OUTPUT).validate(result.structured_content)
+    assert result.is_error
+    assert not result.structured_content["success"]
+    return result.structured_content["error"], result.content[0].text
+
+
+@pytest.mark.requirement("FOREST-14")
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_tools_are_listed_in_one_order_with_schema_and_annotations(server: Server, era: str) -> None:
+    async with over_http(server, era) as client:
+        listed = (await client.list_tools()).tools
+        again = (await client.list_tools()).tools
+    assert [tool.name for tool in listed] == [tool.name for tool in TOOLS] == [tool.name for tool in again]
+    explore = listed[0]
+    assert explore.name == "explore_memory_node"
+    assert set(explore.input_schema["properties"]) == {"workspace", "revision", "node_id", "query", "threshold"}
+    assert explore.input_schema["required"] == ["node_id", "query"]
+    assert explore.annotations is not None
+    assert (explore.annotations.read_only_hint, explore.annotations.open_world_hint) == (True, False)
+    for tool in listed:
+        Draft202012Validator.check_schema(tool.input_schema)
+        assert tool.description
+        assert tool.annotations is not None
+
+
+@pytest.mark.requirement("FOREST-14", "CANVAS-7")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_session_of_work_from_the_first_node_to_its_history(server: Server, world: World, era: str) -> None:
+    place = {"workspace": world.workspace}
+    async with over_http(server, era) as client:
+        session = (await done(client, "open_session", agent="planner", **place))["session"]["id"]
+        inside = {"session_id": session, **place}
+        archive = (await done(client, "create_archive", name="ideas", **inside))["archive"]["id"]
+        top = await done(
+            client, "create_node", title="Trees", content="A tree has no cycles.", archive_id=archive, **inside
+        )
+        node = top["node"]["id"]
+        child = (await done(client, "create_node", title="Oaks", content="They are trees.", parent_id=node, **inside))[
+            "node"
+        ]
+        await done(client, "update_node", node_id=child["id"], tags=["green"], attributes={"a": "1"}, **inside)
+        await done(client, "update_node", node_id=child["id"], tags=[], mode="REPLACE", **inside)
+        relation = {"type": "EXTENDS", "target_id": node, "description": "An oak is a tree."}
+        await done(client, "add_relation", node_id=child["id"], relation=relation, **inside)
+        changes = (await done(client, "list_changes", **inside))["changes"]
+        assert len(changes) == 3
+        staged = await done(client, "get_tree", archive=archive, revision=session, **place)
+        assert [each["depth"] for each in staged["nodes"]] == [0, 1]
+        commit = await done(client, "commit_changes", message="Begin", create_tag=True, tag_name="v1", **inside)
+        read = (await done(client, "get_node", node_id=child["id"], revision="v1", **place))["node"]
+        assert "tags" not in read
+        assert read["attributes"] == {"a": "1"}
+        assert read["relations"] == [relation]
+        log = await done(client, "list_commits", **place)
+        assert log["commits"][0]["id"] == commit["commit_id"]
+        revisions = (await done(client, "list_node_revisions", node_id=node, **place))["revisions"]
+        assert [each["kind"] for each in revisions] == ["CREATED"]
+        hits = (await done(client, "search_nodes", query="cycles", **place))["hits"]
+        assert [hit["node"]["id"] for hit in hits] == [node]
+        await done(client, "expand_node", node_id=node, include_children=True, **place)
+        rendered = await client.call_tool("render_view", place)
+        assert rendered.content[0].text.startswith("#")
+        assert node in rendered.content[0].text
+        await done(client, "collapse_node", node_id=node, **place)
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_every_tool_reaches_its_operation(server: Server, world: World) -> None:
+    """With no arguments but those that are needed: the answer is a result, or a refusal of the operation."""
+    values = {"string": "zzzz", "array": ["zzzz"], "object": {"type": "EXTENDS", "target_id": "zzzz"}}
+    values_of = {"revision": "main", "type": "EXTENDS", "parts": [{"title": "a"}], "changes": [{}]}
+    async with over_http(server) as client:
+        for tool in (await client.list_tools()).tools:
+            needed = tool.input_schema.get("required", [])
+            given = {
+                name: values_of.get(name) or values[tool.input_schema["properties"][name]["type"]] for name in needed
+            }
+            if "workspace" in tool.input_schema["properties"]:
+                given["workspace"] = world.workspace
+            result = (await client.call_tool(tool.name, given)).structured_content
+            error = result["error"] or {}
+            assert error.get("status") not in {"INTERNAL", "UNKNOWN"}, (tool.name, result)
+            assert error.get("code") != "INVALID_ARGUMENTS", (tool.name, result)
+            assert result["metadata"]["tool"] == tool.name
+            assert result["elapsed_ms"] > 0
+
+
+@pytest.mark.requirement("CANVAS-7")
+async def test_every_fault_of_the_arguments_is_listed_with_its_path(server: Server) -> None:
+    async with over_http(server) as client:
+        error, text = await refused(
+            client,
+            "split_node",
+            session_id="s",
+            parts=[{"title": "a"}, {"titel": "b"}, "c"],
+            as_children="yes",
+            request_id="r",
+        )
+        nested, _ = await refused(
+            client, "batch_change_nodes", session_id="s", changes=[{"create": {"title": 1}, "delete": {"node_id": "a"}}]
+        )
+    assert (error["code"], error["status"]) == ("INVALID_ARGUMENTS", "INVALID_ARGUMENT")
+    faults = [fault["field"] for fault in error["details"]["violations"]]
+    assert faults == ["parts[1].titel", "parts[2]", "as_children", "request_id", "node_id"]
+    assert "did you mean title?" in text
+    faults = [fault["field"] for fault in nested["details"]["violations"]]
+    assert faults == ["changes[0].create.title", "changes[0].delete"]
+
+
+@pytest.mark.requirement("CANVAS-7")
+async def test_a_refusal_of_an_operation_has_its_code_and_says_which_tool_helps(server: Server, world: World) -> None:
+    async with over_http(server) as client:
+        missing, text = await refused(client, "get_node", workspace="nowhere", node_id="abcd")
+        fault, _ = await refused(client, "open_session", workspace=world.workspace, agent="a\x07b")
+    assert (missing["code"], missing["status"]) == ("WORKSPACE_NOT_FOUND", "NOT_FOUND")
+    assert "list_workspaces" in text
+    assert [each["field"] for each in fault["details"]["violations"]] == ["agent"]
+
+
+async def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(server: Server) -> None:
+    async with over_http(server) as client:
+        with pytest.raises(MCPError, match="There is no tool 'nothing'"):
+            await client.call_tool("nothing", {})
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_what_a_model_reads_is_the_text_itself(server: Server) -> None:
+    async with over_http(server) as client:
+        recalled = await client.call_tool("recall", {"query": "oaks"})
+        answered = await client.call_tool("ask", {"query": "oaks"})
+        explored = await client.call_tool("explore_memory_node", {"query": "oaks", "node_id": "abcd"})
+    assert recalled.content[0].text == "# Notes\n\nAbout oaks.\nWarning: It is old."
+    assert recalled.structured_content["warnings"] == ["It is old."]
+    assert answered.content[0].text == "Forty-two.\n[1] Leaf [0123456789abcdef], characters 3-9"
+    assert "Leaf [0123456789abcdef] (leaf_chunk, score 0.95)\nAll of it." in explored.content[0].text
+    assert "3 more below the threshold." in explored.content[0].text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_progress_is_told_while_a_document_is_ingested_and_only_grows(server: Server, era: str) -> None:
+    told: list[tuple[float, str | None]] = []
+
+    async def on_progress(done: float, _total: float | None, message: str | None) -> None:
+        told.append((done, message))
+
+    document = {"name": "A", "model_id": "m", "text": "Some text."}
+    async with over_http(server, era) as client:
+        result = await client.call_tool("ingest_document", document, progress_callback=on_progress)
+        asked = await client.call_tool("ask", {"query": "oaks"}, progress_callback=on_progress)
+    assert not result.is_error
+    assert not asked.is_error
+    assert result.structured_content["warnings"] == ["A page had no text."]
+    of_ingestion, of_ask = told[:-2], told[-2:]
+    assert [message for _, message in of_ingestion][:2] == ["summaries 0 of 2", "summaries 1 of 2"]
+    assert [value for value, _ in of_ingestion] == sorted({value for value, _ in of_ingestion})
+    assert of_ask == [(1.0, "recall: It looks near."), (2.0, "explore: It looks near.")]
+
+
+async def test_a_job_that_stops_is_a_failure_that_names_the_job(server: Server, scripted: ScriptedForest) -> None:
+    scripted.job_state = jobs.JOB_STATE_STOPPED
+    async with over_http(server) as client:
+        error, text = await refused(client, "ingest_document", name="A", model_id="m", text="Some text.")
+    assert error["code"] == "BUDGET_EXHAUSTED"
+    assert error["details"]["metadata"] == {"job_id": "j0b0000000000000"}
+    assert "resume_job" in text
+
+
+@pytest.mark.requirement("CANVAS-8")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("tool", ["recall", "ask"])
+async def test_a_cancelled_call_cancels_its_operation(
+    server: Server, scripted: ScriptedForest, era: str, tool: str
+) -> None:
+    scripted.hold = asyncio.Event()
+    async with over_http(server, era) as client:
+        call = asyncio.create_task(client.call_tool(tool, {"query": "oaks"}))
+        await asyncio.wait_for(scripted.begun.wait(), 5)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(scripted.cancelled.wait(), 5)
+        scripted.hold = None
+        assert not (await client.call_tool(tool, {"query": "oaks"})).is_error
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_stop_of_the_server_does_not_wait_for_clients_that_only_listen(server: Server, era: str) -> None:
+    async with over_http(server, era) as client:
+        await client.list_tools()
+        await asyncio.wait_for(server.stop(30), 8)
+
+
+@pytest.mark.requirement("FOREST-14")
+@pytest.mark.parametrize("era", ERAS)
+async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: Path, era: str) -> None:
+    async with over_stdio(tmp_path, era=era) as client:
+        assert len((await client.list_tools()).tools) == len(TOOLS)
+        session = (await done(client, "open_session"))["session"]["id"]  # makes the workspace "main"
+        await done(client, "create_archive", session_id=session, name="notes")
+        await done(client, "create_node", session_id=session, archive_id="notes", title="Kept", content="For good.")
+        await done(client, "commit_changes", session_id=session, message="Keep")
+        announced = read_announcement(tmp_path / "share" / "memotree")
+        assert announced is not None
+        async with over_stdio(tmp_path) as second:  # another agent on the same data
+            hits = (await done(second, "search_nodes", query="good"))["hits"]
+            assert [hit["node"]["title"] for hit in hits] == ["Kept"]
+            missing = {"node_id": "0000000000000000"}
+            far, near = await refused(second, "get_node", **missing), await refused(client, "get_node", **missing)
+            assert far == near
+            assert far[0]["code"] == "NODE_NOT_FOUND"
+            assert read_announcement(tmp_path / "share" / "memotree") == announced
+    assert read_announcement(tmp_path / "share" / "memotree") is None
+    async with over_stdio(tmp_path, "--workspace", "main") as client:
+        assert (await done(client, "search_nodes", query="good"))["hits"]
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_over_stdio_the_server_that_runs_is_used_and_found_again(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with server_on(folder) as address:
+        async with over_stdio(tmp_path, "--data", str(folder), "--workspace", "w") as client:
+            await done(client, "open_session")
+            announced = read_announcement(folder)
+            assert announced is not None
+            assert announced.address == address
+            os.kill(announced.pid, signal.SIGTERM)
+            while read_announcement(folder) is not None:
+                await asyncio.wait_for(client.list_tools(), 5)
+            listed = await done(client, "list_workspaces")  # by a server of its own
+            assert [each["name"] for each in listed["workspaces"]] == ["w"]
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_one_operation_answers_over_stdio_mcp_over_http_and_plain_http(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    text = "# Ships\n\nThe hull was made of oak.\n\n# Sails\n\nSails were made of canvas, woven of hemp.\n"
+    with server_on(folder):
+        announced = read_announcement(folder)
+        assert announced is not None
+        async with over_stdio(tmp_path, "--data", str(folder)) as near, Client(f"{announced.url}/mcp") as far:
+            job = await done(near, "ingest_document", name="Ships", model_id="m", text=text, media_type="text/markdown")
+            assert job["ingestion"]["created_leaves"] == 2
+            recalled = await near.call_tool("recall", {"query": "canvas"})
+            assert "woven of hemp" in recalled.content[0].text
+            answered = await done(near, "ask", query="What were sails made of?")
+            assert answered["citations"]
+            tree = (await done(near, "get_tree", archive="Ships"))["nodes"]
+            top = next(each["node"]["id"] for each in tree if each["node"]["title"] == "Sails")
+            asked = {"node_id": top, "query": "canvas", "threshold": 0}
+            over_pipe, over_net = [await done(client, "explore_memory_node", **asked) for client in (near, far)]
+            async with httpx2.AsyncClient(base_url=announced.url) as plain:
+                listed = (await plain.get("/tools/explore_memory_node", params=asked)).json()
+    assert over_pipe == over_net
+    (leaf,) = over_pipe["nodes"]
+    assert listed == [
+        {
+            "id": leaf["node"]["id"],
+            "summary": leaf["node"]["summary"],
+            "content": "# Sails\n\nSails were made of canvas, woven of hemp.\n",
+            "node_type": "LEAF_CHUNK",
+            "relevance_score": leaf["score"],
+        }
+    ]
+
+
+async def test_over_stdio_a_server_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path, "--address", "127.0.0.1:1") as client:
+        error, text = await refused(client, "list_workspaces")
+    assert (error["code"], error["status"]) == ("UNAVAILABLE", "UNAVAILABLE")
+    assert "No MemoTree server answers at 127.0.0.1:1" in text
+
+
+def test_a_signal_ends_it_though_standard_input_stays_open(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "share")}
+    command = [sys.executable, "-m", "memotree.cli", "mcp"]
+    folder = tmp_path / "share" / "memotree"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment)  # noqa: S603 - ourselves
+        try:
+            for _ in range(600):
+                if read_announcement(folder) is not None:
+                    break
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(0.05)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+            assert read_announcement(folder) is None
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+
+
+@asynccontextmanager
+async def as_the_readme_says(home: Path) -> AsyncIterator[Client]:
+    """A client that does with the README's block what an agent's program does with it."""
+    block = re.search(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    (server,) = json.loads(block[1])["mcpServers"].values()
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {"HOME": str(home), "PATH": path, **server.get("env", {})}
+    command = StdioServerParameters(command=server["command"], args=server["args"], env=environment)
+    async with Client(stdio_client(command)) as client:
+        yield client
+
+
+@pytest.mark.requirement("FOREST-14")
+async def test_the_configuration_in_the_readme_works_as_written(tmp_path: Path) -> None:
+    async with as_the_readme_says(tmp_path) as client:
+        assert "explore_memory_node" in [tool.name for tool in (await client.list_tools()).tools]
+        assert (await done(client, "open_session", agent="reader"))["session"]["state"] == "OPEN"
+    assert (tmp_path / ".local" / "share" / "memotree").is_dir()
