@@ -8,13 +8,20 @@ from typer.core import TyperGroup
 
 from memotree.cli import (
     archives,
+    ask,
     commits,
+    explore,
+    ingest,
+    jobs,
+    joins,
     nodes,
+    recall,
     refs,
     searching,
     serving,
     sessions,
     structure,
+    summaries,
     upkeep,
     views,
     workspaces,
@@ -69,9 +76,14 @@ def memotree(
 
 serving.register(app)
 searching.register(app)
+ingest.register(app)
+recall.register(app)
+ask.register(app)
+explore.register(app)
 commits.register(app)
 upkeep.register(app)
 app.add_typer(workspaces.app)
+joins.register(archives.app)
 app.add_typer(archives.app)
 app.add_typer(sessions.app)
 structure.register(nodes.app)
@@ -79,3 +91,5 @@ app.add_typer(nodes.app)
 app.add_typer(views.app)
 app.add_typer(refs.branch_app)
 app.add_typer(refs.tag_app)
+app.add_typer(jobs.app)
+app.add_typer(summaries.app)

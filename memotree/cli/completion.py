@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,6 +12,7 @@ from memotree.cli.place import find_address, read_choice
 if TYPE_CHECKING:
     from memotree.client import Client, Workspace
 
+_FEW = 50
 PATIENCE_SECONDS = 0.4
 """A person waits at the prompt: no answer is better than a late one."""
 
@@ -66,9 +68,15 @@ def _archives(context: typer.Context) -> list[tuple[str, str]]:
         return [(each.name, each.description) for each in workspace.archives()]
 
 
+def _jobs(context: typer.Context) -> list[tuple[str, str]]:
+    with _client(context) as client:
+        return [(each.id, f"{each.kind} {each.subject}, {each.state.lower()}") for each in islice(client.jobs(), _FEW)]
+
+
 workspaces = _offers(_workspaces)
 sessions = _offers(_sessions)
 branches = _offers(_branches)
 tags = _offers(_tags)
 archives = _offers(_archives)
+jobs = _offers(_jobs)
 revisions = _offers(lambda context: _branches(context) + _tags(context))

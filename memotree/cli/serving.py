@@ -1,4 +1,4 @@
-"""``memotree serve`` and ``memotree demo``: starting servers."""
+"""``memotree serve``, ``memotree mcp`` and ``memotree demo``: starting servers."""
 
 import os
 import sys
@@ -26,27 +26,82 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; loopback only.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 takes any free one.")] = None,
+    http_port: Annotated[
+        int | None, typer.Option(help="The port for HTTP and MCP; the next one when not given, 0 takes any free one.")
+    ] = None,
+    http: Annotated[bool | None, typer.Option("--http/--no-http", help="Whether to serve HTTP and MCP.")] = None,
     log_level: Annotated[str | None, typer.Option(help="The least level that is logged.")] = None,
 ) -> None:
-    """Start the server on embedded stores, until Ctrl-C."""
+    """Start the server on embedded stores, until Ctrl-C: gRPC, and HTTP and MCP beside it."""
     # pydantic, gRPC and the stores are only loaded by the one command that serves
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
+    from memotree.gateways.web import WebFace  # noqa: PLC0415 - see above
     from memotree.server import compose  # noqa: PLC0415 - see above
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
 
     try:
-        settings = load_settings(data_folder=data, host=host, port=port, log_level=log_level)
-        compose.serve(settings, lambda server: _tell(desk, settings.data_folder, server.address))
+        settings = load_settings(
+            data_folder=data, host=host, port=port, http_port=http_port, http_enabled=http, log_level=log_level
+        )
+        compose.serve(
+            settings,
+            lambda server: _tell(desk, settings.data_folder, server.address, server.url),
+            WebFace if settings.http_enabled else None,
+        )
     except MemoTreeError as error:
         raise StartError(error.message) from None
 
 
-def _tell(desk: Desk, folder: Path, address: str) -> None:
+def _tell(desk: Desk, folder: Path, address: str, url: str) -> None:
     """Says where the server listens, as soon as it does."""
-    desk.output.show({"address": address, "pid": os.getpid(), "data_folder": str(folder)}, lambda: None)
+    facts = {"address": address, "pid": os.getpid(), "data_folder": str(folder), "url": url or None}
+    desk.output.show(facts, lambda: None)
     sys.stdout.flush()
+    if url:
+        desk.output.note(f"Agents reach it over MCP at {url}/mcp.")
     desk.output.done(f"MemoTree serves at {address}; its data is in {folder}. Ctrl-C stops it.")
+
+
+def mcp(
+    desk: Desk,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", parser=_folder, metavar="PATH", help="The data folder.", show_default=False),
+    ] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            envvar="MEMOTREE_WORKSPACE",
+            help="The workspace of a call that names none; made at need. That of the settings (main) when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    address: Annotated[
+        str,
+        typer.Option(
+            "--address",
+            envvar="MEMOTREE_ADDRESS",
+            help="Host and port of a server. Without it: the one that runs on the data folder, else one of its own.",
+        ),
+    ] = "",
+) -> None:
+    """Speak MCP over standard input and output, for an agent that starts this command itself."""
+    del desk  # standard output belongs to the protocol
+    import uvloop  # noqa: PLC0415 - as in `serve`
+    from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - as in `serve`
+
+    from memotree.gateways.stdio import Place, serve_stdio  # noqa: PLC0415 - as in `serve`
+    from memotree.server import compose  # noqa: PLC0415 - as in `serve`
+    from memotree.settings import load_settings  # noqa: PLC0415 - as in `serve`
+
+    try:
+        settings = load_settings(data_folder=data, default_workspace=workspace)
+        uvloop.run(serve_stdio(Place(settings, address), settings.default_workspace, compose.compose))
+    except MemoTreeError as error:
+        raise StartError(error.message) from None
 
 
 def demo(
@@ -65,4 +120,5 @@ def demo(
 def register(app: typer.Typer) -> None:
     """Puts the commands of this module on the command line."""
     command(app, "serve", NOWHERE)(serve)
+    command(app, "mcp", NOWHERE)(mcp)
     command(app, "demo", NOWHERE)(demo)

@@ -1,4 +1,6 @@
-"""``memotree status | verify | rebuild``: looking after the server and its stores."""
+"""``memotree status | verify | rebuild | reindex``: looking after the server and its stores."""
+
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -7,6 +9,7 @@ from rich.text import Text
 from memotree.cli import looks
 from memotree.cli.desk import SERVER, WORKSPACE, Desk, command
 from memotree.cli.errors import ExitCode
+from memotree.cli.jobs import end
 from memotree.cli.output import counted, facts, table
 
 _WIDE_ENOUGH = 100
@@ -74,8 +77,14 @@ def verify(desk: Desk) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def rebuild(desk: Desk) -> None:
+BackgroundOption = Annotated[bool, typer.Option("--background", help="Leave it to the server as a job.")]
+
+
+def rebuild(desk: Desk, background: BackgroundOption = False) -> None:
     """Make the rows and vectors of the workspace anew from Git; staged changes stay."""
+    if background:
+        end(desk, desk.workspace.start_rebuild(), background=True)
+        return
     steps: dict[str, int] = {}
     with desk.output.progress() as bar:
         for event in desk.workspace.rebuild():
@@ -88,8 +97,14 @@ def rebuild(desk: Desk) -> None:
     desk.output.done("Rows and vectors are made anew from Git.")
 
 
+def reindex(desk: Desk, background: BackgroundOption = False) -> None:
+    """Make the vectors of the workspace anew, as a job; for another embedding model, or a lost index."""
+    end(desk, desk.workspace.start_reindex(), background=background)
+
+
 def register(app: typer.Typer) -> None:
     """Puts the commands of this module on the command line."""
     command(app, "status", SERVER)(status)
     command(app, "verify", WORKSPACE)(verify)
     command(app, "rebuild", WORKSPACE)(rebuild)
+    command(app, "reindex", WORKSPACE)(reindex)

@@ -18,6 +18,15 @@ COMMANDS: Final = {
     "GetStatus": "status",
     "VerifyWorkspace": "verify",
     "RebuildWorkspace": "rebuild",
+    "StartRebuild": "rebuild --background",
+    "StartReindex": "reindex",
+    "GetJob": "jobs show",
+    "ListJobs": "jobs list",
+    "WatchJob": "jobs watch",
+    "CancelJob": "jobs cancel",
+    "ResumeJob": "jobs resume",
+    "IngestDocument": "ingest",
+    "DrillDown": "explore",
     "GetNode": "node get",
     "ListChildren": "node children",
     "GetTree": "node tree",
@@ -53,6 +62,10 @@ COMMANDS: Final = {
     "ListArchives": "archive list",
     "UpdateArchive": "archive rename",
     "DeleteArchive": "archive delete",
+    "SuggestArchiveMerges": "archive suggest",
+    "MergeArchives": "archive join",
+    "ListStaleSummaries": "summaries list",
+    "RenewSummaries": "summaries renew",
 }
 """The command that does what an RPC does, with what it needs to be told; an RPC that is not here has none."""
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from memotree.client.jobs import AsyncJobs
 from memotree.client.link import DEFAULT_ADDRESS, AioLink, LinkSettings, log_warning
 from memotree.client.paging import pages
 from memotree.client.places import ServerStatus, WorkspaceInfo
 from memotree.client.reading import MOST_PER_PAGE
 from memotree.client.workspace import AsyncWorkspace
 from memotree.v1 import (
+    forest_service_pb2_grpc,
     history_service_pb2_grpc,
+    job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     node_service_pb2_grpc,
     session_service_pb2_grpc,
@@ -41,6 +44,8 @@ class AsyncRawStubs:
     views: view_service_pb2_grpc.ViewServiceAsyncStub
     history: history_service_pb2_grpc.HistoryServiceAsyncStub
     maintenance: maintenance_service_pb2_grpc.MaintenanceServiceAsyncStub
+    jobs: job_service_pb2_grpc.JobServiceAsyncStub
+    forest: forest_service_pb2_grpc.ForestServiceAsyncStub
 
     @classmethod
     def over(cls, channel: aio.Channel) -> Self:
@@ -52,11 +57,13 @@ class AsyncRawStubs:
             view_service_pb2_grpc.ViewServiceStub(channel),
             history_service_pb2_grpc.HistoryServiceStub(channel),
             maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),
+            job_service_pb2_grpc.JobServiceStub(channel),
+            forest_service_pb2_grpc.ForestServiceStub(channel),
         )
         return cls(*stubs)
 
 
-class Calls:
+class Calls(AsyncJobs):
     """What a client asks the server as a whole, over any link."""
 
     def __init__(self, link: Link) -> None:

@@ -18,7 +18,9 @@ from memotree.client.session import AsyncSession
 from memotree.client.viewing import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
 from memotree.v1 import (
+    forest_service_pb2_grpc,
     history_service_pb2_grpc,
+    job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     node_service_pb2_grpc,
     session_service_pb2_grpc,
@@ -131,6 +133,11 @@ class Revision(_Twin):
     diff = _blocking(AsyncRevision.diff)
     view = _wrapped(AsyncRevision.view, View)
     views = _iterating(AsyncRevision.views)
+    recall = _blocking(AsyncRevision.recall)
+    drill_down = _blocking(AsyncRevision.drill_down)
+    ask = _iterating(AsyncRevision.ask)
+    suggest_archive_merges = _blocking(AsyncRevision.suggest_archive_merges)
+    stale_summaries = _blocking(AsyncRevision.stale_summaries)
 
 
 class Session(Revision):
@@ -201,6 +208,12 @@ class Workspace(Revision):
     delete_tag = _blocking(AsyncWorkspace.delete_tag)
     verify = _iterating(AsyncWorkspace.verify)
     rebuild = _iterating(AsyncWorkspace.rebuild)
+    start_rebuild = _blocking(AsyncWorkspace.start_rebuild)
+    start_reindex = _blocking(AsyncWorkspace.start_reindex)
+    jobs = _iterating(AsyncWorkspace.jobs)
+    ingest = _iterating(AsyncWorkspace.ingest)
+    merge_archives = _blocking(AsyncWorkspace.merge_archives)
+    renew_summaries = _blocking(AsyncWorkspace.renew_summaries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +226,8 @@ class RawStubs:
     views: view_service_pb2_grpc.ViewServiceStub
     history: history_service_pb2_grpc.HistoryServiceStub
     maintenance: maintenance_service_pb2_grpc.MaintenanceServiceStub
+    jobs: job_service_pb2_grpc.JobServiceStub
+    forest: forest_service_pb2_grpc.ForestServiceStub
 
     @classmethod
     def over(cls, channel: grpc.Channel) -> Self:
@@ -224,6 +239,8 @@ class RawStubs:
             view_service_pb2_grpc.ViewServiceStub(channel),
             history_service_pb2_grpc.HistoryServiceStub(channel),
             maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),
+            job_service_pb2_grpc.JobServiceStub(channel),
+            forest_service_pb2_grpc.ForestServiceStub(channel),
         )
 
 
@@ -273,4 +290,9 @@ class Client(_Twin):
     create_workspace = _blocking(Calls.create_workspace)
     workspaces = _iterating(Calls.workspaces)
     status = _blocking(Calls.status)
+    jobs = _iterating(Calls.jobs)
+    job = _blocking(Calls.job)
+    watch_job = _iterating(Calls.watch_job)
+    cancel_job = _blocking(Calls.cancel_job)
+    resume_job = _blocking(Calls.resume_job)
     close = _blocking(Calls.close)

@@ -13,7 +13,9 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from memotree.v1 import (
+    forest_service_pb2,
     history_service_pb2,
+    job_service_pb2,
     maintenance_service_pb2,
     node_service_pb2,
     session_service_pb2,
@@ -21,8 +23,20 @@ from memotree.v1 import (
     workspace_service_pb2,
 )
 
-_REPEATABLE_VERBS: Final = ("Get", "List", "Search", "Diff", "Render", "Expand", "Collapse")
-"""Reads, and the two calls that set a value in a view: done twice, they do the same."""
+_REPEATABLE_VERBS: Final = (
+    "Get",
+    "List",
+    "Search",
+    "Diff",
+    "Render",
+    "Expand",
+    "Collapse",
+    "Recall",
+    "Drill",
+    "Suggest",
+    "CancelJob",
+)
+"""Reads, the two calls that set a value in a view, and the end of a job: done twice, they do the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,9 @@ class Method:
 
 def _methods() -> Iterator[tuple[Descriptor, Method]]:
     for module in (
+        forest_service_pb2,
         history_service_pb2,
+        job_service_pb2,
         maintenance_service_pb2,
         node_service_pb2,
         session_service_pb2,

@@ -90,6 +90,7 @@ class Node:
         commit_id: The commit that made this version, or ``None`` while it is staged.
         update_time: When that commit was made, or ``None`` while staged.
         content_tokens: Tokens of the content by the server's counter, at every level.
+        content_cut: Whether the content, derived from what is below, is only a beginning.
     """
 
     id: str
@@ -112,6 +113,7 @@ class Node:
     update_time: datetime | None = None
     content_tokens: int = 0
     level: Level = Level.TITLE
+    content_cut: bool = False
 
     @classmethod
     def from_wire(cls, message: types_pb2.Node) -> Self:
@@ -137,6 +139,7 @@ class Node:
             update_time=moment(message, "update_time"),
             content_tokens=message.content_tokens,
             level=from_wire(Level, message.level, Level.TITLE),
+            content_cut=message.content_cut,
         )
 
 
@@ -153,18 +156,29 @@ def node_id(node: NodeRef | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One memory tree (or several roots); ``model_id`` names the agent or model it belongs to."""
+    """One memory tree (or several roots); ``model_id`` names the agent or model it belongs to.
+
+    ``attributes`` has free facts by name; those of a document that was ingested stand here.
+    """
 
     id: str
     name: str
     model_id: str = ""
     description: str = ""
     etag: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_wire(cls, message: types_pb2.Archive) -> Self:
         """Reads the message."""
-        return cls(message.id, message.name, message.model_id, message.description, message.etag)
+        return cls(
+            message.id,
+            message.name,
+            message.model_id,
+            message.description,
+            message.etag,
+            dict(message.attributes),
+        )
 
 
 ArchiveRef = Archive | str

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 
+from memotree.client.forest import AsyncForest
 from memotree.client.history import BlamedLine, Commit, CommitDetails, Diff, EntryChange, NodeRevision
 from memotree.client.link import Link
 from memotree.client.nodes import Archive, ArchiveRef, Node, NodeRef, SearchResult, Tree, archive_id, node_id, stamp
@@ -29,7 +30,7 @@ MOST_PER_PAGE = 1000
 """The largest page that the contract allows."""
 
 
-class AsyncRevision:
+class AsyncRevision(AsyncForest):
     """A workspace at one revision: a branch, tag, commit or session; at the default branch when it is empty."""
 
     def __init__(self, link: Link, workspace: str, revision: str = "") -> None:

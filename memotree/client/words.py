@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
-from memotree.v1 import node_service_pb2, session_service_pb2, types_pb2
+from memotree.v1 import forest_service_pb2, job_service_pb2, node_service_pb2, session_service_pb2, types_pb2
 
 
 class Level(StrEnum):
@@ -45,6 +45,17 @@ class SessionState(StrEnum):
     DETACHED = "DETACHED"
 
 
+class JobState(StrEnum):
+    """Where a job stands; one that failed, stopped or was cancelled can be resumed."""
+
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+    CANCELLED = "CANCELLED"
+
+
 class SearchType(StrEnum):
     """How a search finds nodes: by words, by meaning, along relations, or by words and meaning fused."""
 
@@ -72,14 +83,32 @@ class UpdateMode(StrEnum):
     PREPEND = "PREPEND"
 
 
+class RecallStrategy(StrEnum):
+    """How Recall finds: the lowest common ancestors of the nearest nodes, the best of all levels, or packed leaves."""
+
+    LCA = "LCA"
+    COLLAPSED = "COLLAPSED"
+    HYBRID = "HYBRID"
+
+
+class StaleReason(StrEnum):
+    """Why a summary is to be made anew: its text, what is below it, or a chat model that failed."""
+
+    CONTENT = "CONTENT"
+    CHILDREN = "CHILDREN"
+    PENDING = "PENDING"
+
+
 LevelName = Level | Literal["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
 RelationName = (
     RelationType
     | Literal["REFERENCES", "INSPIRED_BY", "CONTRADICTS", "EXTENDS", "DEPENDS_ON", "SUPERSEDES", "PART_OF", "ABOUT"]
 )
+JobStateName = JobState | Literal["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "CANCELLED"]
 SearchTypeName = SearchType | Literal["FULL_TEXT", "SEMANTIC", "RELATION", "HYBRID"]
 SearchScopeName = SearchScope | Literal["ALL", "CURRENT_VIEW", "SUBTREE", "RELATED"]
 UpdateModeName = UpdateMode | Literal["MERGE", "REPLACE", "APPEND", "PREPEND"]
+RecallStrategyName = RecallStrategy | Literal["LCA", "COLLAPSED", "HYBRID"]
 
 
 _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
@@ -87,9 +116,12 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     RelationType: (types_pb2.RelationType, "RELATION_TYPE_"),
     ChangeKind: (types_pb2.ChangeKind, "CHANGE_KIND_"),
     SessionState: (session_service_pb2.SessionState, "SESSION_STATE_"),
+    JobState: (job_service_pb2.JobState, "JOB_STATE_"),
     SearchType: (node_service_pb2.SearchType, "SEARCH_TYPE_"),
     SearchScope: (node_service_pb2.SearchScope, "SEARCH_SCOPE_"),
     UpdateMode: (node_service_pb2.UpdateMode, "UPDATE_MODE_"),
+    RecallStrategy: (forest_service_pb2.RecallStrategy, "RECALL_STRATEGY_"),
+    StaleReason: (forest_service_pb2.StaleReason, "STALE_REASON_"),
 }
 
 WordT = TypeVar("WordT", bound=StrEnum)

@@ -6,7 +6,9 @@ from types import TracebackType
 
 from google.protobuf.duration_pb2 import Duration
 
+from memotree.client.forest import AsyncForestry
 from memotree.client.history import Author, Branch, Tag
+from memotree.client.jobs import AsyncUpkeep
 from memotree.client.link import Link
 from memotree.client.paging import pages
 from memotree.client.places import Difference, Progress, SessionInfo, WorkspaceInfo
@@ -44,7 +46,7 @@ class OpeningSession:
             await self._opened.__aexit__(kind, error, trace)
 
 
-class AsyncWorkspace(AsyncRevision):
+class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
     """One workspace; read directly, it is its default branch as it is now. Making the object calls nobody."""
 
     def __init__(self, link: Link, name: str) -> None:

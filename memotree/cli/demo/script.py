@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli import looks
+from memotree.cli.demo.documents import DocumentsDemo
 from memotree.cli.demo.stage import Stage
 from memotree.cli.demo.topics import Section, once_each, reference
 from memotree.cli.output import counted, short
@@ -47,6 +48,7 @@ class Demo:
         self._edit(workspace)
         self._compare(workspace)
         self._git(self._folder / info.repository)
+        DocumentsDemo(self._stage, self._client).run()
 
     def _import(self, workspace: Workspace) -> None:
         stage = self._stage

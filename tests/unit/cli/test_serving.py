@@ -12,9 +12,10 @@ from memotree_storage.errors import FailedPreconditionError
 from unit.cli.conftest import CommandLine
 
 import memotree.server
+from memotree.gateways.web import WebFace
 from memotree.settings import Settings
 
-Serve = Callable[[Settings, Callable[[Any], None]], None]
+Serve = Callable[[Settings, Callable[[Any], None], Any], None]
 
 
 @pytest.fixture
@@ -37,26 +38,43 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 ) -> None:
     seen: list[Settings] = []
 
-    def serve(settings: Settings, on_ready: Callable[[Any], None]) -> None:
+    def serve(settings: Settings, on_ready: Callable[[Any], None], face: object) -> None:
+        assert face is WebFace
         seen.append(settings)
-        on_ready(SimpleNamespace(address="127.0.0.1:4321"))
+        on_ready(SimpleNamespace(address="127.0.0.1:4321", url="http://127.0.0.1:4322"))
 
     memotree = serve_with(serve)
     ran = memotree("serve", "--data", str(home / "d"), "--port", "0", "--log-level", "warning", "--json")
     assert ran.code == 0
-    assert ran.document == {"address": "127.0.0.1:4321", "pid": os.getpid(), "data_folder": str(home / "d")}
+    assert ran.document == {
+        "address": "127.0.0.1:4321",
+        "pid": os.getpid(),
+        "data_folder": str(home / "d"),
+        "url": "http://127.0.0.1:4322",
+    }
     assert "MemoTree serves at 127.0.0.1:4321" in ran.err
+    assert "http://127.0.0.1:4322/mcp" in ran.err
     assert (seen[0].port, seen[0].log_level, seen[0].data_folder) == (0, "warning", home / "d")
 
 
+def test_http_can_be_left_out(serve_with: Callable[[Serve], CommandLine]) -> None:
+    def serve(_settings: Settings, on_ready: Callable[[Any], None], face: object) -> None:
+        assert face is None
+        on_ready(SimpleNamespace(address="127.0.0.1:4321", url=""))
+
+    ran = serve_with(serve)("serve", "--no-http", "--json")
+    assert (ran.code, ran.document["url"]) == (0, None)
+    assert "/mcp" not in ran.err
+
+
 def test_settings_that_are_wrong_are_told_line_by_line(serve_with: Callable[[Serve], CommandLine]) -> None:
-    ran = serve_with(lambda _settings, _ready: None)("serve", "--port", "99999")
+    ran = serve_with(lambda _settings, _ready, _face: None)("serve", "--port", "99999")
     assert ran.code == 1
     assert "port: " in ran.err
 
 
 def test_a_server_that_cannot_start_says_why(serve_with: Callable[[Serve], CommandLine]) -> None:
-    def serve(_settings: Settings, _ready: Callable[[Any], None]) -> None:
+    def serve(_settings: Settings, _ready: Callable[[Any], None], _face: object) -> None:
         raise FailedPreconditionError("Another server works on the data folder; stop it first.")
 
     ran = serve_with(serve)("serve")

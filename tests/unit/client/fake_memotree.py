@@ -15,13 +15,18 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
+from unit.client.fake_forest import FakeForest
 from unit.client.fake_history import FakeHistory
+from unit.client.fake_jobs import FakeJobs
 from unit.client.fake_nodes import FakeNodes
 from unit.client.fake_places import FakePlaces
 from unit.client.fake_state import FakeWorkspace, RefusedError
 
 from memotree.v1 import (
+    forest_service_pb2_grpc,
     history_service_pb2_grpc,
+    job_service_pb2,
+    job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     node_service_pb2_grpc,
     session_service_pb2_grpc,
@@ -30,7 +35,7 @@ from memotree.v1 import (
 )
 
 
-class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory):
+class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory, FakeJobs, FakeForest):
     """Every service of the contract over one dictionary of workspaces.
 
     Attributes:
@@ -40,6 +45,9 @@ class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory):
 
     def __init__(self) -> None:
         self.spaces: dict[str, FakeWorkspace] = {}
+        self.jobs: dict[str, job_service_pb2.Job] = {}
+        self.ends: list[job_service_pb2.Job] = []
+        self.ingestions: deque[job_service_pb2.Job] = deque()
         self.answers: dict[str, Message] = {}
         self.calls: list[tuple[str, Any]] = []
         self.deadlines: list[float | None] = []
@@ -134,6 +142,8 @@ def serving(fake: FakeMemoTree) -> Iterator[FakeMemoTree]:
     view_service_pb2_grpc.add_ViewServiceServicer_to_server(fake, server)
     history_service_pb2_grpc.add_HistoryServiceServicer_to_server(fake, server)
     maintenance_service_pb2_grpc.add_MaintenanceServiceServicer_to_server(fake, server)
+    job_service_pb2_grpc.add_JobServiceServicer_to_server(fake, server)
+    forest_service_pb2_grpc.add_ForestServiceServicer_to_server(fake, server)
     fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

@@ -1,0 +1,120 @@
+"""``memotree ask``: an answer with citations, and the steps on the way to it as they are taken."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli.forest_options import (
+    ArchivesOption,
+    BudgetOption,
+    ModelOption,
+    QueryArgument,
+    SinceOption,
+    StrategyChoice,
+    StrategyOption,
+    TypesOption,
+    UnderOption,
+    UntilOption,
+)
+from memotree.cli.options import TagsOption, word
+from memotree.cli.output import ID, counted, short
+from memotree.cli.wording import in_commands
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memotree.client import Answer, AskStep, Citation
+
+_FEW_TITLES = 4
+
+
+def ask(
+    desk: Desk,
+    question: QueryArgument,
+    strategy: StrategyOption = StrategyChoice.HYBRID,
+    max_steps: Annotated[
+        int, typer.Option("--max-steps", min=0, max=20, help="Decisions that the chat model may take; 5 when 0.")
+    ] = 0,
+    budget: BudgetOption = 0,
+    archives: ArchivesOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    model: ModelOption = "",
+    tags: TagsOption = [],  # noqa: B006 - likewise
+    node_types: TypesOption = [],  # noqa: B006 - likewise
+    since: SinceOption = "",
+    until: UntilOption = "",
+    under: UnderOption = "",
+) -> None:
+    """Answer a question from the memory, with citations.
+
+    Without a chat model the answer is the cited passages themselves.
+    """
+    from memotree.client import AskStep  # noqa: PLC0415 - `--help` needs no gRPC
+
+    steps: list[AskStep] = []
+    answer: Answer | None = None
+    for event in desk.here.ask(
+        " ".join(question),
+        strategy=word(strategy),
+        max_steps=max_steps,
+        token_budget=budget,
+        archives=archives,
+        model_id=model,
+        tags=tags,
+        node_types=node_types,
+        since=since,
+        until=until,
+        under=under or None,
+    ):
+        if isinstance(event, AskStep):
+            steps.append(event)
+            if not desk.output.as_json:
+                desk.output.note(_step(event))
+        else:
+            answer = event
+    for warning in answer.warnings if answer else ():
+        desk.output.warn(in_commands(warning))
+    desk.output.show({"steps": steps, "answer": answer}, lambda: None if answer is None else look(answer))
+
+
+def _step(step: "AskStep") -> Text:
+    """A step on one line."""
+    line = Text(f"{step.number}. {step.action}", "dim")
+    if step.node_id:
+        line.append(f" {step.node_id}", f"{ID} dim")
+    if step.reasoning:
+        line.append(f": {' '.join(step.reasoning.split())}", "dim")
+    if step.nodes:
+        titles = ", ".join(node.title for node in step.nodes[:_FEW_TITLES])
+        more = ", …" if len(step.nodes) > _FEW_TITLES else ""
+        line.append(f"  → {counted(len(step.nodes), 'node')}: {titles}{more}", "dim")
+    return line
+
+
+def look(answer: "Answer") -> "RenderableType":
+    """An answer with its citations, for a person."""
+    parts: list[RenderableType] = [Text(answer.text)]
+    if answer.citations:
+        parts += [Text(""), Text("Citations", "bold")]
+        parts += [citation_line(number, each) for number, each in enumerate(answer.citations, start=1)]
+    return Group(*parts)
+
+
+def citation_line(number: int, cited: "Citation") -> Text:
+    """Where a passage stands, on one line."""
+    line = Text.assemble(
+        f"{number}. ", (cited.title, "cyan"), "  ", (cited.node_id, ID), f"  {cited.archive_name}", style=""
+    )
+    source = cited.source
+    if source is not None:
+        place = f"{source.document_id} {source.start}-{source.end}"
+        page = f", page {source.page}" if source.page else ""
+        line.append(f"  {place}{page}", "dim")
+    return line.append(f"  at {short(cited.commit_id)}", "dim")
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the command on the command line."""
+    command(app, "ask", REVISION)(ask)

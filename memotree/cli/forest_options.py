@@ -1,0 +1,44 @@
+"""Options that the commands of the memory forest share: where to look, how to find, how much."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from memotree.cli import completion
+
+
+class StrategyChoice(StrEnum):
+    """Ways to recall."""
+
+    LCA = "lca"
+    COLLAPSED = "collapsed"
+    HYBRID = "hybrid"
+
+
+QueryArgument = Annotated[list[str], typer.Argument(metavar="QUESTION...", help="A question; never syntax.")]
+StrategyOption = Annotated[
+    StrategyChoice,
+    typer.Option(
+        "--strategy",
+        case_sensitive=False,
+        help="hybrid packs leaves, collapsed takes the best of all levels, lca their lowest common ancestors.",
+    ),
+]
+BudgetOption = Annotated[
+    int,
+    typer.Option("--budget", "-b", min=0, max=200_000, help="The most tokens of text; the server's default when 0."),
+]
+ArchivesOption = Annotated[
+    list[str],
+    typer.Option(
+        "--archive", "-a", help="Only this archive; may be given several times.", autocompletion=completion.archives
+    ),
+]
+ModelOption = Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")]
+TypesOption = Annotated[list[str], typer.Option("--type", help="Only this type; may be given several times.")]
+SinceOption = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Only what is not from before (a date or an RFC 3339 time).")
+]
+UntilOption = Annotated[str, typer.Option("--until", metavar="TIME", help="Only what is from before.")]
+UnderOption = Annotated[str, typer.Option("--under", metavar="NODE", help="Only this node and what is below it.")]

@@ -1,0 +1,321 @@
+"""``memotree ingest``: files and folders into memory trees, and their new versions into the trees that are there."""
+
+import hashlib
+import os
+import posixpath
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.text import Text
+
+from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.errors import CliError, ExitCode, FileError
+from memotree.cli.options import TagsOption
+from memotree.cli.output import Cell, counted, short, table
+from memotree.cli.wording import in_commands
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memotree.client import Archive, Job, MemoTreeClientError, Workspace
+
+_STDIN: Final = "-"
+_LONGEST_ID: Final = 200
+_HASH_DIGITS: Final = 12
+_LOOKED_AT: Final = 8192
+"""Bytes at the beginning of a file that tell whether it is text."""
+
+
+class NoDocumentError(CliError):
+    """There is nothing to ingest."""
+
+    reason = "NO_DOCUMENT"
+
+
+class OneDocumentError(CliError):
+    """An option that names one document came with several."""
+
+    reason = "ONE_DOCUMENT_ONLY"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A file to ingest.
+
+    Attributes:
+        path: Where it is; ``None`` is stdin.
+        shown: How a person knows it: as it was given, or below the folder that was given.
+    """
+
+    path: Path | None
+    shown: str
+
+    @property
+    def document_id(self) -> str:
+        """What names its document: the path as given, so that the same command brings the same tree up to date."""
+        if len(self.shown) <= _LONGEST_ID:
+            return self.shown
+        digest = hashlib.sha256(self.shown.encode("utf-8", "surrogateescape")).hexdigest()[:_HASH_DIGITS]
+        return f"{digest} {self.shown[-(_LONGEST_ID - _HASH_DIGITS - 1) :]}"
+
+    def read(self) -> bytes:
+        """All of it."""
+        if self.path is None:
+            return sys.stdin.buffer.read()
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise FileError(f"{self.shown} cannot be read: {error.strerror}.") from None
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a file: its job, or why there is none."""
+
+    path: str
+    document_id: str
+    job: "Job | None" = None
+    error: dict[str, Any] | None = None
+
+    @property
+    def is_good(self) -> bool:
+        return self.job is not None and self.job.state == "SUCCEEDED"
+
+    @property
+    def message(self) -> str:
+        """Why it did not succeed."""
+        if self.error is not None:
+            return str(self.error["message"])
+        return self.job.message or f"The job was {self.job.state.lower()}." if self.job is not None else ""
+
+
+@dataclass(frozen=True)
+class _How:
+    """What holds for every file of one command."""
+
+    model: str
+    branch: str
+    media_type: str
+    chunk_size: int
+    similarity: float | None
+    merge_limit: int
+    tags: list[str]
+    message: str
+    max_model_tokens: int
+
+
+def ingest(
+    desk: Desk,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, and folders with all below them; `-` is stdin.")
+    ],
+    name: Annotated[
+        str,
+        typer.Option(
+            "--archive", "--name", "-a", help="The name of the archive, for one file; its path when not given."
+        ),
+    ] = "",
+    document_id: Annotated[
+        str,
+        typer.Option(
+            "--document-id", help="What names the document, for one file; its path as written when not given."
+        ),
+    ] = "",
+    model: Annotated[str, typer.Option("--model", help="The agent or model that the archive belongs to.")] = "",
+    branch: Annotated[str, typer.Option("--branch", help="The branch that gets the commits.")] = "",
+    media_type: Annotated[
+        str, typer.Option("--media-type", help="What the files are, such as text/markdown; found out when not given.")
+    ] = "",
+    chunk_size: Annotated[
+        int, typer.Option("--chunk-size", min=0, help="The greatest leaf in characters; 1000 when 0.")
+    ] = 0,
+    similarity: Annotated[
+        float | None,
+        typer.Option("--similarity", min=-1.0, max=1.0, help="Neighbours merge when more similar; 0.5 when not given."),
+    ] = None,
+    merge_limit: Annotated[
+        int, typer.Option("--merge-limit", min=0, help="The most characters of merged leaves; 8 chunks when 0.")
+    ] = 0,
+    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    message: Annotated[str, typer.Option("--message", "-m", help="The message of the commits.")] = "",
+    max_model_tokens: Annotated[
+        int, typer.Option("--max-model-tokens", min=0, help="The most tokens of models for one file; no limit when 0.")
+    ] = 0,
+) -> None:
+    """Make memory trees of files, or bring those of files that are known up to date.
+
+    A document is known by its path as it is written here, so the same command again updates it. Below a folder hidden
+    files are passed over, and what is no text. The exit code is 1 when a file could not be taken in.
+    """
+    workspace = desk.workspace
+    found, passed_over = _files(paths)
+    if not found:
+        raise NoDocumentError(
+            f"There is nothing to ingest in {', '.join(paths)}. Name a file, or a folder that has some."
+        )
+    if len(found) > 1 and (name or document_id):
+        given = "--archive" if name else "--document-id"
+        raise OneDocumentError(f"{given} names one document, and these are {len(found)}. Give it with a single file.")
+    if _STDIN in paths and not (name or document_id):
+        raise OneDocumentError("What comes from stdin has no name. Give --archive NAME, or --document-id ID.")
+    for each in passed_over:
+        desk.output.note(Text(f"{each} is passed over: it is empty or no text.", "dim"))
+    how = _How(model, branch, media_type, chunk_size, similarity, merge_limit, tags, message, max_model_tokens)
+    known = _known(workspace, branch)
+    outcomes = [
+        _take(desk, workspace, each, name, document_id or each.document_id, known, how, f"{number}/{len(found)} ")
+        for number, each in enumerate(found, start=1)
+    ]
+    _tell(desk, outcomes)
+    if not all(each.is_good for each in outcomes):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _known(workspace: "Workspace", branch: str) -> "dict[str, Archive]":
+    """The archives of documents by document id."""
+    archives = workspace.at(branch).archives()
+    return {each.attributes["document_id"]: each for each in archives if "document_id" in each.attributes}
+
+
+def _take(
+    desk: Desk,
+    workspace: "Workspace",
+    found: _Found,
+    name: str,
+    document_id: str,
+    known: "dict[str, Archive]",
+    how: _How,
+    count: str,
+) -> _Outcome:
+    """Takes one file in; a refusal is an outcome like any other, a server that is gone is not."""
+    from memotree.client import Job, MemoTreeClientError  # noqa: PLC0415 - `--help` needs no gRPC
+
+    before = known.get(document_id)
+    job: Job | None = None
+    try:
+        with desk.output.progress() as bar:
+            for event in workspace.ingest(
+                found.read(),
+                # A document that is known keeps the name that its archive has by now.
+                name=name or ("" if before else _name(found, document_id)),
+                model_id=how.model,
+                document_id=document_id,
+                branch=how.branch,
+                media_type=how.media_type or (before.attributes.get("media_type", "") if before else ""),
+                chunk_size=how.chunk_size,
+                similarity_threshold=how.similarity,
+                merge_limit=how.merge_limit,
+                tags=how.tags,
+                message=how.message,
+                max_model_tokens=how.max_model_tokens,
+            ):
+                if isinstance(event, Job):
+                    job = event
+                else:
+                    bar.at(f"{count}{found.shown}: {event.step}", event.done, event.total)
+    except FileError as error:
+        return _Outcome(found.shown, document_id, error={"code": "CLI", "reason": error.reason, "message": str(error)})
+    except MemoTreeClientError as error:
+        if error.code == "UNAVAILABLE" and not error.reason:
+            raise
+        return _Outcome(found.shown, document_id, job, _refusal(error))
+    except KeyboardInterrupt:
+        if job is not None:
+            desk.output.note(f"The job goes on; `memotree jobs cancel {job.id}` ends it.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    return _Outcome(found.shown, document_id, job)
+
+
+def _refusal(error: "MemoTreeClientError") -> dict[str, Any]:
+    return {"code": error.code, "reason": error.reason, "message": in_commands(error.message)}
+
+
+def _name(found: _Found, document_id: str) -> str:
+    """The name of a new archive: the path as written, or the file's own name when that path is no relative one."""
+    shown = found.shown if found.path is not None else document_id
+    return (posixpath.basename(shown) if shown.startswith("/") else shown)[-_LONGEST_ID:]
+
+
+def _tell(desk: Desk, outcomes: list[_Outcome]) -> None:
+    good = sum(each.is_good for each in outcomes)
+    desk.output.show({"files": outcomes}, lambda: _table(outcomes))
+    for one in outcomes:
+        made = one.job.ingestion if one.job is not None else None
+        for warning in made.warnings if made is not None else ():
+            desk.output.warn(f"{one.path}: {in_commands(warning)}")
+        if not one.is_good:
+            desk.output.error(f"{one.path}: {one.message}")
+            if one.job is not None and one.job.state in {"STOPPED", "FAILED"}:
+                desk.output.note(f"`memotree jobs resume {one.job.id}` goes on with it.")
+    if good:
+        desk.output.done(f"{counted(good, 'document')} of {len(outcomes)} taken in.")
+
+
+def _table(outcomes: list[_Outcome]) -> "RenderableType":
+    return table(
+        [("File", "bold cyan"), "State", "New", "Kept", "Removed", "Above", "Commit"],
+        [_row(each) for each in outcomes],
+        empty="",
+    )
+
+
+def _row(outcome: _Outcome) -> list[Cell]:
+    made = outcome.job.ingestion if outcome.job is not None else None
+    if made is None or not outcome.is_good:
+        how = outcome.job.state.lower() if outcome.job is not None else "refused"
+        return [outcome.path, Text(how, "bold red"), "", "", "", "", ""]
+    state = Text("unchanged", "dim") if not made.commit_id else Text("done", "green")
+    counts = (made.created_leaves, made.kept_leaves, made.removed_leaves, made.summary_nodes)
+    return [outcome.path, state, *(f"{count:,}" for count in counts), short(made.commit_id)]
+
+
+def _files(paths: list[str]) -> tuple[list[_Found], list[str]]:
+    """The files that the paths stand for, each once, and those below folders that are passed over."""
+    found: dict[str, _Found] = {}
+    passed_over: list[str] = []
+    for given in paths:
+        if given == _STDIN:
+            found.setdefault(given, _Found(None, given))
+            continue
+        path, shown = Path(given), posixpath.normpath(Path(given).as_posix())
+        if not path.exists():
+            raise FileError(f"{given} is not there; name a file or a folder.")
+        if not path.is_dir():
+            found.setdefault(shown, _Found(path, shown))
+            continue
+        for each in _below(path):
+            inner = posixpath.normpath(posixpath.join(shown, each.relative_to(path).as_posix()))
+            if _is_readable(each):
+                found.setdefault(inner, _Found(each, inner))
+            else:
+                passed_over.append(inner)
+    return list(found.values()), passed_over
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of all below it, by path; hidden ones left out, links to folders not followed."""
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(here) / name for name in sorted(files) if not name.startswith("."))
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether a file begins like a document: not empty, and either text or a PDF."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_LOOKED_AT)
+    except OSError:
+        return True  # that it cannot be read is told when it is read
+    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))  # UTF-16 has NUL bytes
+    return bool(head) and (wide or b"\0" not in head or head.startswith(b"%PDF-"))
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the command on the command line."""
+    command(app, "ingest", WORKSPACE)(ingest)

@@ -1,0 +1,219 @@
+"""``memotree jobs``: long work on the server, which goes on when nobody watches."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from memotree.cli import completion
+from memotree.cli.desk import SERVER, WORKSPACE, Desk, command
+from memotree.cli.errors import ExitCode
+from memotree.cli.output import ID, facts, table, when
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from memotree.client import Job
+    from memotree.client.words import JobStateName
+
+app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs: long work that goes on when nobody watches.")
+
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Id of the job, or its first characters (4+).", autocompletion=completion.jobs),
+]
+
+_STYLES: Final = {
+    "QUEUED": "dim",
+    "RUNNING": "cyan",
+    "SUCCEEDED": "green",
+    "FAILED": "bold red",
+    "STOPPED": "yellow",
+    "CANCELLED": "dim",
+}
+
+
+def _state(job: "Job") -> Text:
+    return Text(job.state.lower(), _STYLES[job.state])
+
+
+def _progress(job: "Job") -> str:
+    if job.progress is None:
+        return ""
+    done, total = job.progress.done, job.progress.total
+    if total:
+        return f"{job.progress.step} {done:,}/{total:,}"
+    return f"{job.progress.step} {done:,}" if done else job.progress.step
+
+
+def _result(job: "Job") -> list[tuple[str, str]]:
+    """What came out, as names and values."""
+    made, renewed = job.ingestion, job.renewal
+    if made is not None:
+        return [
+            ("archive", made.archive_id),
+            ("document", made.document_id),
+            ("commit", made.commit_id or "none: the document had not changed"),
+            ("leaves", f"{made.created_leaves:,} new, {made.kept_leaves:,} kept, {made.removed_leaves:,} removed"),
+            ("above them", f"{made.summary_nodes:,}"),
+            ("roots", f"{made.roots:,}"),
+            ("pending summaries", f"{made.pending_summaries:,}" if made.pending_summaries else ""),
+            ("warnings", "\n".join(made.warnings)),
+        ]
+    if renewed is not None:
+        return [
+            ("commit", renewed.commit_id or "none: no summary was stale"),
+            ("renewed", f"{renewed.renewed:,}"),
+            ("pending summaries", f"{renewed.pending:,}" if renewed.pending else ""),
+        ]
+    return []
+
+
+def look(job: "Job") -> "RenderableType":
+    """A job with its result, for a person."""
+    head = facts(
+        [
+            ("job", Text(job.id, ID)),
+            ("kind", job.kind),
+            ("subject", job.subject),
+            ("state", _state(job)),
+            ("progress", _progress(job)),
+            ("reason", job.reason),
+            ("", job.message),
+            ("begun", f"{job.attempts} times" if job.attempts > 1 else ""),
+            ("asked for", when(job.create_time)),
+            ("changed", when(job.update_time)),
+            *_result(job),
+        ]
+    )
+    if not job.usage:
+        return head
+    usage = table(
+        ["Model", "For", "Calls", "Tokens read", "Tokens written", "From the cache"],
+        [
+            (
+                each.model,
+                each.kind,
+                f"{each.calls:,}",
+                f"{each.prompt_tokens:,}",
+                f"{each.completion_tokens:,}",
+                f"{each.cached:,}",
+            )
+            for each in job.usage
+        ],
+        empty="",
+    )
+    return Group(head, usage)
+
+
+def follow(desk: Desk, job: str) -> "Job":
+    """Watches a job with a progress bar until it is over, and gives it as it is then.
+
+    Ctrl-C ends the watching and not the job.
+    """
+    seen: Job | None = None
+    try:
+        with desk.output.progress() as bar:
+            for each in desk.client.watch_job(job):
+                seen = each
+                if each.progress is not None:
+                    bar.at(each.progress.step, each.progress.done, each.progress.total)
+                else:
+                    bar.at("waiting", 0, 0)
+    except KeyboardInterrupt:
+        named = seen.id if seen else job
+        desk.output.note(
+            f"The job goes on; `memotree jobs watch {named}` shows it, `memotree jobs cancel {named}` ends it."
+        )
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    return seen if seen is not None and seen.over else desk.client.job(job)
+
+
+def show_end(desk: Desk, job: "Job") -> None:
+    """Shows a job that is over; the exit code is 1 unless it has succeeded."""
+    desk.output.show(job, lambda: look(job))
+    if job.state == "SUCCEEDED":
+        return
+    if job.over:
+        desk.output.error(job.message or f"The job was {job.state.lower()}.")
+        desk.output.note(f"`memotree jobs resume {job.id}` goes on with it.")
+    raise typer.Exit(ExitCode.FAILED)
+
+
+@command(app, "list", WORKSPACE)
+def list_(
+    desk: Desk,
+    everywhere: Annotated[bool, typer.Option("--all", help="Those of all workspaces.")] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Only those that wait, run, stopped or failed.")
+    ] = False,
+    kind: Annotated[
+        str, typer.Option("--kind", help="Only this kind: ingest, renew_summaries, rebuild, reindex.")
+    ] = "",
+) -> None:
+    """List the jobs of the workspace, the newest first."""
+    states: Iterable[JobStateName] = ("QUEUED", "RUNNING", "STOPPED", "FAILED") if unfinished else ()
+    owner = desk.client if everywhere else desk.workspace
+    found = list(owner.jobs(states=states, kind=kind))
+    desk.output.show(
+        {"jobs": found},
+        lambda: table(
+            [("Id", ID), "Kind", ("Subject", "bold cyan"), "State", "Progress", ("Changed", "dim")],
+            [
+                (each.id, each.kind, each.subject, _state(each), _progress(each), when(each.update_time))
+                for each in found
+            ],
+            empty="There is no such job.",
+        ),
+    )
+
+
+@command(app, "show", SERVER)
+def show(desk: Desk, job: JobArgument) -> None:
+    """Show a job: how far it is, why it stopped, what came out."""
+    found = desk.client.job(job)
+    desk.output.show(found, lambda: look(found))
+
+
+@command(app, "watch", SERVER)
+def watch(desk: Desk, job: JobArgument) -> None:
+    """Watch a job until it is over; the exit code is 1 unless it has succeeded. Ctrl-C does not end the job."""
+    show_end(desk, follow(desk, job))
+
+
+@command(app, "cancel", SERVER)
+def cancel(desk: Desk, job: JobArgument) -> None:
+    """End a job; what it has committed stays."""
+    ended = desk.client.cancel_job(job)
+    desk.output.show(ended, lambda: None)
+    if ended.state == "RUNNING":
+        desk.output.done(f"The job {ended.id} ends as soon as it has finished what must not be torn apart.")
+    else:
+        desk.output.done(f"The job {ended.id} is {ended.state.lower()}.")
+
+
+@command(app, "resume", SERVER)
+def resume(
+    desk: Desk,
+    job: JobArgument,
+    max_model_tokens: Annotated[
+        int | None,
+        typer.Option("--max-model-tokens", min=0, help="Another limit of model tokens, from the begin of the job."),
+    ] = None,
+    background: Annotated[bool, typer.Option("--background", help="Do not watch it.")] = False,
+) -> None:
+    """Go on with a job that stopped, failed or was cancelled, and watch it."""
+    resumed = desk.client.resume_job(job, max_model_tokens=max_model_tokens)
+    end(desk, resumed, background=background)
+
+
+def end(desk: Desk, job: "Job", *, background: bool) -> None:
+    """Watches a job that was just asked for, or says where it can be watched."""
+    if not background:
+        show_end(desk, follow(desk, job.id))
+        return
+    desk.output.show(job, lambda: None)
+    desk.output.done(f"The job {job.id} works; `memotree jobs watch {job.id}` shows it.")

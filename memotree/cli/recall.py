@@ -1,0 +1,118 @@
+"""``memotree recall``: what the memory says about a question."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli.forest_options import (
+    ArchivesOption,
+    BudgetOption,
+    ModelOption,
+    QueryArgument,
+    SinceOption,
+    StrategyChoice,
+    StrategyOption,
+    TypesOption,
+    UnderOption,
+    UntilOption,
+)
+from memotree.cli.options import TagsOption, word
+from memotree.cli.output import ID
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memotree.client import Passage, RecalledNode, RecallResult
+
+_INDENT = 6
+
+
+def recall(
+    desk: Desk,
+    question: QueryArgument,
+    strategy: StrategyOption = StrategyChoice.HYBRID,
+    budget: BudgetOption = 0,
+    top_k: Annotated[
+        int, typer.Option("--top-k", "-k", min=0, max=1000, help="Nodes that lca and collapsed start from; 10 when 0.")
+    ] = 0,
+    archives: ArchivesOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    model: ModelOption = "",
+    tags: TagsOption = [],  # noqa: B006 - likewise
+    node_types: TypesOption = [],  # noqa: B006 - likewise
+    since: SinceOption = "",
+    until: UntilOption = "",
+    under: UnderOption = "",
+    trace: Annotated[bool, typer.Option("--trace", help="Tell why each node is there.")] = False,
+    prompt: Annotated[
+        bool, typer.Option("--prompt", help="Print the packed Markdown text alone, as a prompt can take it.")
+    ] = False,
+) -> None:
+    """Find what the memory says about a question, packed under a budget of tokens."""
+    found = desk.here.recall(
+        " ".join(question),
+        strategy=word(strategy),
+        top_k=top_k,
+        token_budget=budget,
+        archives=archives,
+        model_id=model,
+        tags=tags,
+        node_types=node_types,
+        since=since,
+        until=until,
+        under=under or None,
+        include_trace=trace,
+    )
+    desk.output.show(found, lambda: found.text if prompt else look(found))
+    if found.passages and not desk.output.as_json:
+        desk.output.note(
+            Text(
+                f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves.",
+                "dim",
+            )
+        )
+
+
+def look(found: "RecallResult") -> "RenderableType":
+    """What was recalled, for a person."""
+    parts = [_passage(each) for each in found.passages]
+    parts += [_node(each) for each in found.nodes]
+    return Group(*parts) if parts else Text("Nothing was found.", "dim")
+
+
+def _passage(passage: "Passage") -> "RenderableType":
+    head = Text.assemble((f"{passage.score:.2f}", "green"), "  ", (passage.archive_name, "bold cyan"))
+    for heading in passage.headings:
+        head.append(f" > {heading}", "cyan")
+    parts: list[RenderableType] = [head, Padding(Text(passage.text.strip()), (0, 0, 0, _INDENT), expand=False)]
+    parts += [Padding(why, (0, 0, 0, _INDENT), expand=False) for each in passage.nodes for why in _why(each)]
+    return Group(*parts, Text(""))
+
+
+def _node(found: "RecalledNode") -> "RenderableType":
+    text = found.node.content or found.node.summary or found.node.brief
+    head = Text.assemble(
+        (f"{found.score:.2f}", "green"), "  ", (found.node.title, "bold cyan"), "  ", (found.node.id, ID)
+    )
+    parts = [Text(text.strip())] if text else []
+    indented = [Padding(part, (0, 0, 0, _INDENT), expand=False) for part in [*parts, *_why(found)]]
+    return Group(head, *indented, Text(""))
+
+
+def _why(found: "RecalledNode") -> list[Text]:
+    """Why a node is there, when that was asked for."""
+    if found.trace is None:
+        return []
+    signals = ", ".join(f"{signal.name} {signal.score:.2f}" for signal in found.trace.signals)
+    line = Text.assemble((found.node.id, ID), "  ", (found.trace.reason or found.node.title, "dim"))
+    if signals:
+        line.append(f"  ({signals})", "dim")
+    return [line]
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the command on the command line."""
+    command(app, "recall", REVISION)(recall)

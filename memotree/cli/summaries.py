@@ -1,0 +1,52 @@
+"""``memotree summaries``: which are out of date, and making them anew."""
+
+from typing import Annotated
+
+import typer
+
+from memotree.cli import jobs
+from memotree.cli.desk import REVISION, WORKSPACE, Desk, command
+from memotree.cli.options import ArchiveOption
+from memotree.cli.output import ID, table
+
+app = typer.Typer(
+    name="summaries", no_args_is_help=True, help="Summaries: those that are out of date, or stand in for a model's."
+)
+
+
+@command(app, "list", REVISION)
+def list_(
+    desk: Desk,
+    archive: ArchiveOption = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")] = 100,
+) -> None:
+    """List nodes whose summaries are to be made anew, the deepest first."""
+    found = desk.here.stale_summaries(archive=archive or None, max_results=limit)
+    desk.output.show(
+        found,
+        lambda: table(
+            [("Id", ID), ("Title", "bold cyan"), "Why", "Summary"],
+            [(each.node.id, each.node.title, each.reason.lower(), each.node.summary) for each in found.summaries],
+            empty="Every summary is up to date.",
+        ),
+    )
+    if found.total > len(found.summaries):
+        desk.output.note(f"{found.total:,} in all; --limit shows more.")
+
+
+@command(app, "renew", WORKSPACE)
+def renew(
+    desk: Desk,
+    archive: ArchiveOption = "",
+    branch: Annotated[str, typer.Option("--branch", help="The branch that gets the commit.")] = "",
+    max_model_tokens: Annotated[
+        int, typer.Option("--max-model-tokens", min=0, help="The most tokens of models; no limit when 0.")
+    ] = 0,
+    background: Annotated[bool, typer.Option("--background", help="Do not wait for the job.")] = False,
+) -> None:
+    """Make stale summaries anew, as a job with one commit at its end."""
+    job = desk.workspace.renew_summaries(branch=branch, archive=archive or None, max_model_tokens=max_model_tokens)
+    if background:
+        desk.output.show(job, lambda: jobs.look(job))
+        return
+    jobs.show_end(desk, jobs.follow(desk, job.id))

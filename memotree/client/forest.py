@@ -1,0 +1,302 @@
+"""The memory forest of a workspace: documents into trees, and questions to the right place in them."""
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+
+from memotree.client.history import Author
+from memotree.client.jobs import Job
+from memotree.client.link import Link
+from memotree.client.nodes import ArchiveRef, NodeRef, archive_id, node_id
+from memotree.client.places import Progress
+from memotree.client.recalled import (
+    Answer,
+    ArchiveMerge,
+    ArchiveMergeSuggestion,
+    AskStep,
+    DrillDownResult,
+    RecallResult,
+    StaleSummaries,
+    Turn,
+)
+from memotree.client.words import RecallStrategy, RecallStrategyName, to_wire
+from memotree.v1 import forest_service_pb2 as wire
+
+
+class AsyncForest:
+    """What a revision of a workspace can be asked."""
+
+    _link: Link
+    _workspace: str
+    _revision: str
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        strategy: RecallStrategyName | None = None,
+        top_k: int = 0,
+        token_budget: int = 0,
+        archives: Iterable[ArchiveRef] = (),
+        model_id: str = "",
+        tags: Iterable[str] = (),
+        node_types: Iterable[str] = (),
+        since: datetime | str = "",
+        until: datetime | str = "",
+        under: NodeRef | None = None,
+        include_trace: bool = False,
+    ) -> RecallResult:
+        """Finds what the trees say about a question.
+
+        Args:
+            query: The question, at most 8192 characters; never syntax.
+            strategy: How; HYBRID when ``None``.
+            top_k: How many nodes LCA and COLLAPSED start from; 10 when 0.
+            token_budget: The most tokens of the answer's text; 2000 when 0.
+            archives: Only these archives.
+            model_id: Only archives of this model.
+            tags: Only nodes with all of these tags.
+            node_types: Only nodes of one of these types.
+            since: Only nodes that are not from before this time.
+            until: Only nodes from before this time.
+            under: Only this node and what is below it.
+            include_trace: Whether to tell the way of each part: signals, and the nodes above it.
+        """
+        request = wire.RecallRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            query=query,
+            strategy=to_wire(RecallStrategy, strategy),
+            top_k=top_k,
+            token_budget=token_budget,
+            filter=_filter(archives, model_id, tags, node_types, since, until, under),
+            include_trace=include_trace,
+        )
+        return RecallResult.from_wire(await self._link.call(request, wire.RecallResponse))
+
+    async def drill_down(self, node: NodeRef, query: str, *, threshold: float | None = None) -> DrillDownResult:
+        """Goes one level down: the children whose score is at least ``threshold`` (0.5), best first.
+
+        A leaf answers itself, with score 1.
+        """
+        request = wire.DrillDownRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            node_id=node_id(node),
+            query=query,
+            threshold=threshold,
+        )
+        return DrillDownResult.from_wire(await self._link.call(request, wire.DrillDownResponse))
+
+    async def ask(
+        self,
+        query: str,
+        *,
+        strategy: RecallStrategyName | None = None,
+        max_steps: int = 0,
+        token_budget: int = 0,
+        archives: Iterable[ArchiveRef] = (),
+        model_id: str = "",
+        tags: Iterable[str] = (),
+        node_types: Iterable[str] = (),
+        since: datetime | str = "",
+        until: datetime | str = "",
+        under: NodeRef | None = None,
+    ) -> AsyncIterator[AskStep | Answer]:
+        """Answers a question with citations: each step as it is taken, the answer last.
+
+        Args:
+            query: The question, at most 8192 characters.
+            strategy: How the first nodes are found; HYBRID when ``None``.
+            max_steps: How many decisions the chat model may take; 5 when 0, at most 20.
+            token_budget: The most tokens of context for one decision; 4000 when 0.
+            archives: Only these archives.
+            model_id: Only archives of this model.
+            tags: Only nodes with all of these tags.
+            node_types: Only nodes of one of these types.
+            since: Only nodes that are not from before this time.
+            until: Only nodes from before this time.
+            under: Only this node and what is below it.
+        """
+        request = wire.AskRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            query=query,
+            filter=_filter(archives, model_id, tags, node_types, since, until, under),
+            max_steps=max_steps,
+            token_budget=token_budget,
+            strategy=to_wire(RecallStrategy, strategy),
+        )
+        async for event in self._link.stream(request, wire.AskResponse):
+            if event.HasField("answer"):
+                yield Answer.from_wire(event.answer)
+            else:
+                yield AskStep.from_wire(event.step)
+
+    async def suggest_archive_merges(
+        self, *, model_id: str = "", threshold: float | None = None
+    ) -> list[ArchiveMergeSuggestion]:
+        """Archives of one model that are about the same, the most similar first.
+
+        Args:
+            model_id: Only archives of this model; of each model by itself when empty.
+            threshold: How similar their roots must be, from 0 to 1; 0.6 when ``None``.
+        """
+        request = wire.SuggestArchiveMergesRequest(
+            workspace=self._workspace, revision=self._revision, model_id=model_id, threshold=threshold
+        )
+        answer = await self._link.call(request, wire.SuggestArchiveMergesResponse)
+        return [ArchiveMergeSuggestion.from_wire(suggestion) for suggestion in answer.suggestions]
+
+    async def stale_summaries(self, *, archive: ArchiveRef | None = None, max_results: int = 0) -> StaleSummaries:
+        """Nodes whose summaries are out of date or stand in for a model's; at most ``max_results`` (100 when 0)."""
+        request = wire.ListStaleSummariesRequest(
+            workspace=self._workspace, revision=self._revision, archive=archive_id(archive), max_results=max_results
+        )
+        return StaleSummaries.from_wire(await self._link.call(request, wire.ListStaleSummariesResponse))
+
+
+class AsyncForestry(AsyncForest):
+    """What is done to the forest of a workspace, on a branch and past any session."""
+
+    async def ingest(
+        self,
+        document: str | bytes | Iterable[Turn],
+        *,
+        name: str,
+        model_id: str = "",
+        document_id: str = "",
+        branch: str = "",
+        media_type: str = "",
+        chunk_size: int = 0,
+        similarity_threshold: float | None = None,
+        merge_limit: int = 0,
+        tags: Iterable[str] = (),
+        message: str = "",
+        author: Author | None = None,
+        max_model_tokens: int = 0,
+        request_id: str = "",
+    ) -> AsyncIterator[Job | Progress]:
+        """Makes a tree of a document, or brings that of a known document up to date, as a job on the server.
+
+        The job comes first when it has begun and last when it has ended; progress comes between. To go away does not
+        stop it.
+
+        Args:
+            document: A text, a file's bytes, or the turns of a conversation.
+            name: The name of the document, which its archive takes.
+            model_id: The agent or model that the archive belongs to.
+            document_id: Its own name: given again, the tree of that document is brought up to date.
+            branch: The branch that gets the commit; the default branch when empty.
+            media_type: What kind of document it is; found out when empty.
+            chunk_size: The greatest leaf, in characters; 1000 when 0.
+            similarity_threshold: Neighbours merge only when more similar than this; 0.5 when ``None``.
+            merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` when 0.
+            tags: Tags that every node gets.
+            message: The message of the commit; one that names the document when empty.
+            author: The author of the commit; the service itself when ``None``.
+            max_model_tokens: The most tokens that models may read and write; no limit when 0.
+            request_id: An id of your choice: the same id gives one job.
+        """
+        request = wire.IngestDocumentRequest(
+            workspace=self._workspace,
+            branch=branch,
+            name=name,
+            model_id=model_id,
+            document_id=document_id,
+            media_type=media_type,
+            chunk_size=chunk_size,
+            similarity_threshold=similarity_threshold,
+            merge_limit=merge_limit,
+            tags=list(tags),
+            message=message,
+            author=author.to_wire() if author else None,
+            max_model_tokens=max_model_tokens,
+            request_id=request_id,
+        )
+        if isinstance(document, str):
+            request.text = document
+        elif isinstance(document, bytes):
+            request.file = document
+        else:
+            request.conversation.turns.extend(turn.to_wire() for turn in document)
+        async for event in self._link.stream(request, wire.IngestDocumentResponse):
+            if event.HasField("job"):
+                yield Job.from_wire(event.job)
+            else:
+                yield Progress.from_wire(event.progress)
+
+    async def merge_archives(
+        self,
+        archives: Iterable[ArchiveRef],
+        name: str,
+        *,
+        branch: str = "",
+        message: str = "",
+        author: Author | None = None,
+        request_id: str = "",
+    ) -> ArchiveMerge:
+        """Joins archives of one model under a new root, in one commit; nodes keep their ids and their history.
+
+        Args:
+            archives: Two or more.
+            name: The name of the joined archive.
+            branch: The branch that gets the commit; the default branch when empty.
+            message: The message of the commit; one that names the archives when empty.
+            author: The author of the commit; the service itself when ``None``.
+            request_id: An id of your choice for this call; a fresh one when empty.
+        """
+        request = wire.MergeArchivesRequest(
+            workspace=self._workspace,
+            branch=branch,
+            archives=[archive_id(archive) for archive in archives],
+            name=name,
+            message=message,
+            author=author.to_wire() if author else None,
+            request_id=request_id,
+        )
+        return ArchiveMerge.from_wire(await self._link.call(request, wire.MergeArchivesResponse))
+
+    async def renew_summaries(
+        self, *, branch: str = "", archive: ArchiveRef | None = None, max_model_tokens: int = 0, request_id: str = ""
+    ) -> Job:
+        """Makes stale and pending summaries anew, as a job with one commit at its end.
+
+        Args:
+            branch: The branch that gets the commit; the default branch when empty.
+            archive: Only this archive.
+            max_model_tokens: The most tokens that models may read and write; no limit when 0.
+            request_id: An id of your choice: the same id gives one job.
+        """
+        request = wire.RenewSummariesRequest(
+            workspace=self._workspace,
+            branch=branch,
+            archive=archive_id(archive),
+            max_model_tokens=max_model_tokens,
+            request_id=request_id,
+        )
+        return Job.from_wire((await self._link.call(request, wire.RenewSummariesResponse)).job)
+
+
+def _filter(
+    archives: Iterable[ArchiveRef],
+    model_id: str,
+    tags: Iterable[str],
+    node_types: Iterable[str],
+    since: datetime | str,
+    until: datetime | str,
+    under: NodeRef | None,
+) -> wire.RecallFilter:
+    return wire.RecallFilter(
+        archives=[archive_id(archive) for archive in archives],
+        model_id=model_id,
+        tags=list(tags),
+        node_types=list(node_types),
+        since=_written(since),
+        until=_written(until),
+        scope_node_id=node_id(under),
+    )
+
+
+def _written(time: datetime | str) -> str:
+    """A time as the contract writes it; one without a zone is taken as local time."""
+    return time.astimezone().isoformat() if isinstance(time, datetime) else time

@@ -1,0 +1,211 @@
+"""``memotree ingest | recall | ask | explore | summaries`` and joining archives: what a person sees of the forest."""
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.cli.conftest import CommandLine
+from unit.client.fake_state import RefusedError
+
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import job_service_pb2 as jobs
+
+pytestmark = [pytest.mark.requirement("SERVE-4")]
+
+
+@pytest.fixture
+def folder(ready: CommandLine, home: Path) -> Path:
+    """A folder with two documents, and with what is none."""
+    assert ready
+    for name, text in {"a.md": "# A\n\nText.", "sub/b.txt": "More.", ".hidden.md": "No.", "sub/empty.md": ""}.items():
+        path = home / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (home / "docs" / "picture.bin").write_bytes(b"\x89PNG\0\0")
+    (home / "docs" / ".git").mkdir()
+    (home / "docs" / ".git" / "config").write_text("no")
+    return home / "docs"
+
+
+# --- ingest ---
+
+
+@pytest.mark.requirement("FOREST-1")
+def test_a_folder_is_taken_in_with_all_below_it_that_is_text(ready: CommandLine, folder: Path) -> None:
+    assert folder.exists()
+    ran = ready("ingest", "docs", "--model", "m1", "--chunk-size", "500", "--tag", "x")
+    assert ran.code == 0
+    assert "docs/sub/empty.md is passed over" in ran.err
+    assert "docs/picture.bin is passed over" in ran.err
+    assert "2 documents of 2 taken in." in ran.err
+    requests = ready.fake.requests("IngestDocument")
+    assert [(each.name, each.document_id) for each in requests] == [
+        ("docs/a.md", "docs/a.md"),
+        ("docs/sub/b.txt", "docs/sub/b.txt"),
+    ]
+    assert [each.file for each in requests] == [b"# A\n\nText.", b"More."]
+    assert {(each.model_id, each.chunk_size, tuple(each.tags)) for each in requests} == {("m1", 500, ("x",))}
+    assert all(not each.HasField("similarity_threshold") for each in requests)
+
+
+@pytest.mark.requirement("FOREST-5")
+def test_the_same_command_again_updates_the_same_documents_and_keeps_their_names(
+    ready: CommandLine, folder: Path
+) -> None:
+    assert ready("ingest", "docs/a.md").code == 0
+    (folder / "a.md").write_text("# A\n\nOther text.")
+    document = ready.json("ingest", "./docs/../docs/a.md")
+    (one,) = document["files"]
+    assert (one["path"], one["document_id"], one["error"]) == ("docs/a.md", "docs/a.md", None)
+    first, second = ready.fake.requests("IngestDocument")
+    assert (first.name, second.name) == ("docs/a.md", "")
+    assert second.media_type == "text/markdown"
+    again = ready("ingest", "docs/a.md")
+    assert "unchanged" in again.out
+
+
+def test_one_file_may_be_named_and_come_from_stdin(ready: CommandLine, folder: Path) -> None:
+    assert ready("ingest", "-", "--name", "notes of today", stdin="Said.").code == 0
+    assert ready("ingest", str(folder / "a.md"), "--document-id", "guide").code == 0
+    first, second = ready.fake.requests("IngestDocument")
+    assert (first.name, first.file) == ("notes of today", b"Said.")
+    assert (second.name, second.document_id) == ("a.md", "guide")
+    assert ready("ingest", "-", stdin="Said.").code == 2
+    assert ready("ingest", "docs", "--document-id", "guide").code == 2
+    assert ready("ingest", "nowhere.md").code == 1
+    (folder / "none").mkdir()
+    assert ready("ingest", "docs/none").code == 2
+
+
+def test_a_file_that_is_refused_keeps_no_other_from_being_taken_in(ready: CommandLine, folder: Path) -> None:
+    assert folder.exists()
+    refusal = RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "It has no text; export it anew.", "UNREADABLE_DOCUMENT")
+    ready.fake.fail("IngestDocument", refusal)
+    ran = ready("ingest", "docs")
+    assert ran.code == 1
+    assert "error: docs/a.md: It has no text; export it anew." in ran.err
+    assert "1 document of 2 taken in." in ran.err
+    ready.fake.fail("IngestDocument", refusal)
+    document = ready.json("ingest", "docs", code=1)
+    assert document["files"][0]["error"]["reason"] == "UNREADABLE_DOCUMENT"
+    assert document["files"][1]["job"]["state"] == "SUCCEEDED"
+
+
+def test_a_job_that_stops_tells_how_to_go_on(ready: CommandLine, folder: Path) -> None:
+    assert folder.exists()
+    ready.fake.ingestions.append(
+        jobs.Job(state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The budget is spent.")
+    )
+    ran = ready("ingest", "docs/a.md")
+    assert ran.code == 1
+    assert "The budget is spent." in ran.err
+    assert "memotree jobs resume" in ran.err
+
+
+def test_a_server_that_goes_away_ends_the_command(ready: CommandLine, folder: Path) -> None:
+    assert folder.exists()
+    ready.fake.fail("IngestDocument", RefusedError(grpc.StatusCode.UNAVAILABLE, "gone", ""))
+    assert ready("ingest", "docs").code == 3
+    assert len(ready.fake.requests("IngestDocument")) == 1
+
+
+# --- recall and ask ---
+
+
+@pytest.mark.requirement("FOREST-8")
+def test_recall_shows_passages_and_with_trace_why(ready: CommandLine) -> None:
+    ran = ready("recall", "what", "is", "alpha", "--budget", "500", "--trace", "-a", "notes", "--since", "2024-01-01")
+    assert ran.code == 0
+    assert "notes > Top" in ran.out
+    assert "alpha beta" in ran.out
+    assert "Its words are the question's.  (words 0.90)" in ran.out
+    (request,) = ready.fake.requests("Recall")
+    assert (request.query, request.token_budget, request.include_trace) == ("what is alpha", 500, True)
+    assert request.strategy == pb.RECALL_STRATEGY_HYBRID
+    assert (list(request.filter.archives), request.filter.since) == (["notes"], "2024-01-01")
+    assert ready("recall", "alpha", "--prompt").out.startswith("# notes\n\n")
+
+
+def test_recall_by_other_strategies_lists_nodes(ready: CommandLine) -> None:
+    ran = ready("recall", "alpha", "--strategy", "lca", "-k", "3")
+    assert "0.90  Child" in ran.out
+    assert "[bold]" in ran.out, "the text of a node is no markup"
+    document = ready.json("recall", "alpha", "--strategy", "collapsed")
+    assert {one["node"]["title"] for one in document["nodes"]} == {"Root", "Child"}
+    strategies = [request.strategy for request in ready.fake.requests("Recall")]
+    assert strategies == [pb.RECALL_STRATEGY_LCA, pb.RECALL_STRATEGY_COLLAPSED]
+
+
+@pytest.mark.requirement("FOREST-9")
+def test_ask_shows_steps_as_they_come_then_the_answer_with_its_citations(ready: CommandLine) -> None:
+    ran = ready("ask", "When", "was", "it?", "--max-steps", "3")
+    assert ran.code == 0
+    assert ran.out.startswith("In 1784.\n\nCitations\n1. Root")
+    assert "d1 3-9, page 2" in ran.out
+    assert "1. recall" in ran.err
+    assert "2. explore" in ran.err
+    assert "warning: It is a fake." in ran.err
+    document = ready.json("ask", "When?")
+    assert [step["action"] for step in document["steps"]] == ["recall", "explore"]
+    assert document["answer"]["text"] == "In 1784."
+    assert document["answer"]["citations"][0]["source"]["document_id"] == "d1"
+
+
+# --- explore ---
+
+
+@pytest.mark.requirement("FOREST-7")
+def test_a_walk_goes_down_by_number_and_up_again(ready: CommandLine) -> None:
+    ran = ready("explore", stdin="1\n1\n1\nt\nu\nu\nu\nu\nnonsense\nq\n1\n")
+    assert ran.code == 0
+    assert ran.out.count("All archives > notes > Root\nChild") == 1
+    assert "alpha beta" in ran.out
+    assert "number: go down" in ran.err
+    assert "q: quit" in ran.err
+
+
+def test_a_walk_ends_with_its_input(ready: CommandLine) -> None:
+    ran = ready("explore", "--archive", "notes", stdin="")
+    assert (ran.code, "  1. Root" in ran.out) == (0, True)
+
+
+@pytest.mark.requirement("FOREST-7")
+def test_with_a_question_what_is_below_comes_with_scores(ready: CommandLine) -> None:
+    ran = ready("explore", "--node", "rrrr", "--query", "alpha", stdin="/\n/beta\nq\n")
+    assert "  1. 0.80  Child" in ran.out
+    assert "  1. Child" in ran.out, "a slash alone puts the question away"
+    assert [request.query for request in ready.fake.requests("DrillDown")] == ["alpha", "beta"]
+
+
+def test_without_a_terminal_one_place_is_printed_as_json(ready: CommandLine) -> None:
+    document = ready.json("explore", "--node", "rrrr", "--query", "alpha")
+    assert document["node"]["title"] == "Root"
+    assert [(one["score"], one["node"]["title"]) for one in document["children"]] == [(0.8, "Child")]
+    document = ready.json("explore")
+    assert [one["archive"]["name"] for one in document["children"]] == ["notes"]
+    assert json.dumps(document)
+
+
+# --- archives and summaries ---
+
+
+@pytest.mark.requirement("FOREST-11")
+def test_archives_that_are_alike_are_listed_and_joined(ready: CommandLine) -> None:
+    assert "No archives are about the same." in ready("archive", "suggest").out
+    ready.json("archive", "create", "more", "--model", "m1")
+    assert ready.json("archive", "suggest", "--model", "m1")["suggestions"][0]["similarity"] == 0.75
+    ran = ready("archive", "join", "notes", "more", "--name", "all", "--yes")
+    assert (ran.code, "7 nodes moved." in ran.err) == (0, True)
+    (request,) = ready.fake.requests("MergeArchives")
+    assert (list(request.archives), request.name) == (["notes", "more"], "all")
+    assert request.request_id
+
+
+@pytest.mark.requirement("FOREST-5")
+def test_stale_summaries_are_listed_and_renewed(ready: CommandLine) -> None:
+    ran = ready("summaries", "list", "-a", "notes")
+    assert "children" in ran.out
+    assert "2 in all" in ran.err
+    job = ready.json("summaries", "renew", "--background", "--max-model-tokens", "100")
+    assert (job["kind"], job["state"]) == ("renew_summaries", "QUEUED")

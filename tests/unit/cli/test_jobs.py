@@ -1,0 +1,98 @@
+"""``memotree jobs``, ``rebuild --background`` and ``reindex``: what a person sees of long work."""
+
+import pytest
+from unit.cli.conftest import CommandLine
+
+from memotree.v1 import job_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+pytestmark = [pytest.mark.requirement("SERVE-4", "SERVE-6")]
+
+
+@pytest.fixture
+def garden(memotree: CommandLine) -> CommandLine:
+    """The command line with a chosen workspace."""
+    memotree.json("ws", "create", "demo")
+    return memotree
+
+
+def test_reindex_is_watched_to_its_end(garden: CommandLine) -> None:
+    job = garden.json("reindex")
+    assert (job["kind"], job["subject"], job["state"]) == ("reindex", "demo", "SUCCEEDED")
+    assert job["progress"] == {"step": "index", "done": 3, "total": 3}
+
+
+@pytest.mark.parametrize("command", ["rebuild", "reindex"])
+def test_in_the_background_a_command_says_where_its_job_can_be_watched(garden: CommandLine, command: str) -> None:
+    job = garden.json(command, "--background")
+    assert (job["kind"], job["state"]) == (command, "QUEUED")
+    ran = garden(command, "--background")
+    assert "memotree jobs watch" in ran.err
+    watched = garden("jobs", "watch", job["id"][:6])
+    assert (watched.code, "succeeded" in watched.out) == (0, True)
+
+
+def test_a_job_that_stops_tells_why_and_how_to_go_on(garden: CommandLine) -> None:
+    stop = pb.Job(state=pb.JOB_STATE_STOPPED, reason="MODEL_UNAVAILABLE", message="The model is away. Resume it later.")
+    garden.fake.ends.append(stop)
+    ran = garden("reindex")
+    assert ran.code == 1
+    assert "error: The model is away. Resume it later." in ran.err
+    (job,) = garden.json("jobs", "list", "--unfinished")["jobs"]
+    assert f"memotree jobs resume {job['id']}" in ran.err
+    assert garden.json("jobs", "resume", job["id"], "--max-model-tokens", "900")["state"] == "SUCCEEDED"
+    (request,) = garden.fake.requests("ResumeJob")
+    assert request.max_model_tokens == 900
+    refused = garden("jobs", "resume", job["id"])
+    assert (refused.code, "memotree jobs watch" in refused.err) == (1, True)
+
+
+def test_a_job_is_cancelled(garden: CommandLine) -> None:
+    job = garden.json("reindex", "--background")
+    assert garden.json("jobs", "cancel", job["id"])["state"] == "CANCELLED"
+    assert "is cancelled" in garden("jobs", "cancel", job["id"]).err
+    ran = garden("jobs", "watch", job["id"])
+    assert (ran.code, "The job was cancelled." in ran.err) == (1, True)
+
+
+def test_lists_name_the_jobs_of_the_workspace_or_of_all(garden: CommandLine) -> None:
+    mine = garden.json("reindex", "--background")["id"]
+    other = garden.fake.plant(workspace_id="o" * 16, kind="ingest", subject="A book", state=pb.JOB_STATE_RUNNING)
+    assert [job["id"] for job in garden.json("jobs", "list")["jobs"]] == [mine]
+    assert [job["id"] for job in garden.json("jobs", "list", "--all")["jobs"]] == [other.id, mine]
+    assert [job["id"] for job in garden.json("jobs", "list", "--all", "--kind", "ingest")["jobs"]] == [other.id]
+    shown = garden("jobs", "list", "--all").out
+    assert "A book" in shown
+    assert "running" in shown
+    assert garden("jobs", "list", "--kind", "rebuild").out.strip() == "There is no such job."
+
+
+def test_a_job_shows_what_came_out_and_what_models_were_asked_for(garden: CommandLine) -> None:
+    job = garden.fake.plant(
+        kind="ingest",
+        subject="A book",
+        state=pb.JOB_STATE_SUCCEEDED,
+        attempts=2,
+        ingestion=pb.IngestionResult(
+            archive_id="a" * 16,
+            created_leaves=1200,
+            kept_leaves=7,
+            pending_summaries=3,
+            warnings=["A page has no text."],
+        ),
+        usage=[types_pb2.ModelUsage(kind="chat", model="small", calls=12, prompt_tokens=3400, cached=5)],
+    )
+    shown = garden("jobs", "show", job.id).out
+    for text in ("A book", "1,200 new, 7 kept", "had not changed", "A page has no text.", "small", "3,400", "2 times"):
+        assert text in shown
+    document = garden.json("jobs", "show", job.id)
+    assert document["ingestion"]["created_leaves"] == 1200
+    assert document["usage"][0]["prompt_tokens"] == 3400
+    job = garden.fake.plant(kind="renew_summaries", state=pb.JOB_STATE_SUCCEEDED, renewal=pb.RenewalResult(renewed=4))
+    assert "no summary was stale" in garden("jobs", "show", job.id).out
+
+
+def test_a_job_that_is_not_there_is_told_with_the_command_that_lists_them(garden: CommandLine) -> None:
+    ran = garden("jobs", "show", "0000")
+    assert ran.code == 1
+    assert garden.json("jobs", "show", "0000", code=1)["error"]
