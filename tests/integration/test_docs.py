@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from endpoints import endpoint_in_a_thread
 from memotree_storage.codec import node_path
 from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from psycopg import conninfo
@@ -38,13 +39,16 @@ DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PROJECT: Final = DOCS.parent
 TUTORIAL: Final = "tutorial/first-session.md"
 SERVERS: Final = "how-to/use-real-servers.md"
+MODELS: Final = "how-to/use-a-language-model.md"
 RUN: Final = frozenset({"console", "python"})
-SHOWN: Final = frozenset({"text", "mermaid", "toml", "sql", "proto", "markdown", "javascript", "ini", "diff"})
+SHOWN: Final = frozenset({"text", "mermaid", "toml", "sql", "proto", "markdown", "javascript", "ini", "diff", "json"})
 
 # What stands on the pages for what every machine has its own of.
 HOME: Final = "/home/ada"
 ADDRESS: Final = "127.0.0.1:7319"
+HTTP_ADDRESS: Final = "127.0.0.1:7320"
 POSTGRES_URL: Final = "postgresql://memotree:secret@db.example/memotree"
+MODELS_URL: Final = "https://models.example/v1"
 QDRANT_URL: Final = "http://vectors.example:6334"
 QDRANT_KEY: Final = "the-key-of-qdrant"
 CHECKOUT: Final = "~/memotree"
@@ -195,6 +199,7 @@ class Reader:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_PAGER": "cat",
             "MEMOTREE_PORT": str(_free_port()),
+            "MEMOTREE_HTTP_PORT": str(_free_port()),
         }
         self._server: subprocess.Popen[bytes] | None = None
         self._log = home / "server.log"
@@ -209,6 +214,10 @@ class Reader:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._base['MEMOTREE_PORT']}"
+
+    @property
+    def http_address(self) -> str:
+        return f"127.0.0.1:{self._base['MEMOTREE_HTTP_PORT']}"
 
     def close(self) -> None:
         if self._server is not None:
@@ -325,12 +334,14 @@ class Reader:
 
     def _as_real(self, text: str) -> str:
         text = self.bindings.real(text).replace(ADDRESS, self.address).replace(HOME, str(self.home))
+        text = text.replace(HTTP_ADDRESS, self.http_address)
         for shown, real in {**self.stand_ins, CHECKOUT: str(PROJECT)}.items():
             text = text.replace(shown, real)
         return text
 
     def _as_shown(self, told: str) -> str:
-        return told.replace(self.address, ADDRESS).replace(str(self.home), HOME)
+        told = told.replace(self.address, ADDRESS).replace(self.http_address, HTTP_ADDRESS)
+        return told.replace(str(self.home), HOME)
 
 
 @contextlib.contextmanager
@@ -382,7 +393,8 @@ async def servers(postgres: str, reader: Reader, tmp_path: Path) -> AsyncIterato
 
 def _with_steps() -> list[str]:
     """The pages that a reader can play anywhere and in any order."""
-    return [page for page in pages() if page not in {TUTORIAL, SERVERS} and steps((DOCS / page).read_text("utf-8"))]
+    special = {TUTORIAL, SERVERS, MODELS}
+    return [page for page in pages() if page not in special and steps((DOCS / page).read_text("utf-8"))]
 
 
 def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
@@ -392,6 +404,14 @@ def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
 @pytest.mark.usefixtures("servers")
 def test_moving_to_other_servers_works_as_it_is_written(reader: Reader) -> None:
     reader.play(SERVERS)
+
+
+def test_using_a_language_model_works_as_it_is_written(reader: Reader) -> None:
+    with endpoint_in_a_thread() as endpoint:
+        reader.stand_ins = {MODELS_URL: endpoint.url}
+        reader.play(MODELS)
+        reader.stand_ins = {}
+        assert endpoint.keys == {"the-key-of-the-models"}
 
 
 @pytest.mark.parametrize("page", _with_steps())

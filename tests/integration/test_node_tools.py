@@ -11,10 +11,10 @@ from integration.worlds import World
 from memotree_storage.node import Entry, new_id
 from memotree_storage.postgres import staging
 from memotree_storage.postgres.tree import State
+from memotree_storage.structure import check_structure
 from memotree_storage.tokens import count_tokens
 
-from memotree.canvas import edits
-from memotree.sessions.structure import check_structure
+from memotree.canvas import summing
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -430,7 +430,7 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
     world: World, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     threads: list[bool] = []
-    encode_entry, brief_of = staging.encode_entry, edits.brief_of
+    encode_entry, brief_of = staging.encode_entry, summing.brief_of
 
     def encoded(entry: Entry) -> bytes:
         threads.append(threading.current_thread() is not threading.main_thread())
@@ -441,8 +441,8 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
         return brief_of(title, content)
 
     monkeypatch.setattr(staging, "encode_entry", encoded)
-    monkeypatch.setattr(edits, "brief_of", brief)
+    monkeypatch.setattr(summing, "brief_of", brief)
     content = "word " * (20_000 if is_large else 20)
     await world.stage(await world.open(), world.node("Node", content=content))
-    await edits.told_briefly("Node", content)
+    await summing.told_briefly("Node", content)
     assert threads == [is_large, is_large]

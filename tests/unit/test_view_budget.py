@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.node import Node
 from memotree_storage.postgres.rows import Version
 from memotree_storage.tokens import count_tokens
 
+from memotree.canvas.derived import Text
 from memotree.canvas.shown import Rendered, Shown, ShownNode, rendered
 from memotree.messages import BRIEF, DETAIL, SUMMARY, TITLE
 
@@ -40,17 +40,17 @@ def version(number: int, parent: str, text: str) -> Version:
     )
 
 
-def view(rows: Sequence[tuple[int, int, int, str]]) -> tuple[Shown, dict[str, Node]]:
+def view(rows: Sequence[tuple[int, int, int, str]]) -> tuple[Shown, dict[str, Text]]:
     """Rows of depth, level, used and text, in the order of the tree; a depth may be one more than the one before."""
     nodes: list[ShownNode] = []
-    texts: dict[str, Node] = {}
+    texts: dict[str, Text] = {}
     above: list[str] = []
     for number, (wanted, level, used, text) in enumerate(rows):
         depth = min(wanted, len(above))
         above = above[:depth]
         made = version(number, above[-1] if above else "", text)
         nodes.append(ShownNode(made, DETAIL.__class__(level), depth, used, hidden_below=number % 3))
-        texts[made.entry_id] = made.to_node(text)
+        texts[made.entry_id] = Text(text, made.tokens)
         above.append(made.entry_id)
     return Shown(nodes, [], []), texts
 

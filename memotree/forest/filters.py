@@ -1,0 +1,119 @@
+"""Where a recall looks: the filter of a request, resolved at the state that is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+from memotree import lookup
+from memotree.forest.times import read_time
+from memotree.v1 import forest_service_pb2 as pb
+
+TIME: str = "time"
+"""The attribute that says when a node's content was said or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What nodes must be like; ``archive_ids=None`` and ``scope_id=""`` are no limits.
+
+    ``since`` and ``until`` are compared with a node's attribute `time`, or else with the commit that made the version;
+    a change that is not committed yet is as late as can be.
+    """
+
+    archive_ids: frozenset[str] | None = None
+    tags: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    since: datetime | None = None
+    until: datetime | None = None
+    scope_id: str = ""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether times matter."""
+        return self.since is not None or self.until is not None
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether every node of its archives is one of those."""
+        return not (self.is_timed or self.tags or self.types or self.scope_id)
+
+    def admits(self, version: Version) -> bool:
+        """Whether a version is one of those; its scope aside."""
+        return (
+            (self.archive_ids is None or version.archive_id in self.archive_ids)
+            and (not self.types or version.type in self.types)
+            and self.tags <= set(version.tags)
+            and self.admits_time(version.attributes.get(TIME, ""), version.committed_at)
+        )
+
+    def admits_time(self, written: str, committed_at: datetime | None) -> bool:
+        """Whether a node of that attribute `time`, made by a commit of that time, is neither too early nor too late."""
+        if not self.is_timed:
+            return True
+        when = read_time(written) or committed_at
+        if when is None:
+            return self.until is None
+        return (self.since is None or when >= self.since) and (self.until is None or when < self.until)
+
+
+async def read_filter(conn: Connection, state: State, given: pb.RecallFilter, archives: Sequence[Version]) -> Filter:
+    """The filter of a request.
+
+    Args:
+        conn: A connection.
+        state: The state that is read.
+        given: The filter as it came.
+        archives: All archives of the state.
+
+    Raises:
+        ArchiveNotFoundError: One of the archives is not there.
+        NodeNotFoundError: The scope is not there.
+        InvalidInputError: A time cannot be read, or they are the wrong way round.
+    """
+    since, until = _moment("filter.since", given.since), _moment("filter.until", given.until)
+    if since is not None and until is not None and since >= until:
+        raise InvalidInputError.at("filter.until", "must be after filter.since, or nothing can be between them.")
+    wanted: set[str] | None = None
+    if given.archives:
+        wanted = {
+            lookup.archive_among(archives, text, f"filter.archives[{number}]").entry_id
+            for number, text in enumerate(given.archives)
+        }
+    if given.model_id:
+        of_model = {one.entry_id for one in archives if one.to_archive().model_id == given.model_id}
+        wanted = of_model if wanted is None else wanted & of_model
+    scope_id = ""
+    if given.scope_node_id:
+        scope = await lookup.node(conn, state, given.scope_node_id, "filter.scope_node_id")
+        scope_id, home = scope.entry_id, {scope.archive_id}
+        wanted = home if wanted is None else wanted & home
+    return Filter(
+        None if wanted is None else frozenset(wanted),
+        frozenset(given.tags),
+        frozenset(given.node_types),
+        since,
+        until,
+        scope_id,
+    )
+
+
+async def scope_ids(conn: Connection, state: State, wanted: Filter) -> set[str] | None:
+    """The nodes of the filter's scope; ``None`` when there is none."""
+    if not wanted.scope_id:
+        return None
+    return {item.entry_id for item in await tree.subtree(conn, state, [wanted.scope_id])}
+
+
+def _moment(field: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    found = read_time(text)
+    if found is None:
+        raise InvalidInputError.at(field, f"{text[:60]!r} is no time; write 2023-05-08 or 2023-05-08T13:56:00Z.")
+    return found

@@ -1,0 +1,299 @@
+"""Documents become trees, as jobs: read at once, then split, summed up, merged and committed, however long that takes.
+
+A job that begins again (after a kill, an outage, or a limit) takes the same way: what models have answered is in the
+cache, new nodes have ids that the job's own id decides, and the one commit at the end is made once.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Final
+
+from memotree_storage import faults
+from memotree_storage.bulk import ImportRacedError
+from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree import lookup
+from memotree.forest.changeset import Change, Changeset, branch_head, commit
+from memotree.forest.documents import Document
+from memotree.forest.growth.splitting import split
+from memotree.forest.intake import (
+    DOCUMENT_ID,
+    MEDIA_TYPE,
+    SHA256,
+    Cutting,
+    check_request,
+    from_json,
+    read,
+    tag_attribute,
+    tags_of,
+    to_json,
+)
+from memotree.forest.known import KnownDocument, align_with, check_name, find_document, free_name, read_stand
+from memotree.forest.mending import mended
+from memotree.forest.planting import Planter, Soil, derived_id
+from memotree.forest.regrowth import Regrower, Regrowth
+from memotree.forest.staleness import DERIVED_TYPE
+from memotree.forest.stand import Stand, is_own
+from memotree.forest.usage import meter_of, note
+from memotree.jobs import Runner, RunningJob
+from memotree.jobs.operations import job_message
+from memotree.limits import ServiceLimits
+from memotree.messages import read_author
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter
+from memotree.provenance import SUMMARY_PENDING
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import job_service_pb2, maintenance_service_pb2
+
+KIND: Final = "ingest"
+_DOCUMENT: Final = "document"
+_PLANNED: Final = "planned"
+_ATTEMPTS: Final = 5
+JOB: Final = "ingestion"
+"""The attribute with the job that made the document's present version."""
+
+_TOOL: Final = "IngestDocument"
+
+
+class Ingestion:
+    """Takes documents in.
+
+    Args:
+        store: The store.
+        models: The gateway to the models.
+        runner: Runs the jobs; gets the work of the kind `KIND`.
+        limits: What the service allows.
+    """
+
+    def __init__(self, store: Store, models: Models, runner: Runner, limits: ServiceLimits) -> None:
+        self._store = store
+        self._models = models
+        self._runner = runner
+        self._limits = limits
+        runner.register(KIND, self.work)
+
+    async def ingest_document(self, request: pb.IngestDocumentRequest) -> AsyncIterator[pb.IngestDocumentResponse]:
+        """Queue a job for a document and tell how far it is; who stops listening does not stop it."""
+        check_request(request, self._limits)
+        order = pb.IngestDocumentRequest()
+        order.CopyFrom(request)
+        async with self._store.database.connection() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+            order.branch = request.branch or workspace.default_branch
+            state = await branch_head(conn, workspace.workspace_id, order.branch)
+            if request.name and not request.request_id:  # with one, this may be the call that made the name
+                known = await find_document(conn, state, request.document_id)
+                await check_name(conn, state, request.name, known.holder.entry_id if known else "")
+        if request.HasField("author"):
+            read_author(request.author, "author", self._limits.service_author())
+        document = await read(request)
+        order.ClearField("document")
+        job = await self._runner.submit(
+            workspace.workspace_id,
+            KIND,
+            order,
+            subject=request.name or document.title or request.document_id,
+            lane=f"{workspace.workspace_id}/{order.branch}",
+            request_id=request.request_id,
+            inputs={_DOCUMENT: await asyncio.to_thread(to_json, document)},
+        )
+        yield pb.IngestDocumentResponse(job=job_message(job))
+        told: tuple[str, int, int] | None = None
+        async with aclosing(self._runner.watch(job.id)) as changes:
+            async for now in changes:
+                job = now
+                step = (job.step, job.done, job.total)
+                if not job.over and job.step and step != told:
+                    progress = maintenance_service_pb2.Progress(step=job.step, done=job.done, total=job.total)
+                    yield pb.IngestDocumentResponse(progress=progress)
+                    told = step
+        yield pb.IngestDocumentResponse(job=job_message(job))
+
+    async def work(self, running: RunningJob) -> job_service_pb2.IngestionResult:
+        """Take one document in; the work of a job."""
+        request = running.request(pb.IngestDocumentRequest)
+        document = await asyncio.to_thread(from_json, await running.input(_DOCUMENT))
+        meter = await meter_of(running, request.max_model_tokens)
+        intake = _Intake(self._store, self._models, self._limits, running, request, meter)
+        try:
+            result = await intake.take_patiently(document)
+        finally:
+            note(running, meter)
+        result.warnings.extend([*document.warnings, *meter.warnings])
+        return result
+
+
+class _Intake:
+    """One document of one job: read the branch, make the nodes, commit them."""
+
+    def __init__(
+        self,
+        store: Store,
+        models: Models,
+        limits: ServiceLimits,
+        running: RunningJob,
+        request: pb.IngestDocumentRequest,
+        meter: Meter,
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._limits = limits
+        self._running = running
+        self._request = request
+        self._meter = meter
+        self._workspace_id = running.job.workspace_id
+
+    async def take_patiently(self, document: Document) -> job_service_pb2.IngestionResult:
+        """Take the document, again when somebody changed the same nodes meanwhile: what models said is in the cache.
+
+        Raises:
+            ImportRacedError: That happened every time.
+        """
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(ImportRacedError):
+                return await self._take(document)
+        return await self._take(document)
+
+    async def _take(self, document: Document) -> job_service_pb2.IngestionResult:
+        async with self._store.database.connection() as conn:
+            state = await branch_head(conn, self._workspace_id, self._request.branch)
+            known = await find_document(conn, state, self._document_id)
+        if known is None:
+            return await self._plant(state, document)
+        if known.facts.get(JOB) == self._running.job.id:  # an earlier attempt was cut off behind its commit
+            planned = await self._running.kept(_PLANNED)
+            result = job_service_pb2.IngestionResult.FromString(planned or b"")
+            result.commit_id = known.holder.commit_id or ""
+            return result
+        return await self._regrow(state, document, known)
+
+    @property
+    def _document_id(self) -> str:
+        return self._request.document_id or derived_id(self._running.job.id, "document", 0)
+
+    def _soil(self, archive_id: str, cutting: Cutting, tags: Iterable[str]) -> Soil:
+        return Soil(self._running.job.id, archive_id, self._document_id, tuple(tags), cutting)
+
+    def _facts(self, document: Document, cutting: Cutting, tags: Iterable[str]) -> dict[str, str]:
+        """What the archive (or the node of a joined one) says of the document."""
+        return {
+            DOCUMENT_ID: self._document_id,
+            MEDIA_TYPE: document.media_type,
+            SHA256: hashlib.sha256(document.text.encode()).hexdigest(),
+            JOB: self._running.job.id,
+            **cutting.attributes(),
+            **tag_attribute(tags),
+        }
+
+    # --- A new document ----------------------------------------------------------------------------------------------
+
+    async def _plant(self, state: State, document: Document) -> job_service_pb2.IngestionResult:
+        cutting, tags = Cutting.wanted(self._request), self._request.tags
+        async with self._store.database.connection() as conn:
+            if self._request.name:
+                await check_name(conn, state, self._request.name)
+            name = self._request.name or await free_name(conn, state, document.title or self._document_id)
+        archive = Archive(
+            id=derived_id(self._running.job.id, "archive", 0),
+            name=name,
+            model_id=self._request.model_id,
+            attributes=self._facts(document, cutting, tags),
+        )
+        await self._running.progress("split")
+        pieces = await asyncio.to_thread(split, document, cutting.chunk_size)
+        planter = Planter(self._models, self._meter, self._soil(archive.id, cutting, tags), self._tell)
+        nodes = await planter.plant(document, pieces)
+        result = job_service_pb2.IngestionResult(
+            archive_id=archive.id,
+            document_id=self._document_id,
+            created_leaves=len(pieces),
+            summary_nodes=len(nodes) - len(pieces),
+            roots=sum(node.parent_id is None for node in nodes),
+            pending_summaries=sum(SUMMARY_PENDING in node.attributes for node in nodes),
+        )
+        entries: list[Entry] = [archive, *nodes]
+        changes = {entry.id: Change(None, entry) for entry in entries}
+        return await self._commit(changes, f"Ingest {archive.name}", result)
+
+    # --- A new version of a known one --------------------------------------------------------------------------------
+
+    async def _regrow(self, state: State, document: Document, known: KnownDocument) -> job_service_pb2.IngestionResult:
+        cutting = Cutting.wanted(self._request, known.facts)
+        tags = self._request.tags or tags_of(known.facts)
+        facts = {**known.facts, **self._facts(document, cutting, tags)}
+        holder = self._renamed(known, facts)
+        result = job_service_pb2.IngestionResult(
+            archive_id=known.holder.archive_id or known.holder.entry_id, document_id=self._document_id
+        )
+        async with self._store.database.connection() as conn:
+            if isinstance(holder, Archive):
+                await check_name(conn, state, holder.name, holder.id)
+            stand = await read_stand(self._store, conn, state, known)
+        if _same(facts, known.facts) and holder == known.entry(facts):
+            return _counted(result, Regrowth({}, frozenset(), 0, len(stand.leaves), 0), stand, stand.versions)
+        await self._running.progress("compare")
+        kept = await asyncio.to_thread(align_with, document, stand)
+        planter = Planter(self._models, self._meter, self._soil(result.archive_id, cutting, tags), self._tell)
+        regrowth = await Regrower(planter, stand, document, kept, self._request.tags).regrow()
+        await self._running.progress("renew summaries")
+        top = holder if isinstance(holder, Node) else None
+        mending = await mended(self._store, self._models, state, stand, regrowth, top, self._meter)
+        changes = dict(mending.changes)
+        if top is None:
+            changes[holder.id] = Change(known.holder, holder)
+        result = _counted(result, regrowth, stand, mending.versions)
+        return await self._commit(changes, f"Update {known.holder.title}", result)
+
+    def _renamed(self, known: KnownDocument, facts: Mapping[str, str]) -> Entry:
+        """The archive or node of the document with its new facts, and the name and model that the request gives."""
+        entry = known.entry(facts)
+        if isinstance(entry, Archive):
+            name = self._request.name or entry.name
+            return replace(entry, name=name, model_id=self._request.model_id or entry.model_id)
+        return entry
+
+    # --- The commit --------------------------------------------------------------------------------------------------
+
+    async def _commit(
+        self, changes: Mapping[str, Change], subject: str, result: job_service_pb2.IngestionResult
+    ) -> job_service_pb2.IngestionResult:
+        faults.point("ingest.planned")
+        await self._running.keep(_PLANNED, result.SerializeToString())
+        await self._running.progress("commit", 0, len(changes))
+        author = self._limits.service_author()
+        if self._request.HasField("author"):
+            author = read_author(self._request.author, "author", author)
+        changeset = Changeset(changes, self._request.message or subject, _TOOL, self._running.job.id, author)
+        result.commit_id = await commit(self._store, self._workspace_id, self._request.branch, changeset, self._limits)
+        faults.point("ingest.committed")
+        return result
+
+    async def _tell(self, step: str, done: int, total: int) -> None:
+        note(self._running, self._meter)
+        await self._running.progress(step, done, total)
+
+
+def _same(facts: Mapping[str, str], before: Mapping[str, str]) -> bool:
+    """Whether nothing but the job differs."""
+    return {**facts, JOB: ""} == {**before, JOB: ""}
+
+
+def _counted(
+    result: job_service_pb2.IngestionResult, regrowth: Regrowth, stand: Stand, now: Mapping[str, Version]
+) -> job_service_pb2.IngestionResult:
+    """The result with the counts of what the trees are now."""
+    own = [version for version in now.values() if is_own(version, stand.document_id)]
+    result.created_leaves = regrowth.created
+    result.kept_leaves = regrowth.kept
+    result.removed_leaves = regrowth.removed
+    result.summary_nodes = sum(version.type == DERIVED_TYPE for version in own)
+    result.roots = sum(version.parent_id in {"", stand.top} for version in own)
+    result.pending_summaries = sum(SUMMARY_PENDING in version.attributes for version in own)
+    return result

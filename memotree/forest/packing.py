@@ -1,0 +1,59 @@
+"""Packing: the best leaves that fit a budget of tokens."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memotree.forest.grove import Grove
+from memotree.forest.scoring import Scores
+
+MOST_MISFITS: Final = 5
+"""So many leaves that no longer fit end the packing: what follows is too far from the best."""
+
+
+def pack(
+    scores: Scores,
+    grove: Grove,
+    budget: float,
+    admitted: NDArray[np.bool_] | None = None,
+    *,
+    misfits: int = MOST_MISFITS,
+    density: float = 0.0,
+) -> NDArray[np.int64]:
+    """The leaves to answer with, in document order; their tokens together are within the budget.
+
+    Leaves are taken as they score, and one that does not fit any more is passed over. Leaves without any score are
+    never taken.
+
+    Args:
+        scores: Of the leaves.
+        grove: The leaves.
+        budget: Tokens.
+        admitted: Which leaves may be taken; all when it is missing.
+        misfits: How many leaves may be passed over.
+        density: Above 0, leaves are taken by their score divided by their tokens to this power: more leaves, but
+            shorter ones.
+    """
+    total = scores.total if admitted is None else np.where(admitted, scores.total, 0.0)
+    if density:
+        total = total / np.maximum(grove.tokens, 1.0) ** density
+    ranked = _ranked(np.asarray(total, dtype=np.float64))
+    edges = np.concatenate([[0.0], np.cumsum(grove.tokens[ranked], dtype=np.float64)])
+    taken, used, place = [], 0.0, 0
+    for _ in range(misfits):
+        # All that fit from here on, at once; the one behind them does not.
+        end = int(np.searchsorted(edges, budget - used + edges[place], side="right")) - 1
+        end = max(end, place)
+        taken.append(ranked[place:end])
+        used += edges[end] - edges[place]
+        place = end + 1
+        if place >= len(ranked):
+            break
+    return np.sort(np.concatenate([ranked[:0], *taken]))
+
+
+def _ranked(total: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The leaves with a score, best first, equals in document order."""
+    scored = np.flatnonzero(total > 0)
+    return scored[np.argsort(-total[scored], kind="stable")]

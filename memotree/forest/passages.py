@@ -1,0 +1,153 @@
+"""From packed leaves to what a reader gets: passages, and one Markdown text that a prompt can take.
+
+Leaves that follow each other in their document are one passage. Documents come in the order of their best leaf, and
+within one everything is in the document's own order, whatever the scores: a reader follows a text and not a ranking.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_MOST_HASHES: Final = 6
+LEFT_OUT: Final = "[…]"
+"""Stands where leaves of a document were left out between two passages."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLeaf:
+    """A leaf that is part of an answer.
+
+    Attributes:
+        node_id: The leaf.
+        archive_id: Its document.
+        place: Its number among all leaves of the document, in order.
+        score: From 0 to 1.
+        tokens: Tokens of its text in the answer.
+        text: Its content, or the stretch of it that fits.
+        headings: What stands above it, outermost first.
+        span: Where the content stands in the document it was cut from, or ``None``.
+    """
+
+    node_id: str
+    archive_id: str
+    place: int
+    score: float
+    tokens: int
+    text: str
+    headings: tuple[str, ...] = ()
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedLeaves:
+    """Leaves that follow each other in one document."""
+
+    archive_id: str
+    leaves: tuple[PackedLeaf, ...]
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """What stands above the first leaf, outermost first."""
+        return self.leaves[0].headings
+
+    @property
+    def score(self) -> float:
+        """The best leaf's."""
+        return max(leaf.score for leaf in self.leaves)
+
+    @property
+    def text(self) -> str:
+        """The leaves' texts together: as they stood, when they were cut from one text, and line by line otherwise."""
+        parts = [self.leaves[0].text]
+        for before, leaf in zip(self.leaves, self.leaves[1:], strict=False):
+            parts += [_between(before, leaf), leaf.text]
+        return "".join(parts)
+
+
+def joined(leaves: Iterable[PackedLeaf]) -> list[JoinedLeaves]:
+    """Passages: documents with the best leaf first (equals by id), passages and leaves in the document's order."""
+    documents: dict[str, list[PackedLeaf]] = {}
+    for leaf in leaves:
+        documents.setdefault(leaf.archive_id, []).append(leaf)
+    best_first = sorted(documents.items(), key=lambda item: (-max(leaf.score for leaf in item[1]), item[0]))
+    return [
+        JoinedLeaves(archive_id, tuple(run))
+        for archive_id, found in best_first
+        for run in _runs(sorted(found, key=lambda leaf: leaf.place))
+    ]
+
+
+def markdown(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> str:
+    """Passages as Markdown: a heading for each document and for what stands above a leaf, ids before the leaves.
+
+    Args:
+        passages: In the order of `joined`.
+        names: The name of each archive by id.
+    """
+    return "\n\n".join(_blocks(passages, names))
+
+
+def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Iterator[str]:
+    before: JoinedLeaves | None = None
+    for passage in passages:
+        is_new = before is None or before.archive_id != passage.archive_id
+        name = names.get(passage.archive_id, "")
+        if is_new:
+            yield f"# {name}" if name else "#"
+            shown: tuple[str, ...] = ()
+        else:
+            yield LEFT_OUT
+        lines: list[str] = []
+        for leaf in passage.leaves:
+            headings = _own(leaf, name)
+            if headings != shown:
+                if lines:
+                    yield "\n".join(lines)
+                    lines = []
+                yield from _headings(headings, shown, leaf)
+                shown = headings
+            lines.append(_line(leaf))
+        yield "\n".join(lines)
+        before = passage
+
+
+def _own(leaf: PackedLeaf, name: str) -> tuple[str, ...]:
+    """The headings without the one that only repeats the document's name."""
+    return leaf.headings[1:] if leaf.headings[:1] == (name,) else leaf.headings
+
+
+def _headings(headings: Sequence[str], shown: Sequence[str], leaf: PackedLeaf) -> Iterator[str]:
+    """Those that are not above the text already; the last one not when the leaf begins with it by itself."""
+    shared = 0
+    while shared < min(len(headings), len(shown)) and headings[shared] == shown[shared]:
+        shared += 1
+    for depth in range(shared, len(headings)):
+        is_last = depth == len(headings) - 1
+        if not (is_last and _begins_with(leaf.text, headings[depth])):
+            yield f"{'#' * min(depth + 2, _MOST_HASHES)} {headings[depth]}"
+
+
+def _begins_with(text: str, heading: str) -> bool:
+    first = text.lstrip().split("\n", 1)[0]
+    return first.strip("#*= \t\r") == heading
+
+
+def _line(leaf: PackedLeaf) -> str:
+    """The leaf with its id: before a text of one line, above a longer one."""
+    text = leaf.text.strip("\n")
+    return f"[{leaf.node_id}]\n{text}" if "\n" in text else f"[{leaf.node_id}] {text}"
+
+
+def _runs(leaves: Sequence[PackedLeaf]) -> Iterator[list[PackedLeaf]]:
+    run: list[PackedLeaf] = []
+    for leaf in leaves:
+        if run and leaf.place != run[-1].place + 1:
+            yield run
+            run = []
+        run.append(leaf)
+    yield run
+
+
+def _between(before: PackedLeaf, leaf: PackedLeaf) -> str:
+    is_cut_apart = before.span is not None and leaf.span is not None and before.span[1] == leaf.span[0]
+    return "" if is_cut_apart or before.text.endswith("\n") else "\n"

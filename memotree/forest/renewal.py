@@ -1,0 +1,122 @@
+"""Summaries made anew, from the deepest stale node up: what they shall be; others write it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from memotree_storage.node import Node
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.forest.reading import read_nodes
+from memotree.forest.staleness import DERIVED_TYPE, Scope, reason_of
+from memotree.models.extractive import brief_of
+from memotree.models.gateway import Models, Summary
+from memotree.models.meter import Meter
+from memotree.provenance import PENDING_MODEL, SUMMARY_BY, hash_of_children, hash_of_content, with_provenance
+
+VERBATIM: Final = "verbatim"
+"""Who wrote a summary that is the text itself."""
+
+SUMMARY_CHARS: Final = 200
+"""The longest summary that is made (FOREST-10); a text up to this is its own."""
+
+Tell = Callable[[int], Awaitable[None]]
+"""Told how many summaries are made so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A summary made anew, and the attributes of its node, which say where it comes from."""
+
+    before: Version
+    summary: str
+    attributes: Mapping[str, str]
+    pending: bool
+
+    def version(self) -> Version:
+        """The node's row with the new summary, for what stands above it."""
+        return replace(self.before, summary=self.summary, attributes=self.attributes)
+
+    def apply(self, node: Node) -> Node:
+        """The node with the new summary, and with a new brief when the present one comes from the summary, too."""
+        is_made = bool(node.brief) and node.brief == brief_of(node.title, node.summary)
+        brief = brief_of(node.title, self.summary) if is_made else node.brief
+        return replace(node, summary=self.summary, brief=brief, attributes=dict(self.attributes))
+
+
+async def summarise_text(models: Models, text: str, meter: Meter) -> Summary:
+    """The summary of a text: itself when it is short, else a model's."""
+    line = " ".join(text.split())
+    if len(line) <= SUMMARY_CHARS:
+        return Summary(line, VERBATIM, pending=False)
+    return await models.summarise_text(text, meter)
+
+
+async def summarise_children(models: Models, below: Sequence[Version | Node], meter: Meter) -> Summary:
+    """The summary of a node from those of its children; of one child it is that child's own."""
+    if len(below) == 1 and below[0].summary:
+        return Summary(below[0].summary, below[0].attributes.get(SUMMARY_BY, VERBATIM), pending=False)
+    return await models.summarise_children([child.summary or child.title for child in below], meter)
+
+
+async def renew(
+    store: Store, models: Models, state: State, scope: Scope, meter: Meter, tell: Tell | None = None
+) -> list[Renewed]:
+    """New summaries for every stale node of a scope, the deepest first; nothing is written.
+
+    A summary that comes out as it was ends the way up: what stands above is not made anew for it.
+
+    Raises:
+        BudgetExhaustedError: The meter's limit is reached.
+    """
+    now = dict(scope.versions)
+    contents = await _contents(store, state, scope, models)
+    made: list[Renewed] = []
+
+    async def one(version: Version) -> Renewed:
+        if version.type != DERIVED_TYPE:
+            content = contents[version.entry_id]
+            return _renewed(version, await summarise_text(models, content, meter), hash_of_content(content))
+        below = [now[child] for child in scope.children[version.entry_id]]
+        summary = await summarise_children(models, below, meter)
+        return _renewed(version, summary, hash_of_children((child.entry_id, child.summary) for child in below))
+
+    for level in scope.levels:
+        due = [
+            now[entry_id]
+            for entry_id in level
+            if (now[entry_id].type == DERIVED_TYPE or entry_id in contents)
+            and reason_of(now[entry_id], scope, now, with_models=models.has_chat) is not None
+        ]
+        renewed = await asyncio.gather(*map(one, due))
+        now.update((item.before.entry_id, item.version()) for item in renewed)
+        made += [item for item in renewed if _tells_new(item)]
+        if tell is not None and due:
+            await tell(len(made))
+    return made
+
+
+def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
+    pending = PENDING_MODEL if summary.pending else ""
+    attributes = with_provenance(version.attributes, summary.made_by, made_of, pending)
+    return Renewed(version, summary.text, attributes, summary.pending)
+
+
+def _tells_new(item: Renewed) -> bool:
+    return (item.summary, item.attributes) != (item.before.summary, item.before.attributes)
+
+
+async def _contents(store: Store, state: State, scope: Scope, models: Models) -> dict[str, str]:
+    """The texts of the nodes with content of their own that are to be summed up again."""
+    wanted = [
+        version
+        for version in (scope.versions[entry_id] for entry_id in chain.from_iterable(scope.levels))
+        if version.type != DERIVED_TYPE
+        and reason_of(version, scope, scope.versions, with_models=models.has_chat) is not None
+    ]
+    nodes = await read_nodes(store, state, wanted)
+    return {node_id: node.content for node_id, node in nodes.items()}

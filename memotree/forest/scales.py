@@ -1,0 +1,104 @@
+"""Leaves at every scale: the windows around them, the nodes of the tree that hold them, and how far topics reach.
+
+A scale is a size in tokens. All intervals are of whole leaves in document order, the end not included.
+"""
+
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+SCALES: Final = (30.0, 120.0, 300.0, 700.0, 1500.0, 2500.0)
+"""Sizes of windows and nodes, in tokens; at the first one each leaf stands by itself."""
+
+TYPICAL_REACH: Final = 150.0
+"""Over how many tokens a topic lasts, where nothing can be known of it."""
+
+_LAGS: Final = (0.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0)
+"""Borders of the bands of distance, in tokens, over which the likeness of leaves is averaged."""
+
+_SMALLEST: Final = 1e-6
+
+Floats: TypeAlias = NDArray[np.float32]
+Ints: TypeAlias = NDArray[np.int32]
+
+
+def windows(tokens: Floats, borders: NDArray[np.int64]) -> tuple[Ints, Ints]:
+    """For each scale and leaf the whole leaves within half the scale of the leaf's middle; the leaf always.
+
+    At the first scale it is the leaf alone, so that even among leaves of three words the right one stands out.
+    """
+    ends = np.cumsum(tokens, dtype=np.float64)
+    edges = np.concatenate([[0.0], ends])
+    middle = edges[:-1] + tokens / 2.0
+    place = np.arange(len(tokens))
+    home = np.searchsorted(borders, place, side="right") - 1
+    low, high = np.zeros((2, len(SCALES), len(tokens)), dtype=np.int32)
+    low[0], high[0] = place, place + 1
+    for number, scale in enumerate(SCALES[1:], 1):
+        first = np.searchsorted(edges, middle - scale / 2, side="left")
+        behind = np.searchsorted(edges, middle + scale / 2, side="right") - 1
+        low[number] = np.maximum(np.minimum(first, place), borders[home])
+        high[number] = np.minimum(np.maximum(behind, place + 1), borders[home + 1])
+    return low, high
+
+
+def nodes(
+    tokens: Floats, spans: NDArray[np.int64], borders: NDArray[np.int64], low: Ints, high: Ints
+) -> tuple[Ints, Ints]:
+    """For each scale and leaf the greatest node within the scale that holds it: maybe the leaf by itself.
+
+    Documents without a tree have their windows in the place of nodes.
+    """
+    node_low, node_high = low.copy(), high.copy()
+    has_tree = np.zeros(len(borders), dtype=bool)
+    has_tree[np.searchsorted(borders, spans[:, 0], side="right") - 1] = True
+    leaves = np.flatnonzero(np.repeat(has_tree[:-1], np.diff(borders)))
+    node_low[:, leaves], node_high[:, leaves] = leaves, leaves + 1
+    edges = np.concatenate([[0.0], np.cumsum(tokens, dtype=np.float64)])
+    spans = spans[np.lexsort((-spans[:, 1], spans[:, 0]))]
+    sizes = edges[spans[:, 1]] - edges[spans[:, 0]]
+    for number, scale in enumerate(SCALES[1:], 1):
+        fitting = spans[sizes <= scale]
+        # Nodes are nested or apart: by their beginnings, one that ends no later than one before is inside that.
+        furthest = np.maximum.accumulate(fitting[:, 1]) if len(fitting) else fitting[:, 1]
+        top = fitting[np.concatenate([[True], fitting[1:, 1] > furthest[:-1]]) if len(fitting) else slice(0)]
+        width = top[:, 1] - top[:, 0]
+        inside = np.repeat(top[:, 0] - np.cumsum(width) + width, width) + np.arange(width.sum())
+        node_low[number, inside] = np.repeat(top[:, 0], width)
+        node_high[number, inside] = np.repeat(top[:, 1], width)
+    return node_low, node_high
+
+
+def norms(sums: Floats, low: Ints, high: Ints) -> Floats:
+    """The norms of the vectors of intervals, by running sums of the leaves' weighted vectors."""
+    found = np.zeros(low.shape, dtype=np.float32)
+    for number in range(len(low)):
+        inside = sums[high[number]] - sums[low[number]]
+        found[number] = np.sqrt(np.einsum("ij,ij->i", inside, inside))
+    return np.maximum(found, _SMALLEST)
+
+
+def reach(vectors: NDArray[np.float32], lengths: Floats, tokens: Floats) -> float:
+    """Over how many tokens the topics of a document last: the integral of the leaves' likeness over their distance.
+
+    The autocovariance of the leaves' vectors about their mean, in bands of distance, divided by that of near leaves:
+    the integral scale of a turbulent flow (Taylor, "Diffusion by continuous movements", 1921), for texts.
+    """
+    total = float(lengths.sum())
+    if total <= 0:
+        return TYPICAL_REACH
+    around = (vectors - (lengths @ vectors) / total) * lengths[:, None]
+    sums = np.concatenate([np.zeros_like(around[:1]), np.cumsum(around, axis=0)])
+    words = np.concatenate([[0.0], np.cumsum(lengths, dtype=np.float64)])
+    begin = np.concatenate([[0.0], np.cumsum(tokens, dtype=np.float64)])[:-1]
+    place, bands = np.arange(len(tokens)), []
+    for near, far in pairwise(_LAGS):
+        first = np.maximum(np.searchsorted(begin, begin + near, side="right"), place + 1)
+        behind = np.maximum(np.searchsorted(begin, begin + far, side="right"), first)
+        pairs = float(lengths @ (words[behind] - words[first]))
+        likeness = float(np.einsum("ij,ij->", around, sums[behind] - sums[first]))
+        bands.append(max(likeness / pairs, 0.0) if pairs > 0 else 0.0)
+    nearest = max(bands[:2])
+    return float(np.dot(bands, np.diff(_LAGS)) / nearest) if nearest > 0 else TYPICAL_REACH

@@ -1,0 +1,247 @@
+"""A forest for tests: documents go in as jobs, on real stores, and what came of them is read as a client would."""
+
+import subprocess
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from endpoints import ModelEndpoint
+from integration.worlds import World
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+from memotree.canvas import NodeOperations
+from memotree.forest.ingestion import Ingestion
+from memotree.forest.joining import Joining
+from memotree.forest.upkeep import SummaryUpkeep
+from memotree.jobs import JobOperations, Runner
+from memotree.models.gateway import Models
+from memotree.models.outage import Patience
+from memotree.sessions import SessionOperations
+from memotree.settings import load_settings
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import job_service_pb2 as jobs_pb
+from memotree.v1 import node_service_pb2, session_service_pb2, types_pb2
+
+IMPATIENT: Final = Patience(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1000, rest=60)
+SUCCEEDED: Final = jobs_pb.JOB_STATE_SUCCEEDED
+STOPPED: Final = jobs_pb.JOB_STATE_STOPPED
+FAILED: Final = jobs_pb.JOB_STATE_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an ingestion told: the job at first and at last, and the steps between."""
+
+    first: jobs_pb.Job
+    last: jobs_pb.Job
+    steps: list[tuple[str, int, int]]
+
+    @property
+    def result(self) -> jobs_pb.IngestionResult:
+        assert self.last.state == SUCCEEDED, (self.last.reason, self.last.message)
+        return self.last.ingestion
+
+
+class Forest:
+    """The operations on documents over the stores of a world."""
+
+    def __init__(self, world: World, models: Models, *, background: bool = False) -> None:
+        self.world = world
+        self.models = models
+        store = world.store
+        self.runner = Runner(store.database, concurrency=2, pauses=())
+        self.upkeep = SummaryUpkeep(
+            store, models, self.runner, world.limits, background=background, gather=timedelta(milliseconds=10)
+        )
+        self.ingestion = Ingestion(store, models, self.runner, world.limits)
+        self.sessions = SessionOperations(store, world.pages, world.limits, self.upkeep)
+        self.nodes = NodeOperations(store, world.pages, world.limits)
+        self.joining = Joining(store, models, world.limits)
+        self.jobs = JobOperations(store, world.pages, self.runner)
+
+    # --- Documents ---------------------------------------------------------------------------------------------------
+
+    async def try_ingest(self, text: str | None = None, **fields: Any) -> Told:
+        """Ingest a document and listen to the end, whatever it is."""
+        if text is not None:
+            fields["text"] = text
+        events = [
+            event
+            async for event in self.ingestion.ingest_document(
+                pb.IngestDocumentRequest(workspace=self.world.workspace, **fields)
+            )
+        ]
+        steps = [(event.progress.step, event.progress.done, event.progress.total) for event in events[1:-1]]
+        return Told(events[0].job, events[-1].job, steps)
+
+    async def ingest(self, text: str | None = None, **fields: Any) -> jobs_pb.IngestionResult:
+        """Ingest a document; it has to succeed."""
+        return (await self.try_ingest(text, **fields)).result
+
+    async def resume(self, job_id: str, **fields: Any) -> jobs_pb.Job:
+        """Resume a job and wait for its end."""
+        await self.jobs.resume_job(jobs_pb.ResumeJobRequest(job_id=job_id, **fields))
+        return await self.over(job_id)
+
+    async def over(self, job_id: str) -> jobs_pb.Job:
+        """The job at its end."""
+        job = jobs_pb.Job()
+        async for event in self.jobs.watch_job(jobs_pb.WatchJobRequest(job_id=job_id)):
+            job = event.job
+        return job
+
+    # --- Trees -------------------------------------------------------------------------------------------------------
+
+    async def versions(self, archive_id: str, branch: str = "main") -> list[Version]:
+        """All nodes of an archive, in pre-order."""
+        state = State(self.world.workspace, await self.world.head(branch))
+        async with self.world.store.database.connection() as conn:
+            order = [item.entry_id for item in await tree.archive_tree(conn, state, archive_id)]
+            found = await tree.versions(conn, state, order)
+        return [found[node_id] for node_id in order]
+
+    async def leaves(self, archive_id: str, branch: str = "main") -> dict[str, str]:
+        """The content of each leaf, in order."""
+        found = [version for version in await self.versions(archive_id, branch) if version.type == "leaf_chunk"]
+        return {version.entry_id: (await self.node(version.entry_id, branch)).content for version in found}
+
+    async def text(self, archive_id: str, branch: str = "main") -> str:
+        """The leaves, joined."""
+        return "".join((await self.leaves(archive_id, branch)).values())
+
+    async def node(self, node_id: str, revision: str = "") -> types_pb2.Node:
+        """A node with its content."""
+        request = node_service_pb2.GetNodeRequest(workspace=self.world.workspace, node_id=node_id, revision=revision)
+        return (await self.nodes.get_node(request)).node
+
+    async def shape(self, archive_id: str) -> list[tuple[int, str, str]]:
+        """Depth, type and title of each node, in pre-order."""
+        depths: dict[str, int] = {}
+        found = []
+        for version in await self.versions(archive_id):
+            depths[version.entry_id] = depths.get(version.parent_id, -1) + 1
+            found.append((depths[version.entry_id], version.type, version.title))
+        return found
+
+    async def archive(self, archive_id: str) -> Version:
+        """An archive."""
+        state = State(self.world.workspace, await self.world.head())
+        async with self.world.store.database.connection() as conn:
+            return (await tree.versions(conn, state, [archive_id]))[archive_id]
+
+    async def check_sources(self, archive_id: str, text: str) -> None:
+        """Every node's source names the span of the text that it stands for, and its hash."""
+        versions = await self.versions(archive_id)
+        assert versions
+        for version in versions:
+            node = await self.node(version.entry_id)
+            source = node.source
+            piece = text[source.start : source.end]
+            assert node.content == piece, "the content of an inner node is that of its leaves"
+            assert sha256(piece.encode()).hexdigest() == source.sha256
+        leaves = [version.source for version in versions if version.type == "leaf_chunk"]
+        spans = [(source["start"], source["end"]) for source in leaves if source]
+        assert (spans[0][0], spans[-1][1]) == (0, len(text))
+        assert all(left[1] == right[0] for left, right in pairwise(spans)), "one leaf begins where the other ends"
+
+    # --- Changes -----------------------------------------------------------------------------------------------------
+
+    async def session(self) -> str:
+        """A new session on the default branch."""
+        request = session_service_pb2.OpenSessionRequest(workspace=self.world.workspace, agent="tester")
+        return (await self.sessions.open_session(request)).session.id
+
+    async def change(self, session: str, *changes: Any) -> None:
+        """Stage requests of the node tools."""
+        calls = {
+            node_service_pb2.CreateNodeRequest: self.nodes.create_node,
+            node_service_pb2.UpdateNodeRequest: self.nodes.update_node,
+            node_service_pb2.DeleteNodeRequest: self.nodes.delete_node,
+            node_service_pb2.MoveNodeRequest: self.nodes.move_node,
+        }
+        for change in changes:
+            change.workspace, change.session_id = self.world.workspace, session
+            await calls[type(change)](change)  # type: ignore[operator]
+
+    async def commit(self, session: str, **fields: Any) -> str:
+        """Commit a session."""
+        request = session_service_pb2.CommitChangesRequest(
+            workspace=self.world.workspace, session_id=session, **{"message": "Change something"} | fields
+        )
+        return (await self.sessions.commit_changes(request)).commit_id
+
+    async def commit_change(self, *changes: Any, **fields: Any) -> str:
+        """Stage requests of the node tools in a session of their own, and commit it."""
+        session = await self.session()
+        await self.change(session, *changes)
+        return await self.commit(session, **fields)
+
+    # --- Summaries ---------------------------------------------------------------------------------------------------
+
+    async def stale(self, **fields: Any) -> list[tuple[str, int]]:
+        """The ids of the nodes with stale summaries, each with the reason."""
+        request = pb.ListStaleSummariesRequest(workspace=self.world.workspace, **fields)
+        answer = await self.upkeep.list_stale_summaries(request)
+        if not fields:
+            assert answer.total == len(answer.summaries)
+        return [(item.node.id, item.reason) for item in answer.summaries]
+
+    async def renew(self, **fields: Any) -> jobs_pb.Job:
+        """Renew what is stale, as a job."""
+        request = pb.RenewSummariesRequest(workspace=self.world.workspace, **fields)
+        return await self.over((await self.upkeep.renew_summaries(request)).job.id)
+
+    # --- Git ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """The repository."""
+        return self.world.repository.path
+
+    def git(self, *arguments: str) -> str:
+        """What the git program says of the repository."""
+        done = subprocess.run(  # noqa: S603 - git, with arguments of ours
+            ["git", "-C", str(self.folder), *arguments],  # noqa: S607 - the one of the machine
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def commits(self, branch: str = "main") -> list[str]:
+        """The subjects of all commits, the newest first."""
+        return self.git("log", "--format=%s", branch).splitlines()
+
+    def files(self, revision: str = "main") -> dict[str, str]:
+        """The id of each entry that a commit touches, with the letter of what became of it."""
+        lines = self.git("show", "--format=", "--no-renames", "--name-status", revision).splitlines()
+        return {Path(path).stem: letter for letter, path in (line.split("\t") for line in lines if line)}
+
+
+@asynccontextmanager
+async def forest_of(
+    world: World, endpoint: ModelEndpoint | None = None, kinds: Iterable[str] = ("chat",), **fields: Any
+) -> AsyncIterator[Forest]:
+    """A forest over a world, with built-in models or some of an endpoint's."""
+    named = endpoint.settings(*kinds) if endpoint else {}
+    models = Models.from_settings(
+        load_settings(data_folder=world.store.data_folder, **named), world.store.database, IMPATIENT
+    )
+    await models.open()
+    forest = Forest(world, models, **fields)
+    await forest.runner.start()
+    forest.upkeep.start()
+    try:
+        yield forest
+    finally:
+        await forest.upkeep.stop()
+        await forest.runner.stop()
+        await forest.sessions.finish()
+        await models.close()

@@ -1,0 +1,147 @@
+"""Imports past sessions: all of one commit or nothing, on what the importer has read, and always a tree."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from integration.plants import differences
+from integration.worlds import World
+from memotree_storage.bulk import ImportBrokenError, ImportRacedError, import_entries
+from memotree_storage.node import Archive, Entry, Node, new_id
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.registry import RevisionNotFoundError
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.search import SearchQuery
+from memotree_storage.trailers import JOB, trailers_of, with_trailers
+
+
+async def bring(world: World, *entries: Entry, removals: tuple[str, ...] = (), **more: object) -> str:
+    return await import_entries(
+        world.store,
+        world.workspace,
+        "main",
+        entries,
+        "Import",
+        removals=removals,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def alive(world: World, commit: str) -> dict[str, Version]:
+    async with world.store.database.connection() as conn:
+        found = await tree.everything(conn, State(world.workspace, commit))
+    return {version.entry_id: version for version in found}
+
+
+async def planted(world: World) -> tuple[Node, Node, Node]:
+    top = world.node("Top")
+    child, other = world.node("Child", parent=top), world.node("Other", position="a1")
+    await world.put(top, child, other)
+    return top, child, other
+
+
+async def test_an_import_removes_entries_with_tombstones(world: World) -> None:
+    top, child, other = await planted(world)
+    before = await world.head()
+    fresh = world.node("Fresh", parent=other)
+    commit = await bring(world, fresh, replace(other, title="Renamed"), removals=(top.id, child.id))
+    assert set(await alive(world, commit)) == {world.archive.id, other.id, fresh.id}
+    assert set(await alive(world, before)) == {world.archive.id, top.id, child.id, other.id}
+    async with world.store.database.connection() as conn:
+        dead = await tree.versions(conn, State(world.workspace, commit), [top.id, child.id], dead=True)
+    assert {(version.title, version.dead) for version in dead.values()} == {("Top", True), ("Child", True)}
+    hits = await world.store.search.find(State(world.workspace, commit), SearchQuery("child", 10))
+    assert child.id not in {hit.version.entry_id for hit in hits}
+    assert await differences(world) == []
+    await world.store.rebuild(world.workspace)
+    assert set(await alive(world, commit)) == {world.archive.id, other.id, fresh.id}
+
+
+async def test_an_archive_is_removed_with_its_nodes(world: World) -> None:
+    top, child, other = await planted(world)
+    with pytest.raises(ImportBrokenError, match="stands below it"):
+        await bring(world, removals=(world.archive.id, top.id, child.id))
+    commit = await bring(world, removals=(world.archive.id, top.id, child.id, other.id))
+    assert await alive(world, commit) == {}
+    assert await differences(world) == []
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_an_import_is_refused_when_an_entry_is_not_as_it_was_read(world: World) -> None:
+    top, _, other = await planted(world)
+    read = {entry_id: version.blob for entry_id, version in (await alive(world, await world.head())).items()}
+    fresh = world.node("Fresh", parent=top)
+    moved = await world.put(replace(top, title="Meanwhile"))
+    for expected in ({top.id: read[top.id]}, {other.id: None}, {fresh.id: "0" * 40}):
+        with pytest.raises(ImportRacedError, match=next(iter(expected))) as caught:
+            await bring(world, fresh, expected=expected)
+        assert [found.node_id for found in caught.value.conflicts] == [*expected]
+    assert await world.head() == moved
+    commit = await bring(world, fresh, expected={other.id: read[other.id], fresh.id: None})
+    assert await world.head() == commit
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_of_two_imports_of_one_entry_one_wins(world: World) -> None:
+    top, _, _ = await planted(world)
+    blob = (await alive(world, await world.head()))[top.id].blob
+    results = await asyncio.gather(
+        *(bring(world, replace(top, title=f"By {number}"), expected={top.id: blob}) for number in range(4)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(result, str) for result in results) == 1
+    assert sum(isinstance(result, ImportRacedError) for result in results) == 3
+
+
+async def test_what_is_no_change_makes_no_commit(world: World) -> None:
+    top, child, _ = await planted(world)
+    head = await world.head()
+    assert await bring(world, top, child, removals=(new_id(),)) == head
+    commit = await bring(world, top, replace(child, brief="New"))
+    stat = world.repository.diff(head, commit)
+    assert [change.path.rsplit("/", 1)[-1] for change in stat] == [f"{child.id}.md"]
+
+
+@pytest.mark.parametrize("what", ["parent", "archive", "removed parent", "child", "other archive", "circle", "moves"])
+async def test_an_import_that_would_break_the_tree_is_refused(world: World, what: str) -> None:
+    top, child, other = await planted(world)
+    head = await world.head()
+    one, two = world.node("One"), world.node("Two")
+    aside = Archive(new_id(), "aside")
+    cases: dict[str, tuple[list[Entry], tuple[str, ...], str]] = {
+        "parent": ([world.node("Orphan", parent=new_id())], (), "parent"),
+        "archive": ([world.node("Homeless", archive_id=new_id())], (), "archive"),
+        "removed parent": ([world.node("Late", parent=child)], (child.id,), "parent"),
+        "child": ([], (top.id,), child.id),
+        "other archive": ([aside, replace(top, archive_id=aside.id)], (), child.id),
+        "circle": ([replace(one, parent_id=two.id), replace(two, parent_id=one.id)], (), "hangs below itself"),
+        "moves": ([replace(top, parent_id=child.id)], (), "cycle"),
+    }
+    entries, removals, told = cases[what]
+    with pytest.raises(ImportBrokenError, match=told):
+        await bring(world, other, *entries, removals=removals)
+    assert await world.head() == head
+
+
+async def test_a_branch_that_is_not_there_takes_no_import(world: World) -> None:
+    with pytest.raises(RevisionNotFoundError):
+        await import_entries(world.store, world.workspace, "nowhere", [world.node()], "Import")
+
+
+async def test_the_message_stands_as_it_was_given(world: World) -> None:
+    commit = await import_entries(
+        world.store, world.workspace, "main", [world.node()], with_trailers("Ingest\n\nCreated:\n- x", {JOB: "j1"})
+    )
+    message = world.repository.commit_info(commit).message
+    assert message == "Ingest\n\nCreated:\n- x\n\nMemoTree-Job: j1\n"
+    assert trailers_of(message) == {JOB: "j1"}
+
+
+async def test_archives_keep_their_attributes_through_import_and_rebuild(world: World) -> None:
+    archive = Archive(new_id(), "Handbook", "m", "d", {"document_id": "handbook.pdf"})
+    commit = await bring(world, archive)
+    assert (await alive(world, commit))[archive.id].to_archive() == archive
+    assert await differences(world) == []
+    await world.store.rebuild(world.workspace)
+    assert (await alive(world, commit))[archive.id].to_archive() == archive

@@ -1,0 +1,320 @@
+"""The content of a summary node is made from its leaves when it is read, and a summary tells where it comes from."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.wires import Wire
+from integration.worlds import World
+from memotree_storage.bulk import import_entries
+from memotree_storage.node import Node, Source
+from memotree_storage.position import many_between
+from memotree_storage.tokens import count_tokens
+from memotree_storage.validation import Limits
+
+from memotree.canvas import NodeOperations, ViewOperations, derived
+from memotree.limits import ServiceLimits
+from memotree.provenance import (
+    PENDING_CONTENT,
+    SUMMARY_BY,
+    SUMMARY_OF,
+    SUMMARY_PENDING,
+    hash_of_children,
+    hash_of_content,
+    with_provenance,
+)
+from memotree.v1 import node_service_pb2 as pb
+from memotree.v1 import types_pb2, view_service_pb2, workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
+
+DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
+
+
+def nodes_of(world: World, limit: int = 1 << 20) -> NodeOperations:
+    return NodeOperations(world.store, world.pages, ServiceLimits(node=Limits(content_bytes=limit)))
+
+
+async def read(world: World, node: Node, revision: str = "", limit: int = 1 << 20) -> types_pb2.Node:
+    request = pb.GetNodeRequest(workspace=world.workspace, node_id=node.id, revision=revision)
+    return (await nodes_of(world, limit).get_node(request)).node
+
+
+def summary(world: World, title: str, **fields: Any) -> Node:
+    return world.node(title, **{"type": "summary_node", "content": "", **fields})
+
+
+def chunk(world: World, text: str, parent: Node, position: str, **fields: Any) -> Node:
+    return world.node(text, **{"parent": parent, "type": "leaf_chunk", "content": text, "position": position, **fields})
+
+
+async def document(world: World, *, leaves: int = 40, text: str = "leaf {} ä端 ") -> tuple[Node, list[Node], str]:
+    """A binary tree over leaves, as an ingestion makes it: the root, the leaves, and their text."""
+    places = many_between(None, None, leaves)
+    root = summary(world, "Root")
+    level = [world.node(f"L{n}", type="leaf_chunk", content=text.replace("{}", str(n))) for n in range(leaves)]
+    everything, kept = [root], list(level)
+    while len(level) > 1:
+        above = []
+        for first in range(0, len(level), 2):
+            pair = level[first : first + 2]
+            top = summary(world, "Inner") if len(level) > 2 else root
+            everything += [
+                replace(one, parent_id=top.id, position=place) for one, place in zip(pair, places[:2], strict=False)
+            ]
+            above.append(top)
+        level = above
+    await import_entries(world.store, world.workspace, "main", everything, "Ingest")
+    return root, kept, "".join(one.content for one in kept)
+
+
+@pytest.mark.requirement("FOREST-2")
+async def test_a_summary_node_reads_as_its_leaves_in_order(world: World) -> None:
+    root, _, text = await document(world)
+    node = await read(world, root)
+    assert (node.content, node.content_cut) == (text, False)
+    assert node.content_tokens == count_tokens(text)
+    plain = await nodes_of(world).get_node(
+        pb.GetNodeRequest(workspace=world.workspace, node_id=root.id, level=types_pb2.LEVEL_OF_DETAIL_SUMMARY)
+    )
+    assert plain.node.content == ""
+
+
+@pytest.mark.requirement("FOREST-2")
+async def test_leaves_with_children_of_their_own_come_before_them(world: World) -> None:
+    root = summary(world, "Root")
+    first, second = chunk(world, "1 ", root, "a0"), chunk(world, "4 ", root, "a1")
+    middle = summary(world, "Middle", parent=first, position="a1")
+    below, deep = chunk(world, "2 ", first, "a0"), chunk(world, "3 ", middle, "a0")
+    await world.put(root, first, second, middle, below, deep)
+    assert (await read(world, root)).content == "1 2 3 4 "
+    assert (await read(world, middle)).content == "3 "
+    assert (await read(world, first)).content == "1 ", "only a summary node's content is derived"
+
+
+@pytest.mark.requirement("FOREST-2")
+async def test_pieces_of_one_document_are_joined_as_they_were_and_notes_by_a_blank_line(world: World) -> None:
+    root = summary(world, "Root")
+    cut = [
+        world.node(text, parent=root, content=text, position=place, source=Source(document, 0, 1))
+        for text, place, document in (("a", "a0", "d"), ("b", "a1", "d"), ("c", "a2", "e"))
+    ]
+    note = world.node("note", parent=root, content="note", position="a3")
+    await world.put(root, *cut, note)
+    assert (await read(world, root)).content == "ab\n\nc\n\nnote"
+
+
+@pytest.mark.requirement("FOREST-2")
+@pytest.mark.parametrize("limit", [1, 7, 8, 9, 100, 479])
+async def test_a_derived_content_is_cut_at_the_limit_and_says_so(world: World, limit: int) -> None:
+    root, _, text = await document(world)
+    node = await read(world, root, limit=limit)
+    assert node.content_cut
+    assert text.startswith(node.content)
+    assert limit - 2 <= len(node.content.encode()) <= limit
+    assert node.content_tokens == count_tokens(node.content)
+    exact = await read(world, root, limit=len(text.encode()))
+    assert (exact.content, exact.content_cut) == (text, False)
+
+
+@pytest.mark.requirement("FOREST-2")
+async def test_a_cut_content_reads_no_more_leaves_than_it_needs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, _, text = await document(world, leaves=1000, text="{} " * 100)
+    world.store.entries._cache.clear()
+    asked: list[int] = []
+    load = world.store.entries.load
+
+    async def counted(workspace_id: str, versions: Any) -> Any:
+        chosen = list(versions)
+        asked.append(len(chosen))
+        return await load(workspace_id, chosen)
+
+    monkeypatch.setattr(world.store.entries, "load", counted)
+    node = await read(world, root, limit=2000)
+    assert node.content_cut
+    assert text.startswith(node.content)
+    assert sum(asked) < 100
+
+
+@pytest.mark.requirement("FOREST-2")
+async def test_a_derived_content_is_that_of_its_revision(world: World) -> None:
+    root, leaves, text = await document(world, leaves=4)
+    first = await world.head()
+    placed = await read(world, leaves[1])
+    kept = replace(leaves[1], parent_id=placed.parent_id, position=placed.position)
+    await world.put(replace(kept, content="changed "))
+    now = text.replace(leaves[1].content, "changed ")
+    assert (await read(world, root)).content == now
+    assert (await read(world, root, revision=first)).content == text
+    session = await world.open()
+    await world.stage(session, replace(kept, content="staged "), delete=[leaves[0]])
+    assert (await read(world, root, revision=session)).content == "staged " + "".join(
+        leaf.content for leaf in leaves[2:]
+    )
+    assert (await read(world, root)).content == now
+
+
+@pytest.mark.requirement("CANVAS-1")
+async def test_expanding_and_rendering_show_the_derived_content(world: World) -> None:
+    root, _, text = await document(world, leaves=6)
+    session = await world.open()
+    answer = await nodes_of(world).expand_node(
+        pb.ExpandNodeRequest(workspace=world.workspace, revision=session, node_id=root.id, level=DETAIL)
+    )
+    assert answer.node.content == text
+    assert answer.text == f"Root\n\n{text}"
+    assert answer.usage.tokens_used > count_tokens(text)
+    request = view_service_pb2.RenderViewRequest(workspace=world.workspace, revision=session)
+    view = await ViewOperations(world.store, world.pages).render_view(request)
+    assert text in view.markdown
+    assert not view.warnings
+    few = ViewOperations(world.store, world.pages, ServiceLimits(node=Limits(content_bytes=20)))
+    view = await few.render_view(request)
+    assert text not in view.markdown
+    assert any(root.id in warning and "20 bytes" in warning for warning in view.warnings)
+    children = await nodes_of(world, 20).list_children(
+        pb.ListChildrenRequest(workspace=world.workspace, parent_id=root.id, level=DETAIL)
+    )
+    assert sum(len(node.content.encode()) for node in children.nodes) <= 20, "one limit for all of a page"
+    assert all(node.content_cut for node in children.nodes)
+
+
+@pytest.mark.requirement("FOREST-2")
+async def test_a_tree_deeper_than_wide_is_read_as_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_MOST_ROUNDS", 5)
+    above = root = summary(world, "Root")
+    everything, text = [root, chunk(world, "outside", root, "a9", parent_id=None)], ""
+    for number in range(30):
+        leaf = chunk(world, f"{number} ", above, "a0")
+        above = summary(world, f"Level {number}", parent=above, position="a1")
+        everything += [leaf, above]
+        text += leaf.content
+    await import_entries(world.store, world.workspace, "main", everything, "Ingest")
+    assert (await read(world, root)).content == text
+    cut = await read(world, root, limit=50)
+    assert (cut.content, cut.content_cut) == (text[:50], True)
+
+
+async def test_nodes_that_a_push_hung_below_each_other_are_passed_once(world: World) -> None:
+    root, inner = summary(world, "Root"), summary(world, "Inner", position="a1")
+    leaf = chunk(world, "x", inner, "a0")
+    await world.put(root, replace(inner, parent_id=root.id), leaf)
+    session = await world.open()
+    await world.stage(session, replace(root, parent_id=inner.id), replace(inner, parent_id=root.id, title="again"))
+    assert (await read(world, root, revision=session)).content == "x"
+
+
+# --- where a summary comes from --------------------------------------------------------------------------------------
+
+
+async def provenanced(wire: Wire) -> types_pb2.Node:
+    """A leaf with a made summary."""
+    node = await wire.create("Leaf", type="leaf_chunk", content="Birds sing. They sing at dawn in the trees.")
+    return (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
+
+
+@pytest.mark.requirement("FOREST-5")
+async def test_a_regenerated_summary_tells_what_made_it_and_from_what(wire: Wire) -> None:
+    node = await provenanced(wire)
+    assert dict(node.attributes) == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content(node.content)}
+    note = await wire.create("Note", content="Mine alone.")
+    assert not (await wire("UpdateNode", node_id=note.id, regenerate_summary=True)).node.attributes
+
+
+@pytest.mark.requirement("FOREST-5")
+async def test_the_summary_of_a_summary_node_is_made_from_those_of_its_children(wire: Wire) -> None:
+    top = await wire.create("Top", type="summary_node")
+    a = await wire.create("A", parent_id=top.id, content="x", summary="Birds sing at dawn in tall trees.")
+    b = await wire.create("B", parent_id=top.id, content="y", summary="Fish swim in the deep blue sea.")
+    made = (await wire("UpdateNode", node_id=top.id, regenerate_summary=True)).node
+    assert "Birds" in made.summary
+    assert "Fish" in made.summary
+    assert made.attributes[SUMMARY_OF] == hash_of_children([(a.id, a.summary), (b.id, b.summary)])
+    assert made.content == "x\n\ny", "the answer has the derived content"
+    refusal = await wire.refused("UpdateNode", node_id=top.id, content="mine")
+    assert refusal.reason == "DERIVED_CONTENT"
+
+
+@pytest.mark.requirement("FOREST-5")
+async def test_a_summary_given_by_hand_is_nobodys_else(wire: Wire) -> None:
+    node = await provenanced(wire)
+    by_hand = (await wire("UpdateNode", node_id=node.id, summary="My words.", attributes={"k": "v"})).node
+    assert dict(by_hand.attributes) == {"k": "v"}
+    again = (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
+    assert again.attributes[SUMMARY_OF] == hash_of_content(node.content)
+    both = (await wire("UpdateNode", node_id=node.id, summary="Mine.", regenerate_summary=True)).node
+    assert (both.summary, dict(both.attributes)) == ("Mine.", {"k": "v"})
+
+
+@pytest.mark.requirement("FOREST-5")
+async def test_a_content_that_changed_under_a_made_summary_is_marked_until_it_is_back(wire: Wire) -> None:
+    node = await provenanced(wire)
+    changed = await wire("UpdateNode", node_id=node.id, content="Fish.")
+    assert changed.node.attributes[SUMMARY_PENDING] == PENDING_CONTENT
+    assert changed.warnings
+    back = (await wire("UpdateNode", node_id=node.id, content=node.content)).node
+    assert dict(back.attributes) == dict(node.attributes)
+    await wire("UpdateNode", node_id=node.id, content="Fish.")
+    new = (await wire("UpdateNode", node_id=node.id, content="Cats.", regenerate_summary=True)).node
+    assert dict(new.attributes) == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content("Cats.")}
+
+
+@pytest.mark.requirement("CANVAS-4")
+async def test_reserved_attributes_are_refused_and_kept(wire: Wire) -> None:
+    node = await provenanced(wire)
+    for call, fields in (
+        ("CreateNode", {"archive_id": "notes", "title": "x"}),
+        ("UpdateNode", {"node_id": node.id}),
+        ("UpdateNode", {"node_id": node.id, "mode": pb.UPDATE_MODE_REPLACE}),
+    ):
+        refusal = await wire.refused(call, attributes={SUMMARY_OF: "0" * 16, "k": "v"}, **fields)
+        assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "RESERVED_ATTRIBUTE")
+        assert refusal.fields == (f"attributes['{SUMMARY_OF}']",)
+    sent_back = (
+        await wire(
+            "UpdateNode",
+            node_id=node.id,
+            attributes={**node.attributes, "k": "v"},
+            mode=pb.UPDATE_MODE_REPLACE,
+        )
+    ).node
+    assert dict(sent_back.attributes) == {**node.attributes, "k": "v"}
+    without = (await wire("UpdateNode", node_id=node.id, attributes={"j": "w"}, mode=pb.UPDATE_MODE_REPLACE)).node
+    assert dict(without.attributes) == {**node.attributes, "j": "w"}
+
+
+async def test_a_node_with_a_content_becomes_no_summary_node(wire: Wire) -> None:
+    node = await wire.create("Note", content="Mine.")
+    assert (await wire.refused("UpdateNode", node_id=node.id, type="summary_node")).reason == "DERIVED_CONTENT"
+
+
+async def test_the_parts_of_a_made_leaf_tell_where_their_summaries_come_from(world: World) -> None:
+    made = with_provenance({"speaker": "Ada"}, "gpt-x leaf_summary@1", "0" * 16, "content")
+    leaf = world.node("Leaf", type="leaf_chunk", content="One. Two.", attributes=made)
+    await world.put(leaf)
+    session = await world.open()
+    parts = [pb.SplitPart(title=text, content=text) for text in ("One.", "Two.")]
+    answer = await nodes_of(world).split_node(
+        pb.SplitNodeRequest(workspace=world.workspace, session_id=session, node_id=leaf.id, parts=parts)
+    )
+    for part in answer.nodes:
+        told = {"speaker": "Ada", SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content(part.content)}
+        assert dict(part.attributes) == told
+
+
+async def test_an_archive_keeps_its_attributes_when_it_is_renamed(world: World) -> None:
+    archive = replace(world.archive, attributes={"document_id": "d"})
+    await world.put(archive)
+    wanted = replace(archive, name="renamed")
+    session = await world.open()
+    operations = WorkspaceOperations(world.store, world.pages, world.limits)
+    answer = await operations.update_archive(
+        workspace_service_pb2.UpdateArchiveRequest(
+            workspace=world.workspace, session_id=session, archive=archive.id, name="renamed"
+        )
+    )
+    assert dict(answer.archive.attributes) == {"document_id": "d"}
+    await world.commit(session)
+    found = await operations.get_archive(
+        workspace_service_pb2.GetArchiveRequest(workspace=world.workspace, archive="renamed")
+    )
+    assert dict(found.archive.attributes) == dict(wanted.attributes)

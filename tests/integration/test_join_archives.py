@@ -1,0 +1,325 @@
+"""Archives that are about the same: suggested, and joined under a new root."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.worlds import World
+from memotree_storage.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidInputError,
+    NotFoundError,
+)
+from memotree_storage.node import Archive, Node, new_id
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.requests import RequestIdReusedError
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.verify import Difference, verify
+
+from memotree.canvas import NodeOperations
+from memotree.forest import joining as joining_module
+from memotree.forest.joining import JOINED_FROM, Joining
+from memotree.history import HistoryOperations
+from memotree.models.cache import AnswerCache
+from memotree.models.gateway import Models
+from memotree.provenance import SUMMARY_BY, SUMMARY_OF
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import history_service_pb2, node_service_pb2, types_pb2
+
+
+class Library:
+    """Three documents of one agent, two of them about bridges, and one of another agent."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stone = Archive(new_id(), "stone.md", "scout", "About stone.", {"document_id": "d-stone", "sha256": "ab"})
+        self.wood = Archive(new_id(), "wood.md", "scout", "", {"document_id": "d-wood"})
+        self.bread = Archive(new_id(), "bread.md", "scout")
+        self.other = Archive(new_id(), "stone copy", "another")
+        text = "The bridge over the river was built of {} and carries carts and people."
+        self.stone_root = self._node(self.stone, None, "Bridges of stone", text.format("stone"))
+        self.stone_leaf = self._node(self.stone, self.stone_root, "Arches", "Seven arches carry the stone bridge.")
+        self.wood_root = self._node(self.wood, None, "Bridges of wood", text.format("wood"))
+        self.wood_second = self._node(self.wood, None, "Piles", "Wooden piles carry the bridge over the river.", "a1")
+        self.bread_root = self._node(self.bread, None, "Bread", "Rye dough rests for a night before it is baked.")
+        self.other_root = self._node(self.other, None, "Bridges of stone", text.format("stone"))
+
+    def _node(self, archive: Archive, parent: Node | None, title: str, text: str, position: str = "a0") -> Node:
+        return self.world.node(
+            title, archive_id=archive.id, parent=parent, summary=text, content=text, position=position
+        )
+
+    async def put(self) -> "Library":
+        nodes = [self.stone_root, self.stone_leaf, self.wood_root, self.wood_second, self.bread_root, self.other_root]
+        await self.world.put(self.stone, self.wood, self.bread, self.other, *nodes)
+        return self
+
+
+@pytest.fixture
+async def library(world: World) -> Library:
+    return await Library(world).put()
+
+
+@pytest.fixture
+def joining(world: World) -> Joining:
+    return Joining(world.store, Models(AnswerCache(world.store.database)), world.limits)
+
+
+async def join(world: World, joining: Joining, *archives: str, **fields: Any) -> pb.MergeArchivesResponse:
+    fields.setdefault("name", "bridges")
+    return await joining.merge_archives(pb.MergeArchivesRequest(workspace=world.workspace, archives=archives, **fields))
+
+
+async def suggested(world: World, joining: Joining, **fields: Any) -> list[tuple[list[str], float]]:
+    answer = await joining.suggest_archive_merges(pb.SuggestArchiveMergesRequest(workspace=world.workspace, **fields))
+    assert all(found.reason for found in answer.suggestions)
+    return [([archive.name for archive in found.archives], found.similarity) for found in answer.suggestions]
+
+
+async def entries(world: World, branch: str = "main") -> dict[str, Version]:
+    state = State(world.workspace, await world.head(branch))
+    async with world.store.database.connection() as conn:
+        return {version.entry_id: version for version in await tree.everything(conn, state)}
+
+
+# --- Suggesting ---
+
+
+@pytest.mark.requirement("FOREST-11")
+async def test_archives_of_one_model_with_similar_roots_are_suggested(
+    world: World, library: Library, joining: Joining
+) -> None:
+    assert library
+    ((names, similarity),) = await suggested(world, joining)
+    assert names == ["stone.md", "wood.md"], "not the one of another model, nor what is about something else"
+    assert 0.6 <= similarity <= 1.0
+
+
+async def test_the_threshold_and_the_model_narrow_what_is_suggested(
+    world: World, library: Library, joining: Joining
+) -> None:
+    assert library
+    assert await suggested(world, joining, threshold=0.999) == []
+    assert await suggested(world, joining, model_id="another") == []
+    assert len(await suggested(world, joining, model_id="scout")) == 1
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(InvalidInputError):
+            await suggested(world, joining, threshold=wrong)
+
+
+async def test_the_most_similar_archives_come_first(world: World, library: Library, joining: Joining) -> None:
+    twins = [Archive(new_id(), f"twin {number}", "scout") for number in range(2)]
+    roots = [replace(library.bread_root, id=new_id(), archive_id=twin.id) for twin in twins]
+    await world.put(*twins, *roots)
+    found = await suggested(world, joining)
+    assert [names for names, _ in found] == [["bread.md", "twin 0", "twin 1"], ["stone.md", "wood.md"]]
+    assert found[0][1] > found[1][1]
+
+
+async def test_suggestions_are_those_of_the_revision(world: World, library: Library, joining: Joining) -> None:
+    before = await world.head()
+    await world.put(delete=[library.wood, library.wood_root, library.wood_second])
+    assert await suggested(world, joining) == []
+    assert len(await suggested(world, joining, revision=before)) == 1
+
+
+# --- Joining ---
+
+
+@pytest.mark.requirement("FOREST-11")
+async def test_joined_archives_stand_below_a_new_root_in_one_commit(
+    world: World, library: Library, joining: Joining
+) -> None:
+    before = await world.head()
+    answer = await join(world, joining, "stone.md", library.wood.id)
+    now = await entries(world)
+    assert answer.commit_id == await world.head()
+    assert world.repository.commit_info(answer.commit_id).parents == (before,)
+    assert answer.moved_nodes == 4
+    assert (answer.archive.name, answer.archive.model_id) == ("bridges", "scout")
+    assert library.stone.id not in now
+    assert library.wood.id not in now
+    root = now[answer.root.id]
+    assert (root.title, root.type, root.parent_id, root.archive_id) == (
+        "bridges",
+        "summary_node",
+        "",
+        answer.archive.id,
+    )
+    below = sorted((each for each in now.values() if each.parent_id == root.entry_id), key=lambda each: each.position)
+    assert [each.title for each in below] == ["stone.md", "wood.md"]
+    assert {each.type for each in below} == {"summary_node"}
+    assert all(each.summary for each in below)
+    assert root.summary
+    assert now[library.stone_root.id].parent_id == below[0].entry_id
+    assert now[library.wood_root.id].parent_id == now[library.wood_second.id].parent_id == below[1].entry_id
+    assert now[library.stone_leaf.id].parent_id == library.stone_root.id
+    moved = [library.stone_root, library.stone_leaf, library.wood_root, library.wood_second]
+    assert {now[node.id].archive_id for node in moved} == {answer.archive.id}
+
+
+@pytest.mark.requirement("FOREST-11", "FOREST-5")
+async def test_a_former_archive_keeps_its_attributes_so_that_its_document_is_found_again(
+    world: World, library: Library, joining: Joining
+) -> None:
+    await join(world, joining, "stone.md", "wood.md")
+    found = {each.title: each.attributes for each in (await entries(world)).values() if not each.is_archive}
+    assert found["stone.md"]["document_id"] == "d-stone"
+    assert found["stone.md"]["sha256"] == "ab"
+    assert found["stone.md"]["description"] == "About stone."
+    assert found["stone.md"][JOINED_FROM] == library.stone.id
+    assert found["wood.md"]["document_id"] == "d-wood"
+    assert {SUMMARY_BY, SUMMARY_OF} <= found["bridges"].keys()
+
+
+@pytest.mark.requirement("FOREST-11", "GIT-5")
+async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Library, joining: Joining) -> None:
+    answer = await join(world, joining, "stone.md", "wood.md", author=types_pb2.CommitAuthor(name="Ann"))
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    revisions = await history.list_node_revisions(
+        history_service_pb2.ListNodeRevisionsRequest(workspace=world.workspace, node_id=library.stone_leaf.id)
+    )
+    assert revisions.revisions[0].commit.id == answer.commit_id
+    assert len(revisions.revisions) == 2
+    read = await nodes.get_node(
+        node_service_pb2.GetNodeRequest(workspace=world.workspace, node_id=library.stone_leaf.id)
+    )
+    assert read.node.content == library.stone_leaf.content
+    assert len(read.node.path) == 3
+    info = world.repository.commit_info(answer.commit_id)
+    assert info.author.name == "Ann"
+    assert info.message.startswith("Join stone.md, wood.md into bridges")
+    assert "MemoTree-Tool: MergeArchives" in info.message
+    assert not [one async for one in verify(world.store, world.workspace) if isinstance(one, Difference)]
+
+
+async def test_the_name_of_one_of_them_may_be_the_name_of_all(world: World, library: Library, joining: Joining) -> None:
+    assert library
+    answer = await join(world, joining, "stone.md", "wood.md", name="stone.md")
+    assert answer.archive.name == "stone.md"
+    with pytest.raises(AlreadyExistsError) as refused:
+        await join(world, joining, "stone.md", "bread.md", name="notes")
+    assert refused.value.reason == "ARCHIVE_NAME_TAKEN"
+
+
+async def test_a_joined_archive_can_be_joined_again(world: World, library: Library, joining: Joining) -> None:
+    assert library
+    await join(world, joining, "stone.md", "wood.md")
+    answer = await join(world, joining, "bridges", "bread.md", name="town")
+    assert answer.moved_nodes == 1 + 2 + 4 + 1
+    titles = {each.title for each in (await entries(world)).values()}
+    assert {"town", "bridges", "stone.md", "wood.md", "bread.md"} <= titles
+
+
+async def test_archives_without_nodes_are_joined_too(world: World, joining: Joining) -> None:
+    empty = [Archive(new_id(), f"empty {number}", "scout") for number in range(2)]
+    await world.put(*empty)
+    answer = await join(world, joining, "empty 0", "empty 1")
+    assert answer.moved_nodes == 0
+    assert answer.root.child_count == 2
+
+
+@pytest.mark.requirement("FOREST-11")
+async def test_what_cannot_be_joined_is_refused_and_nothing_is_committed(
+    world: World, library: Library, joining: Joining
+) -> None:
+    before = await world.head()
+    with pytest.raises(FailedPreconditionError) as refused:
+        await join(world, joining, "stone.md", "stone copy")
+    assert refused.value.reason == "ARCHIVES_OF_DIFFERENT_MODELS"
+    for archives in ((), ("stone.md",), ("stone.md", library.stone.id)):
+        with pytest.raises(InvalidInputError):
+            await join(world, joining, *archives)
+    with pytest.raises(InvalidInputError):
+        await join(world, joining, "stone.md", "wood.md", name=" ")
+    with pytest.raises(NotFoundError):
+        await join(world, joining, "stone.md", "nowhere")
+    with pytest.raises(NotFoundError):
+        await join(world, joining, "stone.md", "wood.md", branch="nowhere")
+    assert await world.head() == before
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_a_repeated_request_is_answered_by_the_first_result(
+    world: World, library: Library, joining: Joining
+) -> None:
+    assert library
+    first, second = await asyncio.gather(
+        join(world, joining, "stone.md", "wood.md", request_id="r1"),
+        join(world, joining, "stone.md", "wood.md", request_id="r1"),
+    )
+    assert first == second
+    assert first == await join(world, joining, "stone.md", "wood.md", request_id="r1")
+    with pytest.raises(RequestIdReusedError):
+        await join(world, joining, "bread.md", "wood.md", request_id="r1")
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_a_request_whose_answer_was_lost_is_answered_from_its_commit(
+    world: World, library: Library, joining: Joining
+) -> None:
+    assert library
+    first = await join(world, joining, "stone.md", "wood.md", request_id="r1")
+    async with world.store.database.transaction() as conn:
+        await conn.execute("delete from work.request")
+    assert await join(world, joining, "stone.md", "wood.md", request_id="r1") == first
+    assert await world.head() == first.commit_id
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_an_edit_made_meanwhile_is_never_lost(
+    world: World, library: Library, joining: Joining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, edits = joining_module.import_entries, 0
+
+    async def raced(*args: Any, **fields: Any) -> str:
+        nonlocal edits
+        if not edits:
+            edits += 1
+            late = world.node("Late", archive_id=library.wood.id, position="a5")
+            await world.put(replace(library.stone_leaf, content="Eight arches."), late)
+        return await real(*args, **fields)
+
+    monkeypatch.setattr(joining_module, "import_entries", raced)
+    answer = await join(world, joining, "stone.md", "wood.md")
+    assert answer.moved_nodes == 5
+    now = await entries(world)
+    read = (await world.store.entries.load(world.workspace, [now[library.stone_leaf.id]])).values()
+    assert [entry.content for entry in read if isinstance(entry, Node)] == ["Eight arches."]
+
+
+async def test_a_session_that_has_edited_a_node_commits_its_edit_in_the_joined_archive(
+    world: World, library: Library, joining: Joining
+) -> None:
+    session = await world.open()
+    await world.stage(session, replace(library.stone_leaf, content="Nine arches."))
+    answer = await join(world, joining, "stone.md", "wood.md")
+    await world.commit(session)
+    now = (await entries(world))[library.stone_leaf.id]
+    assert now.archive_id == answer.archive.id
+    node = await world.store.entries.node(world.workspace, now)
+    assert node.content == "Nine arches."
+
+
+async def test_a_session_with_a_new_root_in_a_former_archive_is_told_that_it_is_gone(
+    world: World, library: Library, joining: Joining
+) -> None:
+    session = await world.open()
+    await world.stage(session, world.node("New", archive_id=library.stone.id, position="a7"))
+    await join(world, joining, "stone.md", "wood.md")
+    with pytest.raises(AbortedError) as refused:
+        await world.commit(session)
+    assert any("archive" in conflict.description for conflict in refused.value.conflicts)
+
+
+async def test_another_branch_is_left_as_it_is(world: World, library: Library, joining: Joining) -> None:
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side"))
+    answer = await join(world, joining, "stone.md", "wood.md", branch="side")
+    assert library.stone.id in await entries(world)
+    assert answer.archive.id in await entries(world, "side")

@@ -1,0 +1,440 @@
+"""The next version of a document: what stands in both stays, with its id; only what changed is new."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from endpoints import ModelEndpoint, input_data
+from integration.forests import SUCCEEDED, Forest, forest_of
+from integration.test_ingestion import paragraphs, pdf
+from integration.worlds import World
+from pypdf import PdfReader
+
+from memotree.forest import ingestion as ingestion_module
+from memotree.models.meter import Meter
+from memotree.provenance import SUMMARY_BY
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import node_service_pb2 as nodes_pb
+from memotree.v1 import types_pb2
+
+pytestmark = pytest.mark.requirement("FOREST-5")
+
+CHUNK = 300
+PENDING = pb.STALE_REASON_PENDING
+
+
+@pytest.fixture
+async def forest(world: World) -> AsyncIterator[Forest]:
+    async with forest_of(world) as made:
+        yield made
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[ModelEndpoint]:
+    async with ModelEndpoint() as made:
+        yield made
+
+
+class Book:
+    """A Markdown document of chapters with paragraphs of one leaf each."""
+
+    def __init__(self, chapters: int = 4, each: int = 5) -> None:
+        every = iter(paragraphs(chapters * each))
+        self.chapters = {f"Chapter {number}": [next(every) for _ in range(each)] for number in range(chapters)}
+
+    @property
+    def text(self) -> str:
+        return "".join(
+            f"# {title}\n\n" + "".join(f"{paragraph}\n\n" for paragraph in below)
+            for title, below in self.chapters.items()
+        )
+
+    async def put(self, forest: Forest, **fields: Any) -> Any:
+        result = await forest.ingest(
+            self.text, document_id="book", media_type="text/markdown", chunk_size=CHUNK, **fields
+        )
+        assert await forest.text(result.archive_id) == self.text
+        assert await forest.stale() == []
+        versions = await forest.versions(result.archive_id)
+        below = {version.parent_id for version in versions}
+        assert all(version.entry_id in below for version in versions if version.type == "summary_node")
+        return result
+
+
+async def above(forest: Forest, node_id: str) -> list[str]:
+    """The ids of the nodes above, nearest first."""
+    found = []
+    node = await forest.node(node_id)
+    while node.parent_id:
+        found.append(node.parent_id)
+        node = await forest.node(node.parent_id)
+    return found
+
+
+async def leaf_of(forest: Forest, archive_id: str, text: str) -> str:
+    """The id of the leaf that has a text."""
+    (found,) = [node_id for node_id, content in (await forest.leaves(archive_id)).items() if text in content]
+    return found
+
+
+async def chapter_of(forest: Forest, archive_id: str, title: str) -> str:
+    """The id of the section that has a title."""
+    (found,) = [
+        node.entry_id
+        for node in await forest.versions(archive_id)
+        if node.title == title and node.type == "summary_node"
+    ]
+    return found
+
+
+async def test_a_new_paragraph_is_one_file_and_the_summaries_above_it(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    before = await forest.leaves(first.archive_id)
+    new = "A wholly new paragraph: " + "pelican violin " * 15
+    book.chapters["Chapter 2"].insert(2, new)
+    second = await book.put(forest)
+    assert (second.created_leaves, second.kept_leaves, second.removed_leaves) == (1, len(before), 0)
+    after = await forest.leaves(first.archive_id)
+    assert before.items() <= after.items()
+    leaf = await leaf_of(forest, first.archive_id, new)
+    files = forest.files()
+    assert files == {leaf: "A", first.archive_id: "M", **dict.fromkeys(await above(forest, leaf), "M")}
+    assert len(files) == 3
+    assert second.commit_id == await forest.world.head()
+
+
+async def test_a_changed_paragraph_is_replaced_in_its_place(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    old = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][3])
+    book.chapters["Chapter 1"][3] = "Changed: " + "kettle harbour " * 15
+    await book.put(forest)
+    new = await leaf_of(forest, first.archive_id, "Changed: ")
+    files = forest.files()
+    assert (files[old], files[new]) == ("D", "A")
+    assert set(files) == {old, new, first.archive_id, *await above(forest, new)}
+
+
+async def test_a_removed_paragraph_takes_its_leaf_along(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    old = await leaf_of(forest, first.archive_id, book.chapters["Chapter 3"][1])
+    way = await above(forest, old)
+    del book.chapters["Chapter 3"][1]
+    second = await book.put(forest)
+    assert (second.created_leaves, second.removed_leaves) == (0, 1)
+    assert set(forest.files()) == {old, first.archive_id, *way}
+
+
+async def test_a_moved_paragraph_leaves_all_others_as_they_are(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    moving = book.chapters["Chapter 0"].pop(1)
+    book.chapters["Chapter 3"].insert(2, moving)
+    before = await forest.leaves(first.archive_id)
+    second = await book.put(forest)
+    assert second.kept_leaves == len(before) - 1
+    assert second.created_leaves + second.removed_leaves == 2
+    assert len(forest.files()) == 5, "the leaf that goes, the one that comes, two chapters, the archive"
+
+
+async def test_the_ancestors_of_a_change_and_no_others_are_summed_up_again(
+    world: World, endpoint: ModelEndpoint
+) -> None:
+    async with forest_of(world, endpoint) as forest:
+        book = Book(6, 6)
+        first = await book.put(forest, similarity_threshold=-1.0)
+        before = len(endpoint.chat_calls)
+        new = "A wholly new paragraph: " + "pelican violin " * 15
+        book.chapters["Chapter 2"].insert(3, new)
+        await book.put(forest)
+        leaf = await leaf_of(forest, first.archive_id, new)
+        way = await above(forest, leaf)
+        calls = endpoint.chat_calls[before:]
+        leaves = [data["text"] for call in calls if "text" in (data := input_data(call))]
+        assert [text.strip() for text in leaves] == [new.strip()]
+        changed = [node_id for node_id in way if node_id in forest.files()]
+        assert changed == way[: len(changed)], "up to where a summary comes out as it was"
+        assert len(calls) == 1 + len(changed), "one call for the leaf and one for each of these"
+        assert forest.files().keys() == {leaf, first.archive_id, *changed}
+        assert len(way) < first.summary_nodes
+
+
+async def test_a_hand_edited_leaf_survives_with_its_new_text(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
+    await forest.commit_change(
+        nodes_pb.UpdateNodeRequest(node_id=leaf, content="What I know better.\n\n", summary="My words.")
+    )
+    book.chapters["Chapter 1"][0] = "Changed: " + "kettle harbour " * 15
+    second = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
+    node = await forest.node(leaf)
+    assert (node.content, node.summary) == ("What I know better.\n\n", "My words.")
+    assert (second.created_leaves, second.removed_leaves) == (1, 1)
+    assert await forest.stale() == []
+
+
+async def test_what_people_put_below_a_node_that_goes_moves_up_with_all_it_says(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=-1.0)
+    leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 2"][1])
+    chapter = await chapter_of(forest, first.archive_id, "Chapter 2")
+    await forest.commit_change(
+        nodes_pb.CreateNodeRequest(
+            node_id="mynet00000000000", parent_id=leaf, title="Mine", content="My own words.", tags=["my"]
+        ),
+        nodes_pb.CreateNodeRequest(
+            node_id="mynet11111111111", parent_id=chapter, title="Also mine", content="More of them."
+        ),
+        nodes_pb.CreateNodeRequest(node_id="mynet22222222222", parent_id="mynet11111111111", title="Below", content="Deep."),
+    )
+    removed = book.chapters.pop("Chapter 2")
+    assert removed
+    second = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
+    assert second.removed_leaves == 5
+    for node_id, content in (
+        ("mynet00000000000", "My own words."),
+        ("mynet11111111111", "More of them."),
+        ("mynet22222222222", "Deep."),
+    ):
+        assert (await forest.node(node_id)).content == content
+    assert (await forest.node("mynet00000000000")).parent_id == ""
+    assert (await forest.node("mynet00000000000")).tags == ["my"]
+    assert (await forest.node("mynet22222222222")).parent_id == "mynet11111111111", "below what stays it stays"
+    moved = forest.git("show", "main", "--", f"nodes/{'my'}/{'no'}/mynet00000000000.md")
+    assert "-My own words." not in moved
+    assert await forest.stale() == []
+    assert await forest.text(first.archive_id) == book.text
+
+
+async def test_a_renamed_chapter_keeps_its_node_and_takes_the_new_title(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    old = await chapter_of(forest, first.archive_id, "Chapter 1")
+    book.chapters = {("Renamed" if title == "Chapter 1" else title): below for title, below in book.chapters.items()}
+    await book.put(forest)
+    assert (await forest.node(old)).title == "Renamed"
+    assert len(forest.files()) == 4, "the archive, the chapter, and its first leaf, old and new, which has the heading"
+
+
+async def test_moved_chapters_keep_their_nodes(forest: Forest) -> None:
+    book = Book(5, 4)
+    first = await book.put(forest, similarity_threshold=1.0)
+    before = {
+        node.title: node.entry_id for node in await forest.versions(first.archive_id) if node.type != "leaf_chunk"
+    }
+    chapters = list(book.chapters.items())
+    book.chapters = dict([chapters[0], chapters[3], chapters[1], chapters[2], chapters[4]])
+    await book.put(forest)
+    after = [node for node in await forest.versions(first.archive_id) if node.type != "leaf_chunk"]
+    assert [node.title for node in after] == list(book.chapters)
+    assert {node.title: node.entry_id for node in after} == before
+    unmoved = {before[title] for title in ("Chapter 0", "Chapter 1", "Chapter 2", "Chapter 4")}
+    assert not unmoved & forest.files().keys()
+
+
+async def test_a_chapter_that_is_gone_takes_its_node_along(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    del book.chapters["Chapter 3"]
+    second = await book.put(forest)
+    assert second.removed_leaves == 5
+    assert second.roots == first.roots - 1
+    assert sorted(forest.files().values()) == ["D"] * 6 + ["M"]
+
+
+async def test_settings_and_tags_are_kept_from_version_to_version(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=0.25, merge_limit=5000, tags=["paper"])
+    book.chapters["Chapter 1"].append("Appended: " + "kettle harbour " * 60)
+    result = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
+    assert result.created_leaves > 2, "still cut at 300 characters"
+    told = (await forest.archive(first.archive_id)).attributes
+    assert (told["chunk_size"], told["similarity_threshold"], told["merge_limit"]) == ("300", "0.25", "5000")
+    assert all(node.tags == ["paper"] for node in await forest.versions(first.archive_id))
+    await forest.ingest(book.text, document_id="book", media_type="text/markdown", tags=["old"], merge_limit=900)
+    assert all(node.tags == ["old", "paper"] for node in await forest.versions(first.archive_id))
+    assert (await forest.archive(first.archive_id)).attributes["merge_limit"] == "900"
+    assert await forest.text(first.archive_id) == book.text
+
+
+async def test_tags_that_a_person_took_off_stay_off(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, tags=["paper"])
+    leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
+    await forest.commit_change(
+        nodes_pb.UpdateNodeRequest(
+            node_id=leaf, tags=[], mode=nodes_pb.UPDATE_MODE_REPLACE, update_mask={"paths": ["tags"]}
+        )
+    )
+    assert list((await forest.node(leaf)).tags) == []
+    book.chapters["Chapter 1"].append("Appended: " + "kettle harbour " * 10)
+    await book.put(forest)
+    assert list((await forest.node(leaf)).tags) == []
+
+
+async def test_a_conversation_grows_by_its_new_turns(forest: Forest) -> None:
+    def turns(count: int) -> pb.Conversation:
+        return pb.Conversation(
+            turns=[
+                pb.Turn(
+                    speaker="Ada" if number % 2 else "Bo",
+                    text="Yes." if number % 3 == 0 else f"This is what I say as number {number}.",
+                    id=f"t{number}",
+                    time=f"2024-05-{1 + number // 10:02}T10:{number % 60:02}:00",
+                )
+                for number in range(count)
+            ]
+        )
+
+    first = await forest.ingest(conversation=turns(35), document_id="chat", name="chat", similarity_threshold=1.0)
+    before = await forest.leaves(first.archive_id)
+    second = await forest.ingest(conversation=turns(42), document_id="chat")
+    assert (second.created_leaves, second.kept_leaves, second.removed_leaves) == (7, 35, 0)
+    after = await forest.leaves(first.archive_id)
+    assert list(after)[:35] == list(before)
+    files = forest.files()
+    assert sorted(files.values()) == ["A"] * 8 + ["M"] * 2, "seven turns and a day; the archive and the day that grew"
+    assert await forest.stale() == []
+
+
+async def test_a_document_in_a_joined_archive_is_found_and_brought_up_to_date(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, name="book", model_id="scout")
+    other = await forest.ingest("# Other\n\nAnother document.\n", name="other", model_id="scout")
+    joined = await forest.joining.merge_archives(
+        pb.MergeArchivesRequest(
+            workspace=forest.world.workspace, archives=[first.archive_id, other.archive_id], name="library"
+        )
+    )
+    assert await forest.stale() == []
+    before = dict(await forest.leaves(joined.archive.id))
+    same = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
+    assert (same.commit_id, same.archive_id) == ("", joined.archive.id)
+    book.chapters["Chapter 1"].insert(1, "A new paragraph: " + "kettle harbour " * 15)
+    second = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
+    assert (second.archive_id, second.created_leaves) == (joined.archive.id, 1)
+    after = await forest.leaves(joined.archive.id)
+    assert before.items() <= after.items()
+    assert "".join(text for text in after.values() if "Another document" not in text) == book.text
+    assert await forest.stale() == [], "the nodes above the document are summed up again, too"
+    leaf = await leaf_of(forest, joined.archive.id, "A new paragraph")
+    way = await above(forest, leaf)
+    assert joined.root.id == way[-1]
+    assert {leaf, way[0], way[-2]} <= forest.files().keys() <= {leaf, *way}
+
+
+async def test_somebody_elses_commit_during_the_job_is_kept(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = Book()
+    first = await book.put(forest)
+    leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
+    chapter = (await above(forest, leaf))[-1]
+    tries = 0
+    real = ingestion_module.mended
+
+    async def meanwhile(*arguments: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        made = await real(*arguments)
+        if tries == 1:  # behind the back of the job, in a node that it is about to write
+            await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=chapter, attributes={"seen": "yes"}))
+        return made
+
+    monkeypatch.setattr(ingestion_module, "mended", meanwhile)
+    book.chapters["Chapter 1"].insert(3, "A new paragraph: " + "kettle harbour " * 15)
+    told = await forest.try_ingest(book.text, document_id="book", media_type="text/markdown")
+    assert (told.last.state, tries) == (SUCCEEDED, 2)
+    assert (await forest.node(chapter)).attributes["seen"] == "yes"
+    assert await forest.text(first.archive_id) == book.text
+    assert [subject.split()[0] for subject in forest.commits()[:3]] == ["Update", "Change", "Ingest"]
+    assert await forest.stale() == []
+
+
+async def test_a_session_that_was_open_meanwhile_merges(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest)
+    leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 2"][1])
+    session = await forest.session()
+    await forest.change(
+        session,
+        nodes_pb.UpdateNodeRequest(node_id=leaf, title="Seen by me"),
+        nodes_pb.CreateNodeRequest(parent_id=leaf, title="Mine", content="My note."),
+    )
+    book.chapters["Chapter 2"].insert(3, "A new paragraph: " + "kettle harbour " * 15)
+    await book.put(forest)
+    await forest.commit(session, renew_summaries=True)
+    assert (await forest.node(leaf)).title == "Seen by me"
+    assert await forest.text(first.archive_id) == book.text
+    (titles,) = [[node.title for node in await forest.versions(first.archive_id) if node.parent_id == leaf]]
+    assert titles == ["Mine"]
+
+
+async def test_bookmarks_of_a_pdf_at_one_place_are_sections_of_their_own_in_every_version(forest: Forest) -> None:
+    outline = [("Part", 0, 0), ("Section", 0, 1), ("End", 1, 0)]
+    pages = ["Text of the first page that no bookmark names.", "End of it."]
+    first = await forest.ingest(file=pdf(pages, [("End", 1, 0)]), document_id="p", name="p.pdf")
+    data = pdf(["Wholly other text of the page.", "End of it."], outline)
+    second = await forest.ingest(file=data, document_id="p", name="p.pdf")
+    assert second.archive_id == first.archive_id
+    text = await forest.text(first.archive_id)
+    assert "".join(text.split()) == "".join(
+        "".join(page.extract_text() for page in PdfReader(BytesIO(data)).pages).split()
+    )
+    titles = [title for _, kind, title in await forest.shape(first.archive_id) if kind == "summary_node"]
+    assert titles[-1] == "End"
+    assert await forest.stale() == []
+
+
+async def test_a_document_is_replaced_by_another_one_altogether(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest)
+    result = await forest.ingest("Nothing of it is left.", document_id="book", media_type="text/plain")
+    assert (result.created_leaves, result.kept_leaves) == (1, 0)
+    assert await forest.text(first.archive_id) == "Nothing of it is left."
+    back = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
+    assert back.created_leaves == first.created_leaves
+    assert await forest.text(first.archive_id) == book.text
+
+
+async def test_documents_that_change_at_the_same_time_do_not_disturb_each_other(forest: Forest) -> None:
+    books = [Book(3, 3) for _ in range(4)]
+
+    async def put(number: int, **fields: Any) -> Any:
+        return await forest.ingest(
+            books[number].text, document_id=f"book {number}", name=f"book {number}", chunk_size=CHUNK, **fields
+        )
+
+    first = await asyncio.gather(*(put(number) for number in range(4)))
+    for number, book in enumerate(books):
+        book.chapters["Chapter 1"].insert(number % 3, f"New in {number}: " + "violin pelican " * 12)
+    await asyncio.gather(*(put(number) for number in range(4)))
+    for book, result in zip(books, first, strict=True):
+        assert await forest.text(result.archive_id) == book.text
+    assert await forest.stale() == []
+
+
+async def test_a_leaf_that_was_moved_or_deleted_by_hand_is_mended_by_the_next_version(forest: Forest) -> None:
+    book = Book()
+    first = await book.put(forest, similarity_threshold=1.0)
+    gone = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
+    moved = await leaf_of(forest, first.archive_id, book.chapters["Chapter 2"][2])
+    chapter = await chapter_of(forest, first.archive_id, "Chapter 0")
+    await forest.commit_change(
+        nodes_pb.DeleteNodeRequest(node_id=gone), nodes_pb.MoveNodeRequest(node_id=moved, parent_id=chapter)
+    )
+    book.chapters["Chapter 3"].append("A new paragraph: " + "kettle harbour " * 15)
+    await book.put(forest)
+
+
+async def test_who_made_a_summary_is_told(world: World, endpoint: ModelEndpoint) -> None:
+    async with forest_of(world, endpoint) as forest:
+        result = await forest.ingest("# Short\n\nA short text.\n\n# Long\n\n" + paragraphs(1, words=80)[0], name="x.md")
+        makers = {node.title: node.attributes[SUMMARY_BY] for node in await forest.versions(result.archive_id)}
+        assert makers["Short"] == "verbatim", "of one child it is that child's, and a short text is its own"
+        assert makers["Long"].startswith("test-chat leaf_summary@")
+        assert types_pb2.ModelUsage  # the words of the contract
+        assert Meter().calls == 0

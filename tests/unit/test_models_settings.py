@@ -1,0 +1,45 @@
+"""What is set for models belongs together, and a fault is named before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from memotree.settings import InvalidSettingsError, load_settings
+
+URL = "http://127.0.0.1:1/v1"
+
+pytestmark = pytest.mark.requirement("FOREST-12")
+
+
+def faults(folder: Path, **given: object) -> dict[str, str]:
+    with pytest.raises(InvalidSettingsError) as caught:
+        load_settings(data_folder=folder, **given)
+    return {violation.field: violation.description for violation in caught.value.violations}
+
+
+@pytest.mark.parametrize("kind", ["chat", "embedding", "rerank"])
+def test_an_endpoint_needs_a_model_and_a_model_needs_an_endpoint(tmp_path: Path, kind: str) -> None:
+    missing = faults(tmp_path, **{f"{kind}_url": URL})
+    assert f"{kind}_url" in next(iter(missing.values()))
+    alone = faults(tmp_path, **{f"{kind}_model": "m", f"{kind}_api_key": "k"})
+    assert alone == {f"{kind}_model": f"needs {kind}_url", f"{kind}_api_key": f"needs {kind}_url"}
+    assert getattr(load_settings(data_folder=tmp_path, **{f"{kind}_url": URL, f"{kind}_model": "m"}), f"{kind}_url")
+
+
+def test_a_length_of_vectors_belongs_to_an_embedding_model(tmp_path: Path) -> None:
+    assert faults(tmp_path, embedding_dimensions=8) == {"embedding_dimensions": "needs embedding_url"}
+
+
+@pytest.mark.parametrize("url", ["models.example/v1", "ftp://models.example", "https://me:secret@models.example/v1"])
+def test_a_url_of_a_model_is_checked_and_carries_no_secret(tmp_path: Path, url: str) -> None:
+    assert "chat_url" in faults(tmp_path, chat_url=url, chat_model="m")
+
+
+def test_a_slash_at_the_end_of_a_url_does_not_matter(tmp_path: Path) -> None:
+    assert load_settings(data_folder=tmp_path, chat_url=f"{URL}/", chat_model="m").chat_url == URL
+
+
+def test_keys_are_shown_nowhere(tmp_path: Path) -> None:
+    settings = load_settings(data_folder=tmp_path, chat_url=URL, chat_model="m", chat_api_key="a-secret")
+    assert "a-secret" not in repr(settings)
+    assert "a-secret" not in str(faults(tmp_path, chat_api_key="a-secret"))

@@ -1,0 +1,207 @@
+"""The bench of recall measures what it says: its metric, its intervals, its baselines and its tables."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from bench import baselines, recall_pages
+from bench.baselines import Piece, Ranking, chunks, pack, terms_of, windows
+from bench.evidence import Document, EvaluationSet, Question, Turn, figure, read_set
+from bench.recall_asking import Planted, packed_turns
+
+
+def made(texts: Sequence[str], name: str = "made") -> EvaluationSet:
+    turns = tuple(Turn(f"t{number}", "Ann", text) for number, text in enumerate(texts))
+    return EvaluationSet(name, (Document("d", "", turns),), ())
+
+
+def write(folder: Path, documents: Sequence[object], questions: Sequence[object]) -> Path:
+    folder.mkdir()
+    for name, rows in (("documents", documents), ("questions", questions)):
+        (folder / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return folder
+
+
+def counted(text: str) -> NDArray[np.float32]:
+    """A vector that has one axis for each letter."""
+    vector = np.array([text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"], dtype=np.float32)
+    return vector / max(float(np.linalg.norm(vector)), 1.0)
+
+
+def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+    return np.array([counted(text) for text in texts], dtype=np.float32)
+
+
+# --- The metric ------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_costs_a_quarter_of_its_characters_with_the_speaker() -> None:
+    assert Turn("t", "Ann", "Hello").cost == len("Ann: Hello") / 4
+
+
+def test_recall_is_the_share_of_the_evidence_that_was_packed_of_the_own_document() -> None:
+    question = Question("q", 1, "?", "x", frozenset({2, 5}))
+    assert question.recall({(1, 2), (0, 5), (1, 4)}) == 0.5
+    assert question.recall({(1, 2), (1, 5)}) == 1.0
+
+
+def test_evidence_that_no_turn_has_counts_as_never_packed() -> None:
+    assert Question("q", 0, "?", "x", frozenset({1}), lost=1).recall({(0, 1)}) == 0.5
+
+
+def test_a_set_is_read_with_numbers_for_ids_and_with_what_is_missing(tmp_path: Path) -> None:
+    document = {"doc_id": 7, "title": None, "turns": [{"id": 1, "speaker": "A", "text": "x", "time": None}]}
+    asked = {"question_id": 1, "doc_id": 7, "question": "?", "category": "x", "evidence": [1, 2]}
+    data = read_set(write(tmp_path / "some", [document], [asked, asked | {"evidence": []}]))
+    assert data.documents == (Document("7", "", (Turn("1", "A", "x", ""),)),)
+    assert data.questions[0].evidence == {0}
+    assert data.questions[0].lost == 1
+    assert not data.questions[1].counts
+
+
+def test_fewer_questions_are_spread_over_all(tmp_path: Path) -> None:
+    document = {"doc_id": "d", "title": "", "turns": []}
+    asked = [{"question_id": n, "doc_id": "d", "question": "?", "category": "x", "evidence": []} for n in range(101)]
+    data = read_set(write(tmp_path / "some", [document], asked), 3)
+    assert [question.id for question in data.questions] == ["0", "50", "100"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"), [("locomo-test", 250, 2000), ("qmsum", 1000, 8000), ("other", 250, 8000)]
+)
+def test_the_budgets_follow_from_the_name_of_the_set(name: str, first: int, last: int) -> None:
+    data = made([], name)
+    assert (data.budgets[0], data.budgets[-1]) == (first, last)
+
+
+def test_a_turn_of_several_leaves_is_packed_only_with_all_of_them() -> None:
+    planted = Planted(home={"a": (0, 0), "b": (0, 0), "c": (0, 1)}, leaves=Counter({(0, 0): 2, (0, 1): 1}))
+    assert packed_turns(["a", "c", "a"], planted) == {(0, 1)}
+    assert packed_turns(["a", "b"], planted) == {(0, 0)}
+
+
+# --- Intervals -------------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_by_question_is_that_of_the_normal_approximation() -> None:
+    values = np.random.default_rng(1).random(2000).tolist()
+    found = figure(values, list(range(2000)))
+    spread = 100 * 1.96 * float(np.std(values)) / 2000**0.5
+    assert found.mean == pytest.approx(100 * np.mean(values))
+    assert found.by_question == pytest.approx((found.mean - spread, found.mean + spread), abs=0.1)
+
+
+def test_questions_of_one_document_that_agree_make_the_interval_by_document_wider() -> None:
+    documents = [number // 50 for number in range(500)]
+    values = [float(document % 2) for document in documents]
+    found = figure(values, documents)
+    assert found.by_document[1] - found.by_document[0] > 4 * (found.by_question[1] - found.by_question[0])
+
+
+def test_with_one_question_a_document_both_intervals_are_the_same_and_every_run_gives_them() -> None:
+    values = np.random.default_rng(2).random(50).tolist()
+    found = figure(values, list(range(50)))
+    assert found.by_question == found.by_document
+    assert figure(values, list(range(50))) == found
+
+
+def test_documents_weigh_by_their_questions() -> None:
+    assert figure([1.0, 1.0, 1.0, 0.0], [0, 0, 0, 1]).mean == 75.0
+
+
+def test_no_questions_make_no_figure() -> None:
+    assert np.isnan(figure([], []).mean)
+
+
+# --- Baselines -------------------------------------------------------------------------------------------------------
+
+
+@given(turns=st.integers(1, 60), size=st.sampled_from(baselines.WINDOWS))
+def test_windows_cover_every_turn_by_half_steps(turns: int, size: int) -> None:
+    document = made(["x"] * turns).documents[0]
+    found = windows(document, 4, size)
+    assert {place for piece in found for place in piece.places} == {(4, turn) for turn in range(turns)}
+    assert all(piece.end - piece.start == min(size, turns) for piece in found)
+    assert all(0 < later.start - one.start <= max(1, size // 2) for one, later in pairwise(found))
+
+
+@given(lengths=st.lists(st.integers(0, 900), max_size=40))
+def test_chunks_are_the_document_in_order_and_within_their_size(lengths: list[int]) -> None:
+    data = made(["x" * length for length in lengths])
+    found = chunks(data.documents[0], 0)
+    assert [place for piece in found for place in piece.places] == [(0, turn) for turn in range(len(lengths))]
+    for piece in found:
+        size = sum(data.costs[place] for place in piece.places)
+        assert size <= baselines.CHUNK_TOKENS or piece.end - piece.start == 1
+
+
+def test_stop_words_go_and_forms_of_a_word_are_one_term() -> None:
+    assert terms_of("The painted boats, and what they were painting") == terms_of("paint boat paint")
+
+
+def test_bm25_prefers_the_rare_word_and_the_shorter_piece() -> None:
+    pieces = ["blue boat", "blue car", "blue car with a very long story about nothing in particular", "blue sky"]
+    ranking = Ranking([Counter(terms_of(text)) for text in pieces], embed(pieces))
+    scores = ranking.words(terms_of("a blue car"))
+    assert scores[1] > scores[2] > scores[0]
+
+
+def test_fusion_adds_both_signals_each_at_its_best_one() -> None:
+    pieces = ["blue boat", "quick fox"]
+    ranking = Ranking([Counter(terms_of(text)) for text in pieces], embed(pieces))
+    scores = ranking.scores(terms_of("blue boat"), counted("blue boat"))
+    assert set(scores) == set(baselines.METHODS)
+    assert scores["fusion"][0] == pytest.approx(1.0)
+
+
+def test_packing_pays_a_shared_turn_once_and_keeps_the_budget() -> None:
+    data = made(["x" * 35] * 6)
+    packed = pack([Piece(0, 0, 3), Piece(0, 1, 4), Piece(0, 2, 5)], data.costs, 40)
+    assert packed == {(0, 0), (0, 1), (0, 2), (0, 3)}
+
+
+def test_the_fifth_misfit_ends_the_packing() -> None:
+    data = made([*["x" * 400] * 5, "x"])
+    last = Piece(0, 5, 6)
+    misfits = [Piece(0, number, number + 1) for number in range(5)]
+    assert pack([*misfits[:4], last], data.costs, 50) == {(0, 5)}
+    assert pack([*misfits, last], data.costs, 50) == set()
+
+
+def test_every_baseline_answers_every_question_of_its_own_and_of_all_documents() -> None:
+    texts = [f"turn {number} about {word}" for number, word in enumerate(["boats", "cats", "taxes", "rain"] * 8)]
+    one, other = made(texts), made(["Something else entirely"] * 5)
+    question = Question("q", 0, "Who likes cats?", "x", frozenset({1}))
+    data = EvaluationSet("two", (*one.documents, *other.documents), (question,) * 2)
+    found = baselines.run(data, (100, 4000), embed)
+    assert len(found) == len(baselines.METHODS) * (len(baselines.WINDOWS) + 1)
+    for rows in found.values():
+        assert {where: set(row) for where, row in rows.items()} == {"own": {100, 4000}, "pooled": {100, 4000}}
+        assert rows["own"][4000] == rows["pooled"][4000] == [1.0, 1.0]
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_gets_the_tables_of_the_runs_it_has_marks_for_and_keeps_the_rest(tmp_path: Path) -> None:
+    run = {"kind": "scale", "set": "scale", "date": "today", "leaves": 10, "archives": 1, "rows": {"p95": 5}}
+    kept = tmp_path / "recall-scale.json"
+    kept.write_text(json.dumps(run), encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text("Before\n<!-- begin: scale -->old<!-- end: scale -->\nAfter\n", encoding="utf-8")
+    recall_pages.renew([kept], page)
+    once = page.read_text(encoding="utf-8")
+    assert "| p95 | 5 |" in once
+    assert "old" not in once
+    assert once.startswith("Before\n")
+    assert once.endswith("\nAfter\n")
+    recall_pages.renew([kept], page)
+    assert page.read_text(encoding="utf-8") == once

@@ -1,0 +1,44 @@
+"""The best stretch of a text that is too long."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.tokens import count_tokens
+
+from memotree.forest.excerpts import best_stretch
+
+pytestmark = pytest.mark.requirement("FOREST-8")
+
+texts = st.text(alphabet="ab .\n!\u4e2d\u3002\u0301", max_size=300) | st.lists(
+    st.sampled_from(["rose", "water", "x" * 900, "Sun. ", "\n", "\u6c34\u3002", "zeppelin"]), max_size=40
+).map(" ".join)
+
+
+@given(texts, st.integers(1, 60))
+def test_a_stretch_is_a_part_of_the_text_and_never_over_the_budget(text: str, budget: int) -> None:
+    found = best_stretch(text, "zeppelin water", budget)
+    assert text[found.start : found.end] == found.text
+    assert count_tokens(found.text) <= budget
+    if count_tokens(text) <= budget // 2:
+        assert found.text == text
+
+
+def test_it_is_where_the_words_of_the_question_are() -> None:
+    lines = [f"Line {number} has water." for number in range(300)]
+    lines[222] = "The zeppelin needs water."
+    found = best_stretch("\n".join(lines), "Does a zeppelin need water?", 40)
+    assert "zeppelin" in found.text
+    assert count_tokens(found.text) > 30
+
+
+def test_one_long_line_is_cut_at_sentences_and_one_long_sentence_anywhere() -> None:
+    sentence = "The zeppelin lands here. "
+    line = "Nothing happens at all today. " * 100 + sentence + "Nothing happens at all today. " * 100
+    assert best_stretch(line, "zeppelin", 8).text == sentence
+    assert "zeppelin" in best_stretch("x" * 5000 + " zeppelin " + "y" * 5000, "zeppelin", 150).text
+    assert best_stretch("\u6c34" * 5000, "zeppelin", 7).text == "\u6c34" * 7
+
+
+def test_where_nothing_matches_it_is_the_beginning() -> None:
+    assert best_stretch("First.\nSecond.\nThird.", "zeppelin", 3).start == 0
+    assert best_stretch("", "zeppelin", 3).text == ""

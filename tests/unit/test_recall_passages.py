@@ -1,0 +1,74 @@
+"""Packed leaves become passages and one Markdown text."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memotree.forest.passages import PackedLeaf, joined, markdown
+
+pytestmark = pytest.mark.requirement("FOREST-8")
+
+
+def leaf(place: int, text: str, *, archive: str = "one", score: float = 0.5, **fields: object) -> PackedLeaf:
+    return PackedLeaf(f"{archive}{place}", archive, place, score, 1, text, **fields)  # type: ignore[arg-type]
+
+
+packed = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.sampled_from([0.1, 0.2, 0.3])),
+    unique_by=lambda item: item[:2],
+    min_size=1,
+)
+
+
+@given(packed)
+def test_passages_are_the_longest_runs_of_neighbours_and_lose_no_leaf(found: list[tuple[str, int, float]]) -> None:
+    leaves = [leaf(place, "x", archive=archive, score=score) for archive, place, score in found]
+    passages = joined(leaves)
+    assert sorted(each.node_id for one in passages for each in one.leaves) == sorted(each.node_id for each in leaves)
+    for one in passages:
+        places = [each.place for each in one.leaves]
+        assert places == list(range(places[0], places[-1] + 1))
+    for before, after in pairwise(passages):
+        if before.archive_id == after.archive_id:
+            assert before.leaves[-1].place + 1 < after.leaves[0].place
+    best = {one.archive_id: max(each.score for each in leaves if each.archive_id == one.archive_id) for one in passages}
+    order = list(dict.fromkeys(one.archive_id for one in passages))
+    assert order == sorted(order, key=lambda archive: (-best[archive], archive))
+
+
+def test_pieces_of_one_text_are_joined_as_they_stood_and_others_line_by_line() -> None:
+    (one,) = joined([leaf(0, "a sen", span=(0, 5)), leaf(1, "tence", span=(5, 10)), leaf(2, "another", span=(12, 19))])
+    assert one.text == "a sentence\nanother"
+    (talk,) = joined([leaf(0, "Ann: Hi.\n"), leaf(1, "Ben: Ho.")])
+    assert talk.text == "Ann: Hi.\nBen: Ho."
+
+
+def test_the_text_has_documents_headings_ids_and_marks_where_something_is_left_out() -> None:
+    found = [
+        leaf(0, "Gloves.", headings=("Book", "Safety")),
+        leaf(1, "## Start\n\nPress it.\n", headings=("Book", "Start")),
+        leaf(7, "Call Zoe.", headings=("Book", "Repair", "Hard")),
+        leaf(9, "Call Ann.", headings=("Book", "Repair", "Hard")),
+        leaf(3, "Elsewhere.", archive="two", score=0.4),
+    ]
+    assert markdown(joined(found), {"one": "Book", "two": "Notes"}) == (
+        "# Book\n\n"
+        "## Safety\n\n"
+        "[one0] Gloves.\n\n"
+        "[one1]\n## Start\n\nPress it.\n\n"
+        "[…]\n\n"
+        "## Repair\n\n"
+        "### Hard\n\n"
+        "[one7] Call Zoe.\n\n"
+        "[…]\n\n"
+        "[one9] Call Ann.\n\n"
+        "# Notes\n\n"
+        "[two3] Elsewhere."
+    )
+
+
+def test_of_nothing_there_is_no_text() -> None:
+    assert joined([]) == []
+    assert markdown([], {}) == ""

@@ -1,0 +1,165 @@
+"""A tract holds an archive as it was read: its nodes, its leaves, what they are like and their features."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.passages import Passage, PassageBlock
+from memotree_storage.postgres.groves import Leaf
+from memotree_storage.terms import count_terms
+
+from memotree.forest.filters import Filter
+from memotree.forest.tracts import Tract, block_of, picked, tracts_of
+
+pytestmark = pytest.mark.requirement("FOREST-8")
+
+WIDE = 3
+trees = st.lists(st.tuples(st.integers(-1, 30), st.booleans(), st.booleans()), max_size=30)
+"""For each node its parent's number, whether it has a content, and whether that is staged."""
+
+
+def passage(number: int) -> Passage:
+    terms = np.arange(number % 4, dtype=np.uint32) + number
+    return Passage(terms, np.full(len(terms), number, np.uint16), number, number, np.full(WIDE, number, np.float32))
+
+
+def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> Leaf:
+    known = {
+        "entry_id": f"{number:016d}",
+        "parent_id": f"{parent:016d}" if parent >= 0 else "",
+        "position": "a0",
+        "archive_id": archive,
+        "type": "note",
+        "tokens": 1,
+        "version_id": number,
+        "blob": f"{number:040d}",
+        "tags": [],
+        "time": None,
+        "speaker": None,
+        "document_id": None,
+        "committed_at": datetime(2024, 1, 1, tzinfo=UTC),
+        "depth": 0,
+    }
+    return Leaf(**{**known, **fields})  # type: ignore[arg-type]
+
+
+def block(numbers: list[int]) -> PassageBlock:
+    made = block_of([passage(number) for number in numbers], WIDE)
+    return PassageBlock(
+        np.array(numbers, np.int64), made.tokens, made.lengths, made.offsets, made.terms, made.counts, made.vectors
+    )
+
+
+def in_order(wanted: list[tuple[int, bool, bool]]) -> list[Leaf]:
+    """The nodes as the store gives them: parents before children, and everything below a node at once behind it."""
+    parents = [min(parent, number - 1) for number, (parent, _, _) in enumerate(wanted)]
+    ordered: list[int] = []
+
+    def add(number: int) -> None:
+        ordered.append(number)
+        for child, parent in enumerate(parents):
+            if parent == number:
+                add(child)
+
+    for number, parent in enumerate(parents):
+        if parent < 0:
+            add(number)
+    return [
+        leaf(
+            number,
+            parents[number],
+            tokens=int(wanted[number][1]),
+            version_id=None if wanted[number][2] else number,
+        )
+        for number in ordered
+    ]
+
+
+@given(trees, st.randoms(use_true_random=False))
+def test_leaves_keep_their_order_their_ways_and_their_features(
+    wanted: list[tuple[int, bool, bool]],
+    rng: st.randoms,  # type: ignore[valid-type]
+) -> None:
+    nodes = in_order(wanted)
+    with_content = [node for node in nodes if node.tokens]
+    stored = [node.version_id for node in with_content if node.version_id is not None]
+    rng.shuffle(stored)  # type: ignore[attr-defined]
+    extra = {node.blob: passage(int(node.blob)) for node in with_content if node.version_id is None}
+    (made,) = tracts_of(["a"], nodes, block(stored), extra, WIDE)
+    assert [made.leaf_id(number) for number in range(len(made))] == [node.entry_id for node in with_content]
+    parents = {node.entry_id: node.parent_id for node in nodes}
+    terms = np.repeat(made.grove.terms, np.diff(made.grove.bounds))
+    for number, node in enumerate(with_content):
+        way = [node.entry_id]
+        while parents[way[0]]:
+            way.insert(0, parents[way[0]])
+        assert made.above(number) == way[:-1]
+        assert made.blob(number) == node.blob
+        expected, postings = passage(int(node.blob)), np.flatnonzero(made.grove.postings == number)
+        assert terms[postings].tolist() == expected.terms.tolist()
+        assert made.grove.counts[postings].tolist() == expected.counts.tolist()
+        assert made.grove.vectors[number].tolist() == expected.vector.tolist()
+    for top in nodes:
+        mask = made.admitted(Filter(scope_id=top.entry_id))
+        inside = [top.entry_id in [*made.above(number), made.leaf_id(number)] for number in range(len(made))]
+        assert mask is not None
+        assert mask.tolist() == inside
+    assert made.weight > 0
+
+
+def made_of(nodes: list[Leaf]) -> Tract:
+    (made,) = tracts_of(["a"], nodes, block([int(node.blob) for node in nodes]), {}, WIDE)
+    return made
+
+
+def test_filters_are_masks_over_leaves_and_none_when_they_admit_all() -> None:
+    made = made_of(
+        [
+            leaf(1, -1, tags=["x", "y"], time="2023-05-08"),
+            leaf(2, -1, tags=["x"], type="plan"),
+            leaf(3, -1, time="not a time", committed_at=None),
+        ]
+    )
+    admitted = {
+        Filter(): None,
+        Filter(tags=frozenset({"x"})): [True, True, False],
+        Filter(tags=frozenset({"x", "y"}), types=frozenset({"note"})): [True, False, False],
+        Filter(types=frozenset({"plan", "code"})): [False, True, False],
+        Filter(since=datetime(2023, 5, 8, tzinfo=UTC), until=datetime(2024, 1, 1, tzinfo=UTC)): [True, False, False],
+        Filter(since=datetime(2024, 1, 1, tzinfo=UTC)): [False, True, True],
+        Filter(until=datetime(9999, 1, 1, tzinfo=UTC)): [True, True, False],
+        Filter(scope_id="9" * 16): [False, False, False],
+    }
+    for wanted, expected in admitted.items():
+        mask = made.admitted(wanted)
+        assert (None if mask is None else mask.tolist()) == expected
+
+
+def test_an_archive_without_leaves_has_an_empty_tract() -> None:
+    empty, bare = tracts_of(["e", "a"], [leaf(1, -1, tokens=0)], block([]), {}, WIDE)
+    assert (len(empty), len(bare)) == (0, 0)
+    assert empty.grove.vectors.shape == bare.grove.vectors.shape == (0, WIDE)
+
+
+def test_a_joined_archive_has_several_documents_and_a_tree_has_its_inner_nodes() -> None:
+    nodes = [
+        leaf(0, -1, tokens=0),
+        leaf(1, 0, document_id="x", speaker="Ann"),
+        leaf(2, 0, document_id="x", time="2023-05-08"),
+        leaf(3, 0, document_id="y"),
+    ]
+    (made,) = tracts_of(["a"], nodes, block([1, 2, 3]), {}, WIDE)
+    assert made.grove.starts.tolist() == [0, 2, 3]
+    assert [made.grove.labels[number] for number in made.grove.label_of] == ["Ann", "", ""]
+    (may,) = count_terms("May").frequencies
+    assert may in made.grove.terms.tolist()
+
+
+def test_rows_are_picked_in_any_order() -> None:
+    whole = block([3, 5, 6])
+    some = picked(whole, [2, 0])
+    assert some.version_ids.tolist() == [6, 3]
+    assert [some.terms[a:b].tolist() for a, b in pairwise(some.offsets)] == [[6, 7], [3, 4, 5]]

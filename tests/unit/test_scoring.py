@@ -1,0 +1,279 @@
+"""Scores of leaves: the fast way equals a plain one, documents stay apart, and each signal does what it is for."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from memotree.forest.grove import Grove, concatenate, grove, leaf_features
+from memotree.forest.related import RelatedWords
+from memotree.forest.scales import SCALES, TYPICAL_REACH
+from memotree.forest.scoring import DEFAULT, Settings, score
+from memotree.forest.words import concepts
+
+DIMENSIONS = 8
+WORDS = ("harbour", "lantern", "meadow", "copper", "violin", "glacier", "the", "and")
+FILLER = "and then " * 12
+
+texts = st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)
+forests = st.lists(st.lists(texts, min_size=1, max_size=12), min_size=1, max_size=4)
+questions = st.lists(st.sampled_from(WORDS[:6]), max_size=4).map(" ".join)
+
+
+def vectors(count: int, seed: int = 0, dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
+    found = np.random.default_rng(seed).normal(size=(count, dimensions)).astype(np.float32)
+    unit: NDArray[np.float32] = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
+
+
+def planted(documents: Sequence[Sequence[str]], *, labels: Sequence[str] | None = None) -> Grove:
+    flat = [text for document in documents for text in document]
+    starts = np.cumsum([0, *(len(document) for document in documents)])[:-1].tolist()
+    return grove(leaf_features(flat, vectors(len(flat))), starts, halves(documents), labels)
+
+
+def halves(documents: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """A binary tree over each document, the whole of it included."""
+    found, at = [], 0
+    for document in documents:
+        waiting = [(at, at + len(document))]
+        while waiting:
+            low, high = waiting.pop()
+            if high - low > 1:
+                found.append((low, high))
+                waiting += [(low, (low + high) // 2), ((low + high) // 2, high)]
+        at += len(document)
+    return found
+
+
+# --- The plain way ---------------------------------------------------------------------------------------------------
+
+
+def around(tokens: Sequence[int], place: int, scale: float, low: int, high: int) -> tuple[int, int]:
+    """The leaves of a document that lie whole within half the scale of a leaf's middle; itself at the first scale."""
+    if scale == SCALES[0]:
+        return place, place + 1
+    edges = np.concatenate([[0], np.cumsum(tokens)])
+    middle = (edges[place] + edges[place + 1]) / 2
+    inside = [
+        each
+        for each in range(low, high)
+        if each == place or (edges[each] >= middle - scale / 2 and edges[each + 1] <= middle + scale / 2)
+    ]
+    return inside[0], inside[-1] + 1
+
+
+def within(nodes: Sequence[tuple[int, int]], tokens: Sequence[int], place: int, scale: float) -> tuple[int, int]:
+    """The greatest node of the tree, or the leaf itself, that holds a leaf and is within the scale."""
+    fitting = [node for node in nodes if node[0] <= place < node[1] and sum(tokens[slice(*node)]) <= scale]
+    fitting = [] if scale == SCALES[0] else fitting
+    return max(fitting, key=lambda node: node[1] - node[0], default=(place, place + 1))
+
+
+def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The scores without labels and whole documents, interval by interval."""
+    flat = [text for document in documents for text in document]
+    home = [number for number, document in enumerate(documents) for _ in document]
+    features = leaf_features(flat, vectors(len(flat)))
+    tokens, lengths = features.tokens.tolist(), features.lengths.tolist()
+    bags = [Counter(text.split()) for text in flat]
+    asked = [word for word in dict.fromkeys(question.split()) if any(bag[word] for bag in bags)]
+    having = {word: sum(1 for bag in bags if bag[word]) for word in asked}
+    idf = {word: math.log1p((len(flat) - having[word] + 0.5) / (having[word] + 0.5)) for word in asked}
+    borders = {number: (home.index(number), len(home) - home[::-1].index(number)) for number in home}
+    weighted = features.vectors * np.maximum(features.lengths, 1)[:, None]
+    nodes = halves(documents)
+    reach = planted(documents).reach.astype(float)
+    result = np.zeros(len(flat))
+    bells = np.zeros((len(SCALES), len(flat)))
+
+    def words(span: tuple[int, int], number: int) -> float:
+        per_token = sum(lengths) / max(sum(tokens), 1)
+        usual = max(per_token * SCALES[number], sum(lengths) / len(flat), 1)
+        k1 = 0.8 + SCALES[number] / 800
+        floor = k1 * (0.6 + 0.4 * sum(lengths[slice(*span)]) / usual)
+        often = {word: sum(bag[word] for bag in bags[slice(*span)]) for word in asked}
+        return math.fsum(idf[word] * often[word] / (often[word] + floor) for word in asked)
+
+    def meaning(span: tuple[int, int]) -> float:
+        total = weighted[slice(*span)].sum(axis=0)
+        return max(float(total @ vector) / max(float(np.linalg.norm(total)), 1e-6), 0.0)
+
+    for number, scale in enumerate(SCALES):
+        windows = [around(tokens, place, scale, *borders[home[place]]) for place in range(len(flat))]
+        trees = [
+            within(nodes, tokens, place, scale) if len(documents[home[place]]) > 1 else windows[place]
+            for place in range(len(flat))
+        ]
+        parts = [
+            np.array([words(span, number) for span in windows]),
+            np.array([meaning(span) for span in windows]),
+            np.array([words(span, number) for span in trees]),
+            np.array([meaning(span) for span in trees]),
+        ]
+        one, two, three, four = (part / part.max() if part.max() > 0 else part for part in parts)
+        centre = np.log(DEFAULT.centre) + DEFAULT.growth * np.log(np.maximum(reach, 1) / TYPICAL_REACH)
+        centre = np.clip(centre, np.log(SCALES[0]), np.log(SCALES[-1]))[home]
+        bells[number] = np.exp(-((np.log(scale) - centre) ** 2) / (2 * DEFAULT.spread**2))
+        whole = one + DEFAULT.meaning * two + DEFAULT.tree * (three + DEFAULT.meaning * four)
+        result += bells[number] * whole**DEFAULT.power
+    result /= bells.sum(axis=0)
+    return result / result.max() if result.max() > 0 else result
+
+
+@given(forests, questions)
+def test_running_sums_give_what_counting_interval_by_interval_gives(documents: list[list[str]], question: str) -> None:
+    vector = vectors(1, seed=1)[0]
+    settings = replace(DEFAULT, label=0, document=0)
+    found = score(planted(documents), question, vector, settings=settings)
+    expected = plainly(documents, question, vector)
+    assert found.total == pytest.approx(expected, abs=2e-3)
+
+
+# --- Groves ----------------------------------------------------------------------------------------------------------
+
+
+@given(forests)
+def test_no_window_and_no_node_crosses_a_document(documents: list[list[str]]) -> None:
+    planted_one = planted(documents)
+    place = np.arange(len(planted_one))
+    home = np.searchsorted(planted_one.starts, place, side="right") - 1
+    for low, high in ((planted_one.low, planted_one.high), (planted_one.node_low, planted_one.node_high)):
+        assert (low <= place).all()
+        assert (high > place).all()
+        assert (low >= planted_one.starts[home]).all()
+        assert (high <= planted_one.starts[home + 1]).all()
+
+
+@given(forests)
+def test_groves_put_together_are_the_grove_of_all(documents: list[list[str]]) -> None:
+    whole = planted(documents)
+    parts, at = [], 0
+    for document in documents:
+        features = leaf_features(document, whole.vectors[at : at + len(document)])
+        parts.append(grove(features, (0,), halves([document])))
+        at += len(document)
+    joined = concatenate(parts, DIMENSIONS)
+    for name in ("starts", "tokens", "words_before", "terms", "bounds", "postings", "counts", "low", "high"):
+        assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
+    for name in ("node_low", "node_high"):
+        assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
+    for name in ("norms", "node_norms", "reach"):
+        assert getattr(joined, name) == pytest.approx(getattr(whole, name), rel=1e-3, abs=1e-3), name
+
+
+def test_topics_of_long_stretches_reach_further_than_those_of_short_ones() -> None:
+    topics = vectors(64, dimensions=256)
+    text = ["word " * 20] * 128
+    short = grove(leaf_features(text, topics[np.arange(128) // 2]))
+    long = grove(leaf_features(text, topics[np.arange(128) // 16]))
+    assert long.reach[0] > 2 * short.reach[0]
+
+
+def test_an_empty_grove_has_no_scores() -> None:
+    assert not len(score(concatenate([], DIMENSIONS), "harbour", vectors(1)[0]).total)
+
+
+# --- Signals ---------------------------------------------------------------------------------------------------------
+
+
+@given(forests, questions)
+def test_the_signals_add_up_and_the_best_leaf_has_one(documents: list[list[str]], question: str) -> None:
+    found = score(planted(documents), question, vectors(1, seed=1)[0])
+    together = found.words + found.meaning + found.tree + found.label + found.document
+    assert together == pytest.approx(found.total, abs=1e-5)
+    assert found.total.max() == pytest.approx(1) or not found.total.any()
+
+
+@given(forests, questions, st.data())
+def test_only_admitted_leaves_have_scores(documents: list[list[str]], question: str, data: st.DataObject) -> None:
+    whole = planted(documents)
+    admitted = np.array(data.draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole))), dtype=bool)
+    found = score(whole, question, vectors(1, seed=1)[0], admitted=admitted)
+    assert not found.total[~admitted].any()
+
+
+@pytest.mark.parametrize(
+    ("signal", "settings"),
+    [
+        ("words", replace(DEFAULT, words=0)),
+        ("meaning", replace(DEFAULT, meaning=0)),
+        ("tree", replace(DEFAULT, tree=0)),
+        ("document", replace(DEFAULT, document=0)),
+    ],
+)
+def test_a_signal_that_is_switched_off_adds_nothing(signal: str, settings: Settings) -> None:
+    documents = [["harbour lantern", "copper", "violin harbour"], ["meadow", "harbour"]]
+    vector = vectors(1, seed=1)[0]
+    assert getattr(score(planted(documents), "harbour", vector), signal).any()
+    assert not getattr(score(planted(documents), "harbour", vector, settings=settings), signal).any()
+
+
+def test_the_leaf_of_a_speaker_whom_the_question_names_comes_first() -> None:
+    documents = [["I bought a violin", FILLER * 4, FILLER * 4, FILLER * 4, "I bought a violin"]]
+    labels = ["Ada", "Ada", "Ben", "Ada", "Ben"]
+    settings = replace(DEFAULT, meaning=0)
+    found = score(planted(documents, labels=labels), "What did Ben buy?", vectors(1)[0], settings=settings)
+    assert int(np.argmax(found.total)) == 4
+    assert found.label[4] > 0
+    assert not found.label[0]
+
+
+def test_the_right_one_of_very_short_leaves_comes_first() -> None:
+    documents = [["Ada likes tea", "Ben likes rye", "Eva has a cat", "Ira plays chess", "Ada was in Rome"]]
+    found = score(planted(documents), "Who has a cat?", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
+    assert int(np.argmax(found.total)) == 2
+    assert (found.total[2] > np.delete(found.total, 2)).all()
+
+
+def test_a_note_is_found_though_it_does_not_stand_in_the_leaf() -> None:
+    features = leaf_features(["hello", FILLER, FILLER, "hello"], vectors(4))
+    noted = grove(features, notes=["3 March 2021", "", "", "5 August 2022"])
+    found = score(noted, "August", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
+    assert int(np.argmax(found.total)) == 3
+
+
+def test_a_word_is_found_in_its_other_forms() -> None:
+    documents = [["she was painting", FILLER, "they went home", FILLER, "a good discussion"]]
+    settings = replace(DEFAULT, meaning=0, tree=0)
+    whole = planted(documents)
+    assert int(np.argmax(score(whole, "Who painted?", vectors(1)[0], settings=settings).total)) == 0
+    assert [concept.stem for concept in concepts("When did Ada's children go swimming?")] == ["ada", "child", "swim"]
+
+
+def test_a_word_of_similar_meaning_is_found_but_counts_less() -> None:
+    near = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
+    related = RelatedWords(["computer", "laptop", "garden"], near)
+    assert [(word, round(cosine, 3)) for word, cosine in related("computer")] == [("laptop", 0.8)]
+    assert related("unheard") == ()
+    documents = [["my laptop broke", FILLER * 20, FILLER * 20, "my computer broke"]]
+    settings = replace(DEFAULT, meaning=0, tree=0)
+    alone = score(planted(documents), "computer", vectors(1)[0], settings=settings)
+    found = score(planted(documents), "computer", vectors(1)[0], related=related, settings=settings)
+    assert alone.total[0] < found.total[0] < found.total[3]
+
+
+def test_a_coarse_look_keeps_the_best_leaves() -> None:
+    rng = np.random.default_rng(3)
+    documents = [[" ".join(rng.choice(WORDS[:3], 6)) for _ in range(100)] for _ in range(20)]
+    for number, place in ((7, 40), (7, 43), (12, 90)):
+        documents[number][place] = "violin glacier copper"
+    whole, vector, exact = planted(documents), vectors(1, seed=1)[0], replace(DEFAULT, meaning=0)
+    found = score(whole, "violin glacier", vector, settings=exact).total
+    coarse = score(whole, "violin glacier", vector, settings=replace(exact, candidates=400)).total
+    assert int(np.count_nonzero(coarse)) <= 400
+    best = np.argsort(-found, kind="stable")[:20]
+    assert coarse[best] == pytest.approx(found[best], abs=1e-3)
+
+
+def test_a_coarse_look_without_any_known_word_goes_by_meaning() -> None:
+    documents = [[f"{word} {number}" for number in range(100)] for word in WORDS[:6]]
+    whole = planted(documents)
+    found = score(whole, "unheard", whole.vectors[322], settings=replace(DEFAULT, candidates=40))
+    assert 0 < np.count_nonzero(found.total) <= 44
