@@ -193,7 +193,7 @@ class Settings(BaseSettings):
     )
     renew_summaries: bool = Field(
         default=True,
-        description="Whether summaries that a commit makes stale are made anew in the background, in a commit of their own.",
+        description="Whether summaries that a commit makes stale are made anew in the background, by another commit.",
     )
     recall_cache_bytes: ByteSize = Field(
         default=ByteSize(2**29), ge=2**20, description="The most memory that recall keeps trees in."

@@ -18,7 +18,7 @@ from memotree.canvas.reading import nodes_at
 from memotree.forest.answers import Context, Shown, nearest_by_words
 from memotree.forest.citations import cite
 from memotree.forest.drilling import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, Drilling, check_question
-from memotree.forest.extracts import EXTRACTIVE_BUDGET, extract
+from memotree.forest.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
 from memotree.forest.filters import Filter, read_filter, scope_ids
 from memotree.forest.usage import usage_rows
 from memotree.messages import DETAIL, SUMMARY, TITLE
@@ -48,6 +48,7 @@ _SHOWN_ID: Final = 40
 """Characters that are told of an id that a model gives: it may be any text."""
 
 _INSTEAD: Final = "The chat model failed, so the answer is the passages that fit best."
+_FAR: Final = "No passage has a word of the question; these are the nearest in meaning, and may not be about it."
 _NOTHING: Final = "Nothing in the memory fits this question."
 
 
@@ -201,6 +202,7 @@ class Asking:
                 strategy=request.strategy,
                 token_budget=max(1, budget),
                 filter=request.filter,
+                include_trace=True,
             )
         )
         asked.warnings += recalled.warnings
@@ -308,6 +310,8 @@ class Asking:
         text, cited = extract(recalled, budget, asked.scope)
         if not cited:
             asked.warnings.append("Nothing was found. Ask in other words, or with fewer filters.")
+        elif lacks_words(recalled, cited):
+            asked.warnings.append(_FAR)
         return await self._end(asked, text or _NOTHING, cited, exhausted=exhausted, extractive=True)
 
     async def _end(

@@ -1,9 +1,8 @@
-"""A commit of the service itself on a branch, past sessions: entries before and after, checked and told in a message."""
+"""A commit of the service itself on a branch, past sessions: entries before and after, checked and told of."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from memotree_storage import trailers
 from memotree_storage.bulk import import_entries

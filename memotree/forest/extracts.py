@@ -1,5 +1,6 @@
 """Answers without a chat model: the best of what was recalled, as it stands in the documents."""
 
+from collections.abc import Collection
 from typing import Final
 
 from memotree_storage.tokens import truncate_to_tokens
@@ -40,3 +41,14 @@ def extract(recalled: pb.RecallResponse, budget: int, scope: set[str] | None = N
         text = text + part if joined else f"{text.rstrip()}\n\n{part}".lstrip("\n")
         before = index
     return truncate_to_tokens(text.strip(), budget), [places[index][1].node.id for index in sorted(chosen)]
+
+
+def lacks_words(recalled: pb.RecallResponse, cited: Collection[str]) -> bool:
+    """Whether no passage of an answer has a word of the question, as far as the traces tell.
+
+    The best of what was found is the best of what is there, and no more: shares of a score are relative to it. Where
+    not even a word is shared, nearness in meaning may be chance.
+    """
+    nodes = [*(one for passage in recalled.passages for one in passage.nodes), *recalled.nodes]
+    told = [[signal.name for signal in one.trace.signals] for one in nodes if one.node.id in cited]
+    return bool(told) and all(signals and "words" not in signals for signals in told)

@@ -89,8 +89,7 @@ class Ingestion:
             order.branch = request.branch or workspace.default_branch
             state = await branch_head(conn, workspace.workspace_id, order.branch)
             if request.name and not request.request_id:  # with one, this may be the call that made the name
-                known = await find_document(conn, state, request.document_id)
-                await check_name(conn, state, request.name, known.holder.entry_id if known else "")
+                await check_name(conn, state, request.name, document_id=request.document_id)
         if request.HasField("author"):
             read_author(request.author, "author", self._limits.service_author())
         document = await read(request)
@@ -164,7 +163,7 @@ class _Intake:
     async def _take(self, document: Document) -> job_service_pb2.IngestionResult:
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, self._workspace_id, self._request.branch)
-            known = await find_document(conn, state, self._document_id)
+            known = await find_document(conn, state, self._document_id, joined=bool(self._request.document_id))
         if known is None:
             return await self._plant(state, document)
         if known.facts.get(JOB) == self._running.job.id:  # an earlier attempt was cut off behind its commit

@@ -20,7 +20,7 @@ from memotree.forest.reading import read_nodes
 from memotree.forest.staleness import DERIVED_TYPE
 from memotree.forest.stand import TOP, Stand, is_own
 
-_AT_ONCE = 10_000
+_AT_ONCE = 2000
 _NAME_CHARS = 200
 
 
@@ -62,14 +62,15 @@ class KnownDocument:
         return replace(self.holder.to_node(), attributes=dict(facts))
 
 
-async def check_name(conn: Connection, state: State, name: str, archive_id: str = "") -> None:
-    """Refuse a name that an archive other than this one has.
+async def check_name(conn: Connection, state: State, name: str, archive_id: str = "", *, document_id: str = "") -> None:
+    """Refuse a name that an archive has, other than this one or the one of this document.
 
     Raises:
         DocumentNameTakenError: One has it.
     """
     for other in await tree.archives(conn, state):
-        if other.title == name and other.entry_id != archive_id:
+        own = other.entry_id == archive_id or (document_id and other.attributes.get(DOCUMENT_ID) == document_id)
+        if other.title == name and not own:
             raise DocumentNameTakenError(name, other.entry_id)
 
 
@@ -86,13 +87,22 @@ async def free_name(conn: Connection, state: State, title: str) -> str:
     return name
 
 
-async def find_document(conn: Connection, state: State, document_id: str) -> KnownDocument | None:
-    """Where a document stands at a state; ``None`` when it is not known there, or has no id."""
-    if not document_id:
-        return None
+async def find_document(
+    conn: Connection, state: State, document_id: str, *, joined: bool = True
+) -> KnownDocument | None:
+    """Where a document stands at a state; ``None`` when it is not known there.
+
+    Args:
+        conn: A connection.
+        state: The state.
+        document_id: The document.
+        joined: Whether it may stand in a joined archive, which costs a look at all nodes.
+    """
     for archive in await tree.archives(conn, state):
         if archive.attributes.get(DOCUMENT_ID) == document_id:
             return KnownDocument(document_id, archive)
+    if not joined:
+        return None
     # Nodes that people gave such an attribute hold nothing; one of a joined archive says how the document was cut.
     holders = [
         node

@@ -6,17 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memotree.forest.grove import Grove
-from memotree.forest.scoring import Scores
 
 MOST_MISFITS: Final = 5
 """So many leaves that no longer fit end the packing: what follows is too far from the best."""
 
 
 def pack(
-    scores: Scores,
+    total: NDArray[np.floating],
     grove: Grove,
     budget: float,
-    admitted: NDArray[np.bool_] | None = None,
     *,
     misfits: int = MOST_MISFITS,
     density: float = 0.0,
@@ -27,15 +25,13 @@ def pack(
     never taken.
 
     Args:
-        scores: Of the leaves.
+        total: The score of each leaf; 0 for one that may not be taken.
         grove: The leaves.
         budget: Tokens.
-        admitted: Which leaves may be taken; all when it is missing.
         misfits: How many leaves may be passed over.
         density: Above 0, leaves are taken by their score divided by their tokens to this power: more leaves, but
             shorter ones.
     """
-    total = scores.total if admitted is None else np.where(admitted, scores.total, 0.0)
     if density:
         total = total / np.maximum(grove.tokens, 1.0) ** density
     ranked = _ranked(np.asarray(total, dtype=np.float64))

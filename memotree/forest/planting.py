@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 from memotree_storage import faults
@@ -14,13 +15,14 @@ from memotree_storage.ports import Vector
 from memotree_storage.position import many_between
 
 from memotree.forest.documents import Document
-from memotree.forest.growth.merging import Merging, merge, unmerged
+from memotree.forest.growth.merging import Merging, merge, merge_now
 from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
 from memotree.forest.growth.splitting import Piece
 from memotree.forest.growth.titles import leaf_title, merged_title
 from memotree.forest.intake import Cutting
-from memotree.forest.renewal import summarise_children, summarise_text
+from memotree.forest.renewal import summarise_families, summarise_texts
 from memotree.forest.staleness import DERIVED_TYPE
+from memotree.forest.together import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
@@ -82,6 +84,75 @@ class Grafting:
     parents: Sequence[Sequence[Summary]]
 
 
+class _Bounds(TypedDict):
+    threshold: float
+    limit: int
+
+
+class _Litter:
+    """The leaves of one group, and the parents that grow above them.
+
+    Args:
+        texts: Of the leaves.
+        leaves: Their summaries.
+        vectors: Their vectors.
+    """
+
+    def __init__(self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector]) -> None:
+        self.texts = texts
+        self.vectors = vectors
+        self.lengths = [len(text) for text in texts]
+        self._summaries = list(leaves)
+        self._ends = [(text, text) for text in texts]
+
+    @property
+    def parents(self) -> list[Summary]:
+        """The summaries of the parents."""
+        return self._summaries[len(self.texts) :]
+
+    def told(self, left: int, right: int) -> list[str]:
+        """The summaries of two nodes."""
+        return [self._summaries[left].text, self._summaries[right].text]
+
+    def grown(self, left: int, right: int, summary: Summary) -> str:
+        """Add a parent above two nodes; the text whose vector stands for it."""
+        self._summaries.append(summary)
+        self._ends.append((self._ends[left][0], self._ends[right][1]))
+        return _asked(merged_title(*self._ends[-1], f"Parts {len(self._ends)}"), summary)
+
+
+def _portions(litters: Sequence[_Litter]) -> Iterator[list[_Litter]]:
+    """Groups one behind the other, so many that a thread has a while to do."""
+    some: list[_Litter] = []
+    for litter in litters:
+        some.append(litter)
+        if sum(len(each.texts) for each in some) >= _AT_ONCE or len(some) >= _AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+class _Stop:
+    """Tells works that go on at once that one of them has failed, so that they ask models for nothing more."""
+
+    def __init__(self) -> None:
+        self._error: Exception | None = None
+
+    @contextmanager
+    def at_failure(self) -> Iterator[None]:
+        self.check()
+        try:
+            yield
+        except Exception as error:
+            self._error = self._error or error
+            raise
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
 class Planter:
     """Makes the nodes of a document, paying models through one meter."""
 
@@ -90,6 +161,7 @@ class Planter:
         self._meter = meter
         self.soil = soil
         self._tell = tell
+        self._bounds: _Bounds = {"threshold": soil.cutting.similarity_threshold, "limit": soil.cutting.merge_limit}
 
     async def plant(self, document: Document, pieces: Sequence[Piece]) -> list[Node]:
         """The nodes of a document that has no tree yet, parents before children.
@@ -109,20 +181,7 @@ class Planter:
         summaries = await self.summaries(texts)
         titles = [leaf_title(text, f"Part {number}") for number, text in enumerate(texts, 1)]
         vectors = await self._vectors(titles, summaries)
-        merged = 0
-        free = asyncio.Semaphore(_GROUPS_AT_ONCE)
-
-        async def one(group: Group) -> tuple[Merging, list[Summary]]:
-            nonlocal merged
-            part = slice(group.first, group.first + group.count)
-            async with free:
-                result = await self._merge(texts[part], summaries[part], vectors[part])
-            merged += group.count
-            faults.point("ingest.merged")
-            await self._tell("merge", merged, len(pieces))
-            return result
-
-        results = await asyncio.gather(*map(one, groups))
+        results = await self._merge_all(texts, summaries, vectors, groups)
         return Grafting(summaries, [merging for merging, _ in results], [parents for _, parents in results])
 
     async def summaries(self, texts: Sequence[str]) -> list[Summary]:
@@ -130,7 +189,7 @@ class Planter:
         made: list[Summary] = []
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
-            made += await asyncio.gather(*(summarise_text(self._models, text, self._meter) for text in some))
+            made += await summarise_texts(self._models, some, self._meter)
             await self._tell("summarise", len(made), len(texts))
             faults.point("ingest.summarised")
         return made
@@ -143,40 +202,62 @@ class Planter:
             await self._tell("embed", len(found), len(asked))
         return found
 
-    async def _merge(
-        self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector]
-    ) -> tuple[Merging, list[Summary]]:
-        if len(texts) == 1:
-            return unmerged(1), []
-        summaries = list(leaves)
-        ends = [(text, text) for text in texts]
+    async def _merge_all(
+        self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector], groups: Sequence[Group]
+    ) -> list[tuple[Merging, list[Summary]]]:
+        """Merge each group: several at once when models are waited for, else one behind the other in a thread."""
+        merged = 0
+        parts = [slice(group.first, group.first + group.count) for group in groups]
+        litters = [_Litter(texts[part], leaves[part], vectors[part]) for part in parts]
 
+        async def told(count: int) -> None:
+            nonlocal merged
+            merged += count
+            faults.point("ingest.merged")
+            await self._tell("merge", merged, len(texts))
+
+        if self._models.is_built_in:
+            results: list[tuple[Merging, list[Summary]]] = []
+            for some in _portions(litters):
+                results += await asyncio.to_thread(lambda now: [self._merge_now(litter) for litter in now], some)
+                await told(sum(len(litter.texts) for litter in some))
+            return results
+        free, stop = asyncio.Semaphore(_GROUPS_AT_ONCE), _Stop()
+
+        async def one(litter: _Litter) -> tuple[Merging, list[Summary]]:
+            async with free:
+                with stop.at_failure():
+                    result = await self._merge(litter, stop)
+            await told(len(litter.texts))
+            return result
+
+        return await finish_all(map(one, litters))
+
+    async def _merge(self, litter: "_Litter", stop: "_Stop") -> tuple[Merging, list[Summary]]:
         async def make_parent(left: int, right: int) -> Vector:
-            summary = await self._models.summarise_children([summaries[left].text, summaries[right].text], self._meter)
-            summaries.append(summary)
-            ends.append((ends[left][0], ends[right][1]))
-            title = merged_title(*ends[-1], f"Parts {len(ends)}")
-            vector: Vector = np.asarray((await self._models.embed([_asked(title, summary)], self._meter))[0])
-            return vector
+            stop.check()
+            summary = await self._models.summarise_children(litter.told(left, right), self._meter)
+            asked = litter.grown(left, right, summary)
+            return np.asarray((await self._models.embed([asked], self._meter))[0])
 
-        cutting = self.soil.cutting
-        merging = await merge(
-            vectors,
-            [len(text) for text in texts],
-            make_parent,
-            threshold=cutting.similarity_threshold,
-            limit=cutting.merge_limit,
-        )
-        return merging, summaries[len(leaves) :]
+        merging = await merge(litter.vectors, litter.lengths, make_parent, **self._bounds)
+        return merging, litter.parents
+
+    def _merge_now(self, litter: "_Litter") -> tuple[Merging, list[Summary]]:
+        def make_parent(left: int, right: int) -> Vector:
+            asked = litter.grown(left, right, self._models.summarise_children_now(litter.told(left, right)))
+            return np.asarray(self._models.embed_now([asked])[0])
+
+        merging = merge_now(litter.vectors, litter.lengths, make_parent, **self._bounds)
+        return merging, litter.parents
 
     async def _nodes(self, document: Document, plan: TreePlan, grafted: Grafting) -> list[Node]:
         """The planned nodes; sections get their summaries from below."""
         ids = [self._id(node) for node in plan.nodes]
         places = _positions(plan)
         made: dict[int, Node] = {}
-        for level in _levels(plan):
-            inner = [index for index in level if isinstance(plan.nodes[index], PlannedInner)]
-            summed = dict(zip(inner, await self._of_children(plan, inner, made, grafted), strict=True))
+
+        def grow(level: Sequence[int], summed: Mapping[int, Summary]) -> None:
             for index in level:
                 node, parent = plan.nodes[index], plan.nodes[index].parent
                 parent_id = None if parent is None else ids[parent]
@@ -185,6 +266,11 @@ class Planter:
                 else:
                     below = [made[child] for child in node.children]
                     made[index] = self.inner(document, node, ids[index], summed[index], below, parent_id, places[index])
+
+        for level in _levels(plan):
+            inner = [index for index in level if isinstance(plan.nodes[index], PlannedInner)]
+            summed = dict(zip(inner, await self._of_children(plan, inner, made, grafted), strict=True))
+            await asyncio.to_thread(grow, level, summed)
         return [made[index] for index in range(len(plan.nodes))]
 
     def _id(self, node: PlannedLeaf | PlannedInner) -> str:
@@ -197,14 +283,18 @@ class Planter:
     async def _of_children(
         self, plan: TreePlan, inner: Sequence[int], made: Mapping[int, Node], grafted: Grafting
     ) -> list[Summary]:
-        async def one(index: int) -> Summary:
+        merged: dict[int, Summary] = {}
+        sections: list[int] = []
+        for index in inner:
             node = plan.nodes[index]
             assert isinstance(node, PlannedInner)  # noqa: S101 - for the type checker
             if node.group is not None and node.merged is not None:
-                return grafted.parents[node.group][node.merged - grafted.mergings[node.group].leaves]
-            return await summarise_children(self._models, [made[child] for child in node.children], self._meter)
-
-        return list(await asyncio.gather(*map(one, inner)))
+                merged[index] = grafted.parents[node.group][node.merged - grafted.mergings[node.group].leaves]
+            else:
+                sections.append(index)
+        families = [[made[child] for child in _children(plan, index)] for index in sections]
+        merged |= dict(zip(sections, await summarise_families(self._models, families, self._meter), strict=True))
+        return [merged[index] for index in inner]
 
     def leaf(
         self, document: Document, node: PlannedLeaf, summary: Summary, parent_id: str | None, position: str
@@ -280,6 +370,11 @@ def _positions(plan: TreePlan) -> dict[int, str]:
     for family in families:
         found |= dict(zip(family, many_between(None, None, len(family)), strict=True))
     return found
+
+
+def _children(plan: TreePlan, index: int) -> Sequence[int]:
+    node = plan.nodes[index]
+    return node.children if isinstance(node, PlannedInner) else ()
 
 
 def _levels(plan: TreePlan) -> list[list[int]]:

@@ -1,16 +1,21 @@
 """From groves to a choice: the leaves that an answer has room for, with their scores and what each signal adds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from memotree_storage.ports import Vector
+from numpy.typing import NDArray
 
 from memotree.forest.filters import Filter
 from memotree.forest.packing import pack
-from memotree.forest.scoring import Scores, score
+from memotree.forest.scoring import Rarity, Scores, score
 from memotree.forest.tracts import Mask, Tract, Wood
 from memotree.forest.words import Related
+
+_OWN_PART: Final = 0.5
+"""What a leaf's own score counts beside that of a reranking model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +50,86 @@ class Choice:
     oversized: Chosen | None = None
 
 
-def choose(
-    wood: Wood, wanted: Filter, question: str, vector: Vector, budget: int, related: Related | None = None
-) -> Choice:
-    """The leaves for a question within a budget; takes milliseconds, so call it in a thread.
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The leaves of a wood with their scores.
+
+    Attributes:
+        wood: The leaves.
+        admitted: Which of them may be chosen; all when it is missing.
+        scores: What they score by themselves.
+        judged: What a reranking model adds, by place; such leaves go before all others.
+    """
+
+    wood: Wood
+    admitted: Mask | None
+    scores: Scores
+    judged: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def considered(self) -> int:
+        """How many leaves may be chosen."""
+        return len(self.wood.grove) if self.admitted is None else int(self.admitted.sum())
+
+    def best(self, count: int) -> list[int]:
+        """The places of the leaves that score best, best first."""
+        total = self._total()
+        ranked = np.argsort(-total, kind="stable")[:count]
+        return [place for place in ranked.tolist() if total[place] > 0]
+
+    def leaf(self, place: int) -> Chosen:
+        """One leaf with its score and the shares of it."""
+        score, shares = float(self.scores.total[place]), _shares(self.scores, place)
+        if self.judged:
+            extra = self.judged.get(place, 0.0)
+            score, shares = _OWN_PART * score + extra, tuple((name, _OWN_PART * share) for name, share in shares)
+            shares += (("rerank", extra),) if extra else ()
+        return Chosen(*self.wood.place(place), score, shares)
+
+    def choose(self, budget: int) -> Choice:
+        """The leaves for a budget of tokens; takes milliseconds, so call it in a thread."""
+        if not self.considered:
+            return Choice([], 0)
+        grove, total = self.wood.grove, self._total()
+        best = int(np.argmax(total))
+        oversized = self.leaf(best) if grove.tokens[best] > budget and total[best] > 0 else None
+        packed = pack(total, grove, budget // 2 if oversized else budget)
+        return Choice([self.leaf(place) for place in packed.tolist()], self.considered, oversized)
+
+    def reranked(self, relevance: Mapping[int, float]) -> "Weighed":
+        """The same with what a reranking model says of some leaves, from 0 to 1 by place."""
+        return replace(self, judged={place: (1.0 - _OWN_PART) * value for place, value in relevance.items()})
+
+    def _total(self) -> NDArray[np.float64]:
+        total = self.scores.total.astype(np.float64)
+        if self.judged:
+            total *= _OWN_PART
+            total[list(self.judged)] += list(self.judged.values())
+        return total if self.admitted is None else np.where(self.admitted, total, 0.0)
+
+
+def weigh(
+    wood: Wood,
+    wanted: Filter,
+    question: str,
+    vector: Vector,
+    related: Related | None = None,
+    rarity: Rarity | None = None,
+) -> Weighed:
+    """Score the leaves of a wood; takes milliseconds, so call it in a thread.
 
     Args:
         wood: The leaves.
         wanted: What leaves must be like.
         question: The question.
         vector: Its embedding.
-        budget: Tokens.
         related: Knows words of a similar meaning.
+        rarity: Tells how rare words are; the leaves themselves do when it is missing.
     """
-    grove, admitted = wood.grove, _admitted(wood.tracts, wanted)
-    considered = len(grove) if admitted is None else int(admitted.sum())
-    if not considered:
-        return Choice([], 0)
-    scores = score(grove, question, vector, admitted=admitted, related=related)
-    total = scores.total if admitted is None else np.where(admitted, scores.total, 0.0)
-
-    def chosen(place: int) -> Chosen:
-        return Chosen(*wood.place(place), float(scores.total[place]), _shares(scores, place))
-
-    best = int(np.argmax(total))
-    oversized = chosen(best) if grove.tokens[best] > budget and total[best] > 0 else None
-    packed = pack(scores, grove, budget // 2 if oversized else budget, admitted)
-    return Choice([chosen(place) for place in packed.tolist()], considered, oversized)
+    admitted = _admitted(wood.tracts, wanted)
+    return Weighed(
+        wood, admitted, score(wood.grove, question, vector, admitted=admitted, related=related, rarity=rarity)
+    )
 
 
 def _shares(scores: Scores, place: int) -> tuple[tuple[str, float], ...]:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from memotree_storage.node import Node
+from memotree_storage.node import Entry, Node
 from memotree_storage.postgres import staging
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
@@ -25,6 +26,10 @@ async def read_nodes(store: Store, state: State, versions: Sequence[Version]) ->
     for start in range(0, len(pending), _AT_ONCE):
         async with store.database.connection() as conn:
             rows = await staging.staged(conn, state.session_id or "", ids=pending[start : start + _AT_ONCE])
-        decoded = await asyncio.to_thread(lambda rows=rows: [row.entry for row in rows])
+        decoded = await asyncio.to_thread(_decoded, rows)
         found |= {entry.id: entry for entry in decoded if isinstance(entry, Node)}
     return found
+
+
+def _decoded(rows: Sequence[Staged]) -> list[Entry | None]:
+    return [row.entry for row in rows]

@@ -30,12 +30,16 @@ from memotree.forest.excerpts import best_stretch
 from memotree.forest.filters import Filter, read_filter, scope_ids
 from memotree.forest.groves import Groves, SessionMovedError, View, same_moment
 from memotree.forest.passages import PackedLeaf, joined, markdown
-from memotree.forest.ranking import Choice, Chosen, choose
+from memotree.forest.ranking import Choice, Chosen, Weighed, weigh
+from memotree.forest.rarity import in_workspace
+from memotree.forest.reading import read_nodes
+from memotree.forest.scoring import Rarity
 from memotree.forest.telling import Part, Seen, Teller, Told
 from memotree.forest.vocabulary import BuiltinWords
 from memotree.forest.words import Related
 from memotree.limits import ServiceLimits
 from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.meter import Meter
 from memotree.v1 import forest_service_pb2 as pb
 
 DEFAULT_TOP_K: Final = 10
@@ -44,6 +48,10 @@ DEFAULT_BUDGET: Final = 2000
 MOST_BUDGET: Final = 200_000
 CACHE_BYTES: Final = 512 << 20
 SCAN_LEAVES: Final = 200_000
+
+_JUDGED: Final = 50
+_JUDGED_CHARS: Final = 4_000
+"""Leaves, and characters of each, that a reranking model judges."""
 
 _CANDIDATES: Final = 200
 """Hits of the index that choose archives, when there are too many leaves to look at all."""
@@ -57,12 +65,21 @@ _TRIES: Final = 5
 """How often an answer is begun again because its session changed meanwhile."""
 
 
-class Embeds(Protocol):
-    """Whoever knows the embedding model; `memotree.models.Models` does."""
+class Knows(Protocol):
+    """Whoever knows the embedding model and maybe a reranking model; `memotree.models.Models` does."""
 
     @property
     def embedder(self) -> Embedder:
         """Makes the vector of a question; the model that made those of the leaves."""
+        ...
+
+    @property
+    def has_ranking(self) -> bool:
+        """Whether a reranking model is configured; the built-in ranking knows nothing that the scores do not."""
+        ...
+
+    async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
+        """How well each text answers a query, from 0 to 1, in order."""
         ...
 
 
@@ -84,7 +101,7 @@ class Recalling:
     Args:
         store: An open store.
         limits: Bounds of the service.
-        models: Gives the vector of a question.
+        models: Gives the vector of a question, and judges the best leaves when a reranking model is configured.
         cache_bytes: The most memory for trees that were read.
         scan_leaves: Up to so many admitted leaves all are looked at; of more, the index chooses the archives first.
         related: Knows words of a similar meaning; the built-in vocabulary when it is missing.
@@ -94,7 +111,7 @@ class Recalling:
         self,
         store: Store,
         limits: ServiceLimits,
-        models: Embeds,
+        models: Knows,
         *,
         cache_bytes: int = CACHE_BYTES,
         scan_leaves: int = SCAN_LEAVES,
@@ -148,7 +165,11 @@ class Recalling:
                 commit_id=view.state.commit_id, token_budget=asked.budget, warnings=[*asked.warnings, _NOTHING_HERE]
             )
         vector = (await self._models.embedder.embed([asked.text]))[0]
-        choice = await asyncio.to_thread(choose, wood, wanted, asked.text, vector, asked.budget, self._related)
+        rarity = None if len(archive_ids) == len(view.archives) else await self._rarity(view, asked.text)
+        weighed = await asyncio.to_thread(weigh, wood, wanted, asked.text, vector, self._related, rarity)
+        if self._models.has_ranking:
+            weighed = await self._reranked(weighed, view, asked)
+        choice = await asyncio.to_thread(weighed.choose, asked.budget)
         asked.warnings += _about(choice, len(wood.grove), asked)
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         async with self._reading(view) as conn:
@@ -158,6 +179,23 @@ class Recalling:
         answer = await asyncio.to_thread(_packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
         return answer
+
+    async def _reranked(self, weighed: Weighed, view: View, asked: _Question) -> Weighed:
+        """The best leaves as a reranking model sees them; what it cannot judge stays as it is."""
+        places = weighed.best(_JUDGED)
+        leaves = {weighed.leaf(place).node_id: place for place in places}
+        async with self._reading(view) as conn:
+            versions = await tree.versions(conn, view.state, leaves)
+        nodes = await read_nodes(self._store, view.state, list(versions.values()))
+        texts = {leaves[node.id]: f"{node.title}\n{node.content[:_JUDGED_CHARS]}" for node in nodes.values()}
+        meter = Meter()
+        relevance = await self._models.rerank(asked.text, list(texts.values()), meter)
+        asked.warnings += meter.warnings
+        return weighed.reranked(dict(zip(texts, relevance, strict=True)))
+
+    async def _rarity(self, view: View, question: str) -> Rarity:
+        async with self._store.database.connection() as conn:
+            return await in_workspace(conn, view.state.workspace_id, question, self._related)
 
     async def _archives(self, asked: _Question, view: View, wanted: Filter) -> list[str]:
         """The archives whose leaves are looked at: all that are admitted, or those that the index finds."""

@@ -13,6 +13,7 @@ from memotree_storage.store import Store
 
 from memotree.forest.reading import read_nodes
 from memotree.forest.staleness import DERIVED_TYPE, Scope, reason_of
+from memotree.forest.together import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
@@ -23,6 +24,11 @@ VERBATIM: Final = "verbatim"
 
 SUMMARY_CHARS: Final = 200
 """The longest summary that is made (FOREST-10); a text up to this is its own."""
+
+_LONGEST_LINE: Final = 1 << 16
+"""A text with more characters than this is not looked at for being short but for its blanks."""
+
+_AT_ONCE: Final = 256
 
 Tell = Callable[[int], Awaitable[None]]
 """Told how many summaries are made so far."""
@@ -48,19 +54,45 @@ class Renewed:
         return replace(node, summary=self.summary, brief=brief, attributes=dict(self.attributes))
 
 
-async def summarise_text(models: Models, text: str, meter: Meter) -> Summary:
-    """The summary of a text: itself when it is short, else a model's."""
-    line = " ".join(text.split())
-    if len(line) <= SUMMARY_CHARS:
-        return Summary(line, VERBATIM, pending=False)
-    return await models.summarise_text(text, meter)
+async def summarise_texts(models: Models, texts: Sequence[str], meter: Meter) -> list[Summary]:
+    """The summary of each text: itself when it is short, else a model's."""
+    if not models.has_chat:
+        return await asyncio.to_thread(lambda: [_verbatim(text) or models.summarise_text_now(text) for text in texts])
+
+    async def one(text: str) -> Summary:
+        return _verbatim(text) or await models.summarise_text(text, meter)
+
+    return await finish_all(map(one, texts))
 
 
-async def summarise_children(models: Models, below: Sequence[Version | Node], meter: Meter) -> Summary:
-    """The summary of a node from those of its children; of one child it is that child's own."""
-    if len(below) == 1 and below[0].summary:
-        return Summary(below[0].summary, below[0].attributes.get(SUMMARY_BY, VERBATIM), pending=False)
-    return await models.summarise_children([child.summary or child.title for child in below], meter)
+async def summarise_families(
+    models: Models, families: Sequence[Sequence[Version | Node]], meter: Meter
+) -> list[Summary]:
+    """The summary of each node from those of its children; of one child it is that child's own."""
+    told = [[child.summary or child.title for child in below] for below in families]
+    if not models.has_chat:
+        return await asyncio.to_thread(
+            lambda: [
+                _only(below) or models.summarise_children_now(summaries)
+                for below, summaries in zip(families, told, strict=True)
+            ]
+        )
+
+    async def one(below: Sequence[Version | Node], summaries: Sequence[str]) -> Summary:
+        return _only(below) or await models.summarise_children(summaries, meter)
+
+    return await finish_all(map(one, families, told))
+
+
+def _verbatim(text: str) -> Summary | None:
+    line = " ".join(text.split()) if len(text) <= _LONGEST_LINE else text
+    return Summary(line, VERBATIM) if len(line) <= SUMMARY_CHARS else None
+
+
+def _only(below: Sequence[Version | Node]) -> Summary | None:
+    if len(below) != 1 or not below[0].summary:
+        return None
+    return Summary(below[0].summary, below[0].attributes.get(SUMMARY_BY, VERBATIM))
 
 
 async def renew(
@@ -77,13 +109,20 @@ async def renew(
     contents = await _contents(store, state, scope, models)
     made: list[Renewed] = []
 
-    async def one(version: Version) -> Renewed:
-        if version.type != DERIVED_TYPE:
-            content = contents[version.entry_id]
-            return _renewed(version, await summarise_text(models, content, meter), hash_of_content(content))
-        below = [now[child] for child in scope.children[version.entry_id]]
-        summary = await summarise_children(models, below, meter)
-        return _renewed(version, summary, hash_of_children((child.entry_id, child.summary) for child in below))
+    async def renewed(due: Sequence[Version]) -> list[Renewed]:
+        leaves = [version for version in due if version.type != DERIVED_TYPE]
+        texts = [contents[version.entry_id] for version in leaves]
+        inner = [version for version in due if version.type == DERIVED_TYPE]
+        families = [[now[child] for child in scope.children[version.entry_id]] for version in inner]
+        found = [
+            _renewed(version, summary, hash_of_content(text))
+            for version, text, summary in zip(leaves, texts, await summarise_texts(models, texts, meter), strict=True)
+        ]
+        summaries = await summarise_families(models, families, meter)
+        return found + [
+            _renewed(version, summary, hash_of_children((child.entry_id, child.summary) for child in below))
+            for version, below, summary in zip(inner, families, summaries, strict=True)
+        ]
 
     for level in scope.levels:
         due = [
@@ -92,11 +131,12 @@ async def renew(
             if (now[entry_id].type == DERIVED_TYPE or entry_id in contents)
             and reason_of(now[entry_id], scope, now, with_models=models.has_chat) is not None
         ]
-        renewed = await asyncio.gather(*map(one, due))
-        now.update((item.before.entry_id, item.version()) for item in renewed)
-        made += [item for item in renewed if _tells_new(item)]
-        if tell is not None and due:
-            await tell(len(made))
+        for start in range(0, len(due), _AT_ONCE):
+            some = await renewed(due[start : start + _AT_ONCE])
+            now.update((item.before.entry_id, item.version()) for item in some)
+            made += [item for item in some if _tells_new(item)]
+            if tell is not None:
+                await tell(len(made))
     return made
 
 

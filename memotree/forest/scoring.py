@@ -6,13 +6,16 @@
 2. How much a scale counts depends on the document. Where topics change every few turns, small windows tell the place;
    where one topic fills pages, a single turn says little and a window of pages says much. The weights are a bell over
    the logarithm of the scale, around the reach of the document's topics (see `scales.reach`), which its vectors tell.
-3. A leaf whose label (such as its speaker) the question names counts more, at scales of few leaves.
+3. A leaf whose label (such as its speaker) the question names counts more: at scales of few leaves, and less where one
+   topic lasts long, for there the others speak to it too.
 4. The score of its whole document is added, which matters when there are many.
 
 A big grove is first looked at coarsely, by words alone and in steps of several leaves, to choose the candidates.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,6 +36,9 @@ _SIZES: Final = np.array(SCALES, dtype=np.float64)
 _SATURATION: Final = 0.8 + _SIZES / 800.0
 """BM25's k1 by scale: in a long text more occurrences of a word still tell something."""
 
+Rarity: TypeAlias = Callable[[Sequence[int]], float]
+"""How much it tells that a text has a word, given by the ids of its forms: an inverse document frequency above 0."""
+
 Places: TypeAlias = NDArray[np.int64]
 Sums: TypeAlias = list[tuple[float, NDArray[np.float64]]]
 """For each concept its weight, and the running sum of how often the leaves have it."""
@@ -47,7 +53,7 @@ class Settings:
         meaning: The share of vectors beside it.
         tree: What nodes of the tree add to the windows.
         label: How much more a leaf counts whose label the question names.
-        label_leaves: Up to windows of so many leaves it counts in full.
+        label_leaves: Up to windows of so many leaves it counts in full, where topics have the typical reach or less.
         document: What the score of the whole document adds, as a share of the best leaf's score.
         centre: The scale that counts most, in tokens, where topics have the typical reach.
         growth: How that scale grows with the reach: the exponent of a power law.
@@ -60,8 +66,8 @@ class Settings:
     words: float = 1.0
     meaning: float = 0.4
     tree: float = 0.3
-    label: float = 0.6
-    label_leaves: float = 4.0
+    label: float = 0.8
+    label_leaves: float = 6.0
     document: float = 0.3
     centre: float = 270.0
     growth: float = 1.5
@@ -101,7 +107,7 @@ def score(
     *,
     admitted: NDArray[np.bool_] | None = None,
     related: Related | None = None,
-    background: Grove | None = None,
+    rarity: Rarity | None = None,
     settings: Settings = DEFAULT,
 ) -> Scores:
     """Score the leaves of a grove; takes milliseconds, so call it in a thread.
@@ -112,11 +118,12 @@ def score(
         vector: Its embedding, a unit vector.
         admitted: Which leaves may be found; all when it is missing. Others still count as surroundings.
         related: Knows words of a similar meaning.
-        background: The grove that tells how rare words are, when that is to be another one.
+        rarity: Tells how rare a word is; the grove itself does when it is missing. One document alone knows little of
+            which of its words are rare.
         settings: The weights.
     """
     asked = concepts(question, related)
-    sums = _sums(grove, asked, background or grove) if settings.words else []
+    sums = _sums(grove, asked, rarity or partial(rarity_in, grove)) if settings.words else []
     weights = _weights(grove, settings)
     places = _candidates(grove, sums, vector, admitted, weights, settings)
     empty = np.zeros((len(Scores.__slots__), len(grove)), dtype=np.float32)
@@ -145,7 +152,7 @@ def _parts(
     """What words, meaning, tree, label and document add to the score of each place; the last is left at 0."""
     dots = _dots(grove, vector, places) if settings.meaning else None
     home = _homes(grove, places)
-    leaf_tokens = _leaf_tokens(grove)[home]
+    own_tokens = settings.label_leaves * _own_tokens(grove)[home]
     parts = np.zeros((len(fields(Scores)) - 1, len(places)))
     for number, scale in enumerate(SCALES):
         weight = weights[number, home]
@@ -164,7 +171,7 @@ def _parts(
         parts[1] += steep * meaning
         parts[2] += steep * tree
         if named is not None and settings.label:
-            share = np.minimum(1.0, settings.label_leaves * leaf_tokens / scale)
+            share = np.minimum(1.0, own_tokens / scale)
             boost = 1.0 + settings.label * named[grove.label_of[places]] * share
             parts[3] += steep * whole * (boost**settings.power - 1.0)
     return parts
@@ -173,21 +180,21 @@ def _parts(
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
-def _sums(grove: Grove, asked: list[Concept], background: Grove) -> Sums:
+def _sums(grove: Grove, asked: list[Concept], rarity: Rarity) -> Sums:
     found: Sums = []
     for concept in asked:
         leaves, counts = _postings(grove, concept.terms)
         others = [(term, share) for term, share in concept.related if _has(grove, term)]
         if not len(leaves) and not others:
             continue
-        rarity = _rarity(background, concept.terms if len(leaves) else (others[0][0],))
+        weight = rarity(concept.terms if len(leaves) else (others[0][0],))
         places, weights = [leaves], [counts]
         for term, share in others:
             leaves, counts = _postings(grove, (term,))
             places.append(leaves)
-            weights.append(counts * np.float32(share * min(1.0, _rarity(background, (term,)) / rarity)))
+            weights.append(counts * np.float32(share * min(1.0, rarity((term,)) / weight)))
         own = np.bincount(np.concatenate(places), weights=np.concatenate(weights), minlength=len(grove))
-        found.append((rarity, np.concatenate([[0.0], np.cumsum(own)])))
+        found.append((weight, np.concatenate([[0.0], np.cumsum(own)])))
     return found
 
 
@@ -210,9 +217,9 @@ def _has(grove: Grove, term: int) -> bool:
     return number < len(grove.terms) and int(grove.terms[number]) == term
 
 
-def _rarity(grove: Grove, terms: tuple[int, ...]) -> float:
-    """BM25's inverse document frequency of a word in all its forms."""
-    leaves, _ = _postings(grove, terms)
+def rarity_in(grove: Grove, terms: Sequence[int]) -> float:
+    """BM25's inverse document frequency of a word in all its forms, among the leaves of a grove."""
+    leaves, _ = _postings(grove, tuple(terms))
     having = len(leaves) if len(terms) == 1 else int(np.count_nonzero(np.bincount(leaves)))
     return float(np.log1p((len(grove) - having + 0.5) / (having + 0.5)))
 
@@ -278,10 +285,11 @@ def _homes(grove: Grove, places: Places) -> Places:
     return np.searchsorted(grove.starts, places, side="right") - 1
 
 
-def _leaf_tokens(grove: Grove) -> NDArray[np.float64]:
-    """The mean tokens of a leaf, for each document."""
+def _own_tokens(grove: Grove) -> NDArray[np.float64]:
+    """For each document how many tokens one leaf speaks for: its mean size, less where topics outlast the typical."""
     running = np.concatenate([[0.0], np.cumsum(grove.tokens, dtype=np.float64)])
-    return np.diff(running[grove.starts]) / np.diff(grove.starts)
+    mean = np.diff(running[grove.starts]) / np.diff(grove.starts)
+    return mean * np.minimum(1.0, TYPICAL_REACH / np.maximum(grove.reach.astype(np.float64), 1.0))
 
 
 def _weights(grove: Grove, settings: Settings) -> NDArray[np.float64]:

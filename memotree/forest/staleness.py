@@ -18,7 +18,7 @@ from memotree_storage.postgres.tree import State
 from memotree.provenance import PENDING_CONTENT, SUMMARY_OF, SUMMARY_PENDING, hash_of_children
 
 DERIVED_TYPE: Final = "summary_node"
-_AT_ONCE: Final = 10_000
+_AT_ONCE: Final = 2000
 
 
 class Reason(Enum):

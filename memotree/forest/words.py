@@ -48,6 +48,11 @@ class Concept:
     related: tuple[tuple[int, float], ...] = ()
 
 
+def terms_of(asked: Iterable[Concept]) -> list[int]:
+    """The ids of all terms that stand for the words of a question, and of those related to them."""
+    return sorted({term for each in asked for term in (*each.terms, *(other for other, _ in each.related))})
+
+
 def concepts(question: str, related: Related | None = None, *, share: float = 0.7) -> list[Concept]:
     """The telling words of a question in order, at most `MOST_CONCEPTS`; words of asking when there are no others.
 

@@ -19,6 +19,8 @@ from memotree_storage.errors import UnavailableError
 from memotree_storage.ports import Vectors
 from numpy.typing import NDArray
 
+from memotree.models.wordpieces import WordPieces
+
 DIMENSIONS: Final = 256
 
 MAX_CHARS: Final = 32_768
@@ -44,7 +46,7 @@ class WordllamaEmbedder:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loaded: tuple[Any, NDArray[np.float32]] | None = None
+        self._loaded: tuple[Any, NDArray[np.float32], WordPieces] | None = None
 
     @property
     def model(self) -> str:
@@ -55,6 +57,11 @@ class WordllamaEmbedder:
     def dimensions(self) -> int:
         """Length of a vector."""
         return DIMENSIONS
+
+    @property
+    def remote(self) -> bool:
+        """It is in this process."""
+        return False
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """One unit row per text, in order; shape (texts, dimensions).
@@ -70,34 +77,35 @@ class WordllamaEmbedder:
 
     def embed_now(self, texts: Sequence[str]) -> Vectors:
         """The same as `embed`, in the calling thread."""
-        tokenizer, matrix = self._load()
+        _, matrix, pieces = self._load()
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for start, batch in _batches(texts):
-            rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False)]
-            for offset, ids in enumerate(rows, start):
+            for offset, ids in enumerate(pieces.of(batch), start):
                 vectors[offset] = _mean(matrix, ids)
         return vectors
 
     def vocabulary(self) -> tuple[list[str], Vectors]:
-        """The words that are one token of the model, in small letters, and their vectors; in the calling thread.
+        """The words in small letters that are one token of the model, and their vectors; in the calling thread.
+
+        Words that begin with a capital are left out: most are names, and what is near a name is another one.
 
         Raises:
             EmbeddingUnavailableError: When the weights cannot be loaded.
         """
-        tokenizer, matrix = self._load()
+        tokenizer, matrix, _ = self._load()
         found: dict[str, int] = {}
-        # Small letters first: where a word is there twice, the token of running text stands for it.
-        for token, place in sorted(tokenizer.get_vocab().items(), key=lambda item: (item[0] != item[0].lower(), item)):
+        for token, place in sorted(tokenizer.get_vocab().items()):
             word = token.removeprefix(_WORD_BEGINS)
-            if token.startswith(_WORD_BEGINS) and word.isalpha() and place < len(matrix):
-                found.setdefault(word.lower(), place)
+            if token.startswith(_WORD_BEGINS) and word.isalpha() and word == word.lower() and place < len(matrix):
+                found[word] = place
         return list(found), matrix[list(found.values())]
 
-    def _load(self) -> tuple[Any, NDArray[np.float32]]:
+    def _load(self) -> tuple[Any, NDArray[np.float32], WordPieces]:
         with self._lock:
             if self._loaded is None:
                 try:
-                    self._loaded = _load_wordllama()
+                    tokenizer, matrix = _load_wordllama()
+                    self._loaded = (tokenizer, matrix, WordPieces(tokenizer))
                 except Exception as error:
                     raise EmbeddingUnavailableError(
                         "The built-in embedding model cannot be loaded; install the package 'wordllama' again."

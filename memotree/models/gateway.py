@@ -1,6 +1,7 @@
 """The only way to a model: what the service wants of one, whichever is configured, and what stands in when it fails."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 import structlog
@@ -94,9 +95,19 @@ class Models:
         return self._chat is not None
 
     @property
+    def is_built_in(self) -> bool:
+        """Whether summaries and vectors are all built in, so that those of ``…_now`` are the ones that stand."""
+        return self._chat is None and self._remote_embedder is None
+
+    @property
     def chat_model(self) -> str:
         """The chat model's name, or ""."""
         return self._chat.model if self._chat else ""
+
+    @property
+    def has_ranking(self) -> bool:
+        """Whether a reranking model is configured."""
+        return self._ranking is not None
 
     @property
     def rerank_model(self) -> str:
@@ -130,7 +141,7 @@ class Models:
             if made is not None:
                 return made
             pending = True
-        return Summary(extractive.summary_of("", text), extractive.MADE_BY, pending)
+        return replace(self.summarise_text_now(text), pending=pending)
 
     async def summarise_children(self, summaries: Sequence[str], meter: Meter) -> Summary:
         """The summary of a node from those of its children, in order; otherwise as `summarise_text`.
@@ -145,7 +156,21 @@ class Models:
             if made is not None:
                 return made
             pending = True
-        return Summary(extractive.digest_of(told), extractive.MADE_BY, pending)
+        return replace(self.summarise_children_now(told), pending=pending)
+
+    @staticmethod
+    def summarise_text_now(text: str) -> Summary:
+        """The built-in summary of a text, in the calling thread; many of them belong into one beside the event loop."""
+        return Summary(extractive.summary_of("", text), extractive.MADE_BY)
+
+    @staticmethod
+    def summarise_children_now(summaries: Sequence[str]) -> Summary:
+        """The built-in summary from those of children; otherwise as `summarise_text_now`."""
+        return Summary(extractive.digest_of([summary for summary in summaries if summary.strip()]), extractive.MADE_BY)
+
+    def embed_now(self, texts: Sequence[str]) -> Vectors:
+        """The built-in vectors, in the calling thread."""
+        return self._builtin.embed_now(texts)
 
     async def _summarise(self, chat: "Chat", question: Question[SummaryAnswer], meter: Meter) -> Summary | None:
         async def make(batch: Sequence[bytes]) -> dict[bytes, bytes]:

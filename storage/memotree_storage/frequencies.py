@@ -7,7 +7,7 @@ in the outbox; ``verify`` holds them to that.
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -56,6 +56,16 @@ async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]
         (list(lines),),
     )
     return {row[0] for row in await cursor.fetchall()}
+
+
+async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> tuple[dict[int, int], int]:
+    """In how many indexed versions each of some terms stands, those in none left out, and how many there are."""
+    cursor = await conn.execute(
+        "select term, documents from mirror.term where workspace_id = %s and term = any(%s)",
+        (workspace_id, [ALL_DOCUMENTS, *terms]),
+    )
+    found = {row[0]: row[1] for row in await cursor.fetchall()}
+    return found, found.pop(ALL_DOCUMENTS, 0)
 
 
 async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:

@@ -5,23 +5,25 @@ only when it is the very version that the state shows: SQL has looked at nearer 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree_storage.frequencies import ALL_DOCUMENTS
+from memotree_storage import frequencies
+from memotree_storage.features import embedded_text
 from memotree_storage.git.cache import BoundedCache
-from memotree_storage.indexer import Indexer, embedded_text
+from memotree_storage.indexer import Indexer
 from memotree_storage.node import Node
 from memotree_storage.ports import Embedder, IndexHit, IndexQuery, LineSpan, TermVector, Vector, VectorIndex
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
-from memotree_storage.terms import QueryTerm, document_terms, max_score, query_terms, relative_score, term_weights
+from memotree_storage.terms import document_terms, max_score, query_terms, relative_score, term_weights
 from memotree_storage.tokens import in_pieces
 
 _SLACK: Final = 10
@@ -75,14 +77,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """What the index would hold of a staged node: ascending term ids with their weights, and the vector."""
+    """What the index would hold of a staged node: ascending term ids with their weights, and the vector if needed."""
 
     ids: NDArray[np.uint32]
     weights: NDArray[np.float64]
-    vector: Vector
+    vector: Vector | None
 
     def weigh(self) -> int:
-        return 500 + self.ids.nbytes + self.weights.nbytes + self.vector.nbytes
+        return 500 + self.ids.nbytes + self.weights.nbytes + (0 if self.vector is None else self.vector.nbytes)
 
 
 _Overlay = list[tuple[Version, _Scored]]
@@ -103,15 +105,18 @@ class Search:
     async def find(self, state: State, query: SearchQuery) -> list[Found]:
         """The best nodes of a state, best first, equals by id.
 
+        A search by words alone asks no embedding model that is on another machine, and goes on while that is away.
+
         Raises:
             IndexUnavailableError: The index does not answer.
             DatabaseUnavailableError: PostgreSQL does not answer.
+            UnavailableError: The search is by meaning, and the embedding model does not answer.
         """
         if query.node_ids is not None and not query.node_ids:
             return []
         # In this order: what a commit takes away from the staged rows meanwhile is found through the index as well.
         overlay = await self._overlay(state, query)
-        await self._indexer.current(state.workspace_id)
+        await self._indexer.current(state.workspace_id, meaning=query.meaning)
         asked = [self._by_words(state, query, overlay)] if query.words else []
         asked += [self._by_meaning(state, query, overlay)] if query.meaning else []
         ranks = await asyncio.gather(*asked)
@@ -123,10 +128,10 @@ class Search:
         if not terms:
             return {}
         async with self._database.connection() as conn:
-            frequencies, documents = await _frequencies(conn, state.workspace_id, terms)
+            known, documents = await frequencies.read(conn, state.workspace_id, (term.id for term in terms))
         documents += len(overlay)
-        weights = term_weights(terms, frequencies, documents)
-        best = max_score(terms, frequencies, documents)
+        weights = term_weights(terms, known, documents)
+        best = max_score(terms, known, documents)
         hits = await self._checked(state, query, lambda part: self._index.best_terms(part, weights))
         hits += await _scores(overlay, lambda item: _dot(weights, item))
         return {
@@ -138,7 +143,7 @@ class Search:
     async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
         vector = (await self._embedder.embed([query.text]))[0]
         hits = await self._checked(state, query, lambda part: self._index.nearest(part, vector))
-        hits += await _scores(overlay, lambda item: float(np.dot(vector, item.vector)))
+        hits += await _scores(overlay, lambda item: _cosine(vector, item))
         return {
             version.entry_id: Found(version, score, meaning=score)
             for version, cosine in hits
@@ -187,7 +192,7 @@ class Search:
                 now = await lineage_of(conn, state)
             if now != lineage and tries < _MOST_TRIES:
                 lineage, tries = now, tries + 1
-                await self._indexer.current(state.workspace_id)
+                await self._indexer.current(state.workspace_id, meaning=query.meaning)
                 continue
             good = _good(candidates, shown, query)
             complete = len(good) >= query.limit or len(candidates) < wanted
@@ -207,7 +212,7 @@ class Search:
             if row.version.dead or row.version.is_archive or not _matches(row.version, query):
                 continue
             cached = self._staged.get(row.version.blob)
-            if cached is None:
+            if cached is None or (query.meaning and cached.vector is None):
                 missing.append(row.version)
             else:
                 found.append((row.version, cached))
@@ -227,12 +232,15 @@ class Search:
         ]
         if not pairs:
             return []
-        vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
+        vectors: Iterable[Vector | None] = repeat(None, len(pairs))
+        if query.meaning or not self._embedder.remote:
+            vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
         terms = await asyncio.to_thread(_terms_of, [node for _, node in pairs])
         made: _Overlay = []
         for (version, _), vector, term in zip(pairs, vectors, terms, strict=True):
             # A copy: a row of the batch would keep all of its rows in memory.
-            item = _Scored(np.array(term.ids, np.uint32), np.array(term.weights, np.float64), vector.copy())
+            own = None if vector is None else vector.copy()
+            item = _Scored(np.array(term.ids, np.uint32), np.array(term.weights, np.float64), own)
             self._staged.put(version.blob, item)
             made.append((version, item))
         return made
@@ -267,6 +275,10 @@ def _matches(version: Version, query: SearchQuery) -> bool:
         and (not query.archive_ids or version.archive_id in query.archive_ids)
         and (query.node_ids is None or version.entry_id in query.node_ids)
     )
+
+
+def _cosine(wanted: Vector, item: _Scored) -> float:
+    return 0.0 if item.vector is None else float(np.dot(wanted, item.vector))
 
 
 def _dot(wanted: TermVector, item: _Scored) -> float:
@@ -305,12 +317,3 @@ async def lineage_of(conn: Connection, state: State) -> list[LineSpan]:
     statement = f"with {tree.LINE} select line_id, seq from line order by depth"  # noqa: S608 - a constant of tree.py
     cursor = await conn.execute(statement, state.arguments())
     return [LineSpan(row[0], row[1]) for row in await cursor.fetchall()]
-
-
-async def _frequencies(conn: Connection, workspace_id: str, terms: Sequence[QueryTerm]) -> tuple[dict[int, int], int]:
-    cursor = await conn.execute(
-        "select term, documents from mirror.term where workspace_id = %s and term = any(%s)",
-        (workspace_id, [ALL_DOCUMENTS, *(term.id for term in terms)]),
-    )
-    found = {row[0]: row[1] for row in await cursor.fetchall()}
-    return found, found.pop(ALL_DOCUMENTS, 0)

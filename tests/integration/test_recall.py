@@ -1,6 +1,7 @@
 """Recall on real stores: the three strategies, budgets, filters, and states that change."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from memotree.forest.citations import content_hash, is_right
 from memotree.forest.groves import SessionMovedError
 from memotree.forest.recall import Recalling
 from memotree.messages import DETAIL
+from memotree.models.meter import Meter
 from memotree.v1 import forest_service_pb2 as pb
 
 LCA, COLLAPSED, HYBRID = pb.RECALL_STRATEGY_LCA, pb.RECALL_STRATEGY_COLLAPSED, pb.RECALL_STRATEGY_HYBRID
@@ -30,9 +32,18 @@ TRACTOR = "Why does the diesel engine of the tractor smoke?"
 
 @dataclass(frozen=True)
 class Models:
-    """What recall needs of the models."""
+    """What recall needs of the models; with ``liked`` there is a reranking model, which likes texts with that word."""
 
     embedder: Embedder
+    liked: str = ""
+
+    @property
+    def has_ranking(self) -> bool:
+        return bool(self.liked)
+
+    async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
+        del query, meter
+        return [float(self.liked in text) for text in texts]
 
 
 def talk(archive: str, lines: list[str], **fields: Any) -> list[Node]:
@@ -105,6 +116,20 @@ def texts(answer: pb.RecallResponse) -> list[str]:
 
 
 # --- HYBRID ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(forest: Forest) -> None:
+    liked = Recalling(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked="ginger"))
+    request = pb.RecallRequest(
+        workspace=forest.world.workspace, query=EVERYTHING, token_budget=MUCH, include_trace=True
+    )
+    found = leaves(await liked.recall(request))
+    best = max(found, key=lambda one: one.score)
+    assert "ginger" in best.node.content
+    signals = {signal.name: signal.score for signal in best.trace.signals}
+    assert signals["rerank"] == 0.5
+    assert sum(signals.values()) == pytest.approx(best.score, abs=1e-6)
+    assert all(one.score <= 0.5 for one in found if "ginger" not in one.node.content)
 
 
 @pytest.mark.requirement("FOREST-8", "FOREST-15")

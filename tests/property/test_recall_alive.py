@@ -31,6 +31,8 @@ from property.arena import Arena, effort, numbered_id
 
 from memotree.forest.recall import Recalling
 from memotree.limits import ServiceLimits
+from memotree.models.cache import AnswerCache
+from memotree.models.gateway import Models
 from memotree.v1 import forest_service_pb2 as pb
 
 PLACES: Final = many_between(None, None, 8)
@@ -77,7 +79,8 @@ class Recalls(RuleBasedStateMachine):
     def __init__(self, arena: Arena) -> None:
         super().__init__()
         self.arena = arena
-        self.recalling = Recalling(arena.store, ServiceLimits(), arena.store, cache_bytes=40_000, related=lambda _: ())
+        models = Models(AnswerCache(arena.store.database), embedder=arena.store.embedder)
+        self.recalling = Recalling(arena.store, ServiceLimits(), models, cache_bytes=40_000, related=lambda _: ())
         self.states: dict[str, dict[str, Entry]] = {}
         self.order: list[str] = []
         self.refs: dict[str, str] = {}
@@ -92,6 +95,7 @@ class Recalls(RuleBasedStateMachine):
         self.refs["main"] = first
         self._commit("main", {archive.id: archive for archive in ARCHIVES})
         self.commit(0, [("create", number, number) for number in range(4)])
+        self.open(0)
 
     def teardown(self) -> None:
         if hasattr(self, "workspace"):
@@ -121,7 +125,13 @@ class Recalls(RuleBasedStateMachine):
         self.arena.run(self._open_session(draft, name))
         self.drafts.append(draft)
 
-    @precondition(lambda self: self.drafts)
+    @rule(which=choices, first=edits, second=edits)
+    def stage_twice(self, which: int, first: list[tuple[str, int, int]], second: list[tuple[str, int, int]]) -> None:
+        """What was found between is not what is found afterwards."""
+        self.stage(which, first)
+        self.leaves_are_the_alive_ones()
+        self.stage(which, second)
+
     @rule(which=choices, wanted=edits)
     def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
         draft = pick(self.drafts, which)
@@ -297,4 +307,4 @@ class Recalls(RuleBasedStateMachine):
 @pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
 @pytest.mark.requirement("FOREST-6", "FOREST-8", "STORE-5", "GIT-4")
 def test_a_recall_gives_exactly_the_alive_leaves_of_its_state(arena: Arena) -> None:
-    run_state_machine_as_test(lambda: Recalls(arena), settings=effort(6, 12))
+    run_state_machine_as_test(lambda: Recalls(arena), settings=effort(8, 12, shrink=False))

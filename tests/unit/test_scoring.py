@@ -15,6 +15,7 @@ from memotree.forest.grove import Grove, concatenate, grove, leaf_features
 from memotree.forest.related import RelatedWords
 from memotree.forest.scales import SCALES, TYPICAL_REACH
 from memotree.forest.scoring import DEFAULT, Settings, score
+from memotree.forest.stemming import forms, stem
 from memotree.forest.words import concepts
 
 DIMENSIONS = 8
@@ -245,6 +246,18 @@ def test_a_word_is_found_in_its_other_forms() -> None:
     whole = planted(documents)
     assert int(np.argmax(score(whole, "Who painted?", vectors(1)[0], settings=settings).total)) == 0
     assert [concept.stem for concept in concepts("When did Ada's children go swimming?")] == ["ada", "child", "swim"]
+
+
+@given(st.sampled_from(["paint", "painted", "happily", "discussion", "went", "children", "plans", "go", "8", "été"]))
+def test_forms_share_their_stem_and_a_word_is_its_own_first_form(word: str) -> None:
+    assert forms(word)[0] == word
+    assert {stem(form) for form in forms(word)} == {stem(word)}
+
+
+def test_words_that_only_look_alike_stay_apart() -> None:
+    assert "plane" not in forms("plan")
+    assert "wants" in forms("wanted")
+    assert "gone" in forms("went")
 
 
 def test_a_word_of_similar_meaning_is_found_but_counts_less() -> None:
