@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 from memotree_storage.bulk import ImportRacedError
-from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError
+from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State
@@ -257,6 +257,10 @@ class SummaryUpkeep:
                     await self._look(workspace_id, branch, commits)
                 except NotFoundError:  # the branch or the workspace is gone
                     continue
+                except UnavailableError as error:  # a store is away for a while: look again
+                    _log.warning("summaries are looked at later", workspace=workspace_id, why=error.message)
+                    self._noticed[workspace_id, branch] += commits
+                    self._wake.set()
                 except MemoTreeError as error:
                     _log.warning("summaries were not looked at", workspace=workspace_id, why=error.message)
                 except Exception:  # noqa: BLE001 - background work goes on, whatever one look met

@@ -1,6 +1,7 @@
 """Embeddings of a model behind a URL: in batches, each text once, checked before anything is kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -67,6 +68,11 @@ class EndpointEmbedder:
         """Length of a vector; 0 before it is known."""
         return self._dimensions
 
+    @property
+    def remote(self) -> bool:
+        """It is behind a URL."""
+        return True
+
     async def close(self) -> None:
         """Close the connections."""
         await self._endpoint.close()
@@ -85,6 +91,9 @@ class EndpointEmbedder:
     async def embed(self, texts: Sequence[str], meter: Meter | None = None) -> Vectors:
         """One unit row per text, in order; shape (texts, dimensions). A blank text gives the first axis.
 
+        Who counts no calls is a search or the index, which come again: they do not wait for an endpoint that is known
+        to be down.
+
         Raises:
             ModelUnavailableError: The endpoint does not answer with vectors; those it gave before are kept.
             ModelRefusedError: It refuses the call.
@@ -92,7 +101,7 @@ class EndpointEmbedder:
             BudgetExhaustedError: The meter's limit is reached.
         """
         cut = [_clean(text) for text in texts]
-        known = await self._vectors([text for text in cut if text], meter or Meter())
+        known = await self._vectors([text for text in cut if text], meter or Meter(), spare=meter is None)
         rows = np.zeros((len(cut), self._dimensions), dtype=np.float32)
         for row, text in zip(rows, cut, strict=True):
             if not text:
@@ -104,11 +113,11 @@ class EndpointEmbedder:
             row[:] = vector
         return rows
 
-    async def _vectors(self, texts: Sequence[str], meter: Meter) -> dict[str, Vector]:
+    async def _vectors(self, texts: Sequence[str], meter: Meter, *, spare: bool = False) -> dict[str, Vector]:
         by_key = {self._key(text): text for text in texts}
 
         async def make(batch: Sequence[bytes]) -> dict[bytes, bytes]:
-            vectors = await self._ask([by_key[key] for key in batch], meter)
+            vectors = await self._ask([by_key[key] for key in batch], meter, spare=spare)
             return {key: vector.tobytes() for key, vector in zip(batch, vectors, strict=True)}
 
         def batches(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -121,24 +130,28 @@ class EndpointEmbedder:
     def _key(self, text: str) -> bytes:
         return key_of("embedding", self.model, str(self._wanted or 0), text)
 
-    async def _ask(self, texts: list[str], meter: Meter) -> list[Vector]:
+    async def _ask(self, texts: list[str], meter: Meter, *, spare: bool) -> list[Vector]:
         """The vectors of one batch; a batch that is not taken goes in halves, a text that is not taken is halved."""
         try:
-            return await self._call(texts, meter)
+            return await self._call(texts, meter, spare=spare, asks_for_length=self._asks_for_length)
         except MalformedRequestError:
             if self._asks_for_length:
-                self._asks_for_length = False  # most models have one length and do not let one ask for it
-                return await self._ask(texts, meter)
+                with suppress(MalformedRequestError):
+                    vectors = await self._call(texts, meter, spare=spare, asks_for_length=False)
+                    # Most models have one length and do not let one ask for it; remembered only where that was it.
+                    self._asks_for_length = False
+                    return vectors
             if len(texts) > 1:
                 half = len(texts) // 2
-                return [*await self._ask(texts[:half], meter), *await self._ask(texts[half:], meter)]
+                first, second = texts[:half], texts[half:]
+                return [*await self._ask(first, meter, spare=spare), *await self._ask(second, meter, spare=spare)]
             tokens = count_tokens(texts[0])
             if tokens <= _SHORTEST:
                 raise
-            return await self._ask([truncate_to_tokens(texts[0], tokens // 2)], meter)
+            return await self._ask([truncate_to_tokens(texts[0], tokens // 2)], meter, spare=spare)
 
-    async def _call(self, texts: list[str], meter: Meter) -> list[Vector]:
-        options: dict[str, Any] = {"dimensions": self._wanted} if self._asks_for_length else {}
+    async def _call(self, texts: list[str], meter: Meter, *, spare: bool, asks_for_length: bool) -> list[Vector]:
+        options: dict[str, Any] = {"dimensions": self._wanted} if asks_for_length else {}
         read = sum(map(count_tokens, texts))
 
         async def create(client: openai.AsyncOpenAI) -> tuple[list[Vector], int]:
@@ -150,7 +163,7 @@ class EndpointEmbedder:
             return vectors, told_or_counted(getattr(answer.usage, "prompt_tokens", None), read)
 
         with meter.call("embedding", self.model, read) as call:
-            vectors, tokens = await self._endpoint.call(create)
+            vectors, tokens = await self._endpoint.call(create, spare=spare)
             call.answered(tokens)
         if self._dimensions and len(vectors[0]) != self._dimensions:
             raise EmbeddingDimensionError(self.model, len(vectors[0]), self._dimensions)

@@ -97,7 +97,7 @@ class Endpoint:
         if now < self._spared_until:
             raise ModelUnavailableError(
                 f"The {self.kind} model {self.model!r} did not answer {self._failed} calls in a row and is spared for "
-                "a while; send the same call again in a minute."
+                f"{self._patience.rest:.0f} seconds; send the same call again then."
             )
         self._spared_until = now + self._patience.rest
         return 1

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
-from math import log2
+from math import fsum, log2
 from typing import Final
 
 from memotree_storage.terms import words_of
@@ -170,7 +170,8 @@ def _ranked(sentences: Sequence[_Sentence], title: str) -> list[_Sentence]:
     def score(sentence: _Sentence) -> float:
         terms = set(sentence.terms)
         # The mean favours dense sentences; few words tell little, however frequent they are.
-        weight = sum(log2(1 + frequency[term]) for term in terms) / max(len(terms), _FEW_WORDS)
+        # The sum is exact: a set has another order in each process, and equal sentences have to tie in all of them.
+        weight = fsum(log2(1 + frequency[term]) for term in terms) / max(len(terms), _FEW_WORDS)
         weight += _TITLE_BONUS * len(terms & named) / max(len(named), 1) + _POSITION_BONUS / (1 + sentence.index)
         return weight * sentence.prose
 

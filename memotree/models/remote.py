@@ -1,6 +1,7 @@
 """The models behind URLs that the settings name, sharing one pace."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from memotree.models.cache import AnswerCache
 from memotree.models.chat import Chat
@@ -11,6 +12,9 @@ from memotree.models.outage import Patience
 from memotree.models.pace import Pace
 from memotree.models.reranking import EndpointRanking, rerank_base
 from memotree.settings import Settings
+
+_EMBEDDING_REST: Final = 5.0
+"""Seconds: nothing stands in for a vector, so that an embedding model which is back is soon asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ def connect(settings: Settings, cache: AnswerCache, patience: Patience) -> Remot
     def endpoint(kind: Kind, url: str) -> Endpoint:
         secret = getattr(settings, f"{kind}_api_key")
         key = secret.get_secret_value() if secret else ""
-        return Endpoint(kind, url, getattr(settings, f"{kind}_model"), key, pace, patience)
+        rest = min(_EMBEDDING_REST, patience.rest) if kind == "embedding" else patience.rest
+        return Endpoint(kind, url, getattr(settings, f"{kind}_model"), key, pace, replace(patience, rest=rest))
 
     embedder = chat = ranking = None
     if settings.embedding_url is not None:

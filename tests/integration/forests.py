@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 from itertools import pairwise
@@ -104,7 +104,9 @@ class Forest:
         state = State(self.world.workspace, await self.world.head(branch))
         async with self.world.store.database.connection() as conn:
             order = [item.entry_id for item in await tree.archive_tree(conn, state, archive_id)]
-            found = await tree.versions(conn, state, order)
+            found: dict[str, Version] = {}
+            for start in range(0, len(order), 2000):
+                found |= await tree.versions(conn, state, order[start : start + 2000])
         return [found[node_id] for node_id in order]
 
     async def leaves(self, archive_id: str, branch: str = "main") -> dict[str, str]:
@@ -183,6 +185,13 @@ class Forest:
         await self.change(session, *changes)
         return await self.commit(session, **fields)
 
+    async def commit_change_of_name(self, archive: str, name: str) -> None:
+        """Give an archive another name."""
+        state = State(self.world.workspace, await self.world.head())
+        async with self.world.store.database.connection() as conn:
+            (found,) = [each for each in await tree.archives(conn, state) if each.title == archive]
+        await self.world.put(replace(found.to_archive(), name=name))
+
     # --- Summaries ---------------------------------------------------------------------------------------------------
 
     async def stale(self, **fields: Any) -> list[tuple[str, int]]:
@@ -227,12 +236,16 @@ class Forest:
 
 @asynccontextmanager
 async def forest_of(
-    world: World, endpoint: ModelEndpoint | None = None, kinds: Iterable[str] = ("chat",), **fields: Any
+    world: World,
+    endpoint: ModelEndpoint | None = None,
+    kinds: Iterable[str] = ("chat",),
+    patience: Patience = IMPATIENT,
+    **fields: Any,
 ) -> AsyncIterator[Forest]:
     """A forest over a world, with built-in models or some of an endpoint's."""
     named = endpoint.settings(*kinds) if endpoint else {}
     models = Models.from_settings(
-        load_settings(data_folder=world.store.data_folder, **named), world.store.database, IMPATIENT
+        load_settings(data_folder=world.store.data_folder, **named), world.store.database, patience
     )
     await models.open()
     forest = Forest(world, models, **fields)

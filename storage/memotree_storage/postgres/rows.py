@@ -1,7 +1,7 @@
 """The shape of a version: one row for nodes and archives, in the mirror and among the staged changes alike."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -95,7 +95,7 @@ def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:
     return (
         *(entry.id, False, False, blob, entry.archive_id, entry.parent_id or "", entry.position, entry.type),
         *(entry.title, entry.brief, entry.summary, list(entry.tags), Jsonb(dict(entry.attributes)), Jsonb(relations)),
-        *(Jsonb(asdict(entry.source)) if entry.source else None, count_tokens(entry.content)),
+        *(Jsonb(_source_row(entry.source)) if entry.source else None, count_tokens(entry.content)),
     )
 
 
@@ -116,9 +116,17 @@ def staged_version(node: Node, blob: str) -> Version:
         tags=list(node.tags),
         attributes=node.attributes,
         relations=[[relation.type, relation.target_id, relation.description] for relation in node.relations],
-        source=asdict(node.source) if node.source else None,
+        source=_source_row(node.source) if node.source else None,
         tokens=count_tokens(node.content),
     )
+
+
+def _source_row(source: Source) -> dict[str, Any]:
+    # Without `asdict`, which copies deeply: it took a third of the time that the rows of an import need.
+    return {name: getattr(source, name) for name in _SOURCE_FIELDS}
+
+
+_SOURCE_FIELDS: Final = tuple(field.name for field in fields(Source))
 
 
 def tombstone_of(last: Version) -> tuple[Any, ...]:

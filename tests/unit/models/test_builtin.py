@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
+import re
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from memotree_storage.errors import UnavailableError
 
-from memotree.models import builtin
+from memotree.models import builtin, wordpieces
 from memotree.models.builtin import DIMENSIONS, EmbeddingUnavailableError, WordllamaEmbedder
+from memotree.models.wordpieces import WordPieces
 
 if TYPE_CHECKING:
     from memotree_storage.ports import Embedder
@@ -95,7 +99,7 @@ async def test_texts_of_like_meaning_are_near(embedder: WordllamaEmbedder) -> No
 
 async def test_many_threads_share_one_load(embedder: WordllamaEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
-    loaded = embedder._load()
+    loaded = embedder._load()[:2]
     monkeypatch.setattr(builtin, "_load_wordllama", lambda: loads.append(threading.get_ident()) or loaded)
     fresh = WordllamaEmbedder()
     results = await asyncio.gather(*(fresh.embed([f"text {number}"]) for number in range(20)))
@@ -111,3 +115,36 @@ async def test_a_missing_model_is_a_clear_error(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(EmbeddingUnavailableError, match="install the package"):
         await WordllamaEmbedder().embed(["x"])
     assert issubclass(EmbeddingUnavailableError, UnavailableError)
+
+
+# --- Word by word -----------------------------------------------------------------------------------------------------
+
+_ODD = st.sampled_from(
+    [" ", "  ", "\n", "\t", "\u2581", "<s>", "</s>", "<unk>", "<0x0A>", "\ue000", "\u77e5\u8bc6", "\xa0"]
+)
+_WORDS = st.sampled_from(
+    ["the", "tree", "of_knowledge", "Needs", "isn't", "3.14", "a,b", "na\xefve", "\u043c\u0438\u0440"]
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(embedder: WordllamaEmbedder) -> Any:
+    return embedder._load()[0]
+
+
+@given(st.lists(st.lists(_WORDS | _ODD | st.text(max_size=90), max_size=12).map("".join), max_size=3))
+def test_tokens_word_by_word_are_those_of_the_whole_text(tokenizer: Any, texts: list[str]) -> None:
+    clean = [text.encode("utf-8", "replace").decode() for text in texts]
+    whole = tokenizer.encode_batch_fast(clean, add_special_tokens=False)
+    assert [list(ids) for ids in WordPieces(tokenizer).of(clean)] == [one.ids for one in whole]
+
+
+def test_no_token_reaches_across_a_space_or_a_line_end(tokenizer: Any) -> None:
+    assert [token for token in tokenizer.get_vocab() if re.search("[^\u2581]\u2581|\n| ", token)] == []
+
+
+def test_the_words_that_are_remembered_are_bounded(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordpieces, "_MOST_WORDS", 10)
+    pieces = WordPieces(tokenizer)
+    pieces.of([" ".join(f"word{number}" for number in range(95))])
+    assert len(pieces._known) <= 10

@@ -1,0 +1,187 @@
+"""The server dies with SIGKILL while it takes a document in; the next one finishes, and pays for nothing twice."""
+
+import asyncio
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import pytest
+from crash.service import DEADLINE, Service, start
+from crash.test_job_kill import differences, over
+from endpoints import ModelEndpoint
+from integration.calls import Calls
+from integration.test_ingestion import paragraphs
+
+from memotree.settings import Settings
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import forest_service_pb2_grpc, job_service_pb2, node_service_pb2
+
+pytestmark = pytest.mark.requirement("FOREST-1", "FOREST-12", "SERVE-6")
+
+MODEL_CALLS_AT_ONCE: Final = Settings.model_fields["model_concurrency"].default
+
+TEXT = "".join(
+    f"# Chapter {number}\n\n" + "\n\n".join(paragraphs(4 * number + 4)[4 * number :]) + "\n\n" for number in range(5)
+)
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[ModelEndpoint]:
+    async with ModelEndpoint() as made:
+        yield made
+
+
+def environment(endpoint: ModelEndpoint) -> Mapping[str, str]:
+    """The settings that name an endpoint, as variables."""
+    return {f"MEMOTREE_{name.upper()}": value for name, value in endpoint.settings("chat", "embedding").items()}
+
+
+def request(**fields: Any) -> pb.IngestDocumentRequest:
+    return pb.IngestDocumentRequest(
+        workspace="garden",
+        text=TEXT,
+        media_type="text/markdown",
+        name="book",
+        document_id="book",
+        chunk_size=300,
+        similarity_threshold=0.3,
+        **fields,
+    )
+
+
+async def ingest(channel: grpc.aio.Channel, asked: pb.IngestDocumentRequest) -> str:
+    """Ask for an ingestion and listen as long as the server lives; the id of the job."""
+    stub: Any = forest_service_pb2_grpc.ForestServiceStub(channel)
+    job_id = ""
+    try:
+        async for event in stub.IngestDocument(asked):
+            job_id = event.job.id or job_id
+    except grpc.aio.AioRpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017 - the server died
+    return job_id
+
+
+def asked_twice(endpoint: ModelEndpoint) -> list[str]:
+    """The texts that the endpoint was asked for more than once."""
+    questions = Counter(call["messages"][1]["content"] for call in endpoint.chat_calls)
+    questions.update(endpoint.texts_embedded)
+    return [text for text, times in questions.items() if times > 1]
+
+
+async def text_of(calls: Calls, archive_id: str) -> str:
+    """The leaves of an archive, joined."""
+    found = await calls.nodes.GetTree(
+        node_service_pb2.GetTreeRequest(workspace=calls.workspace, archive=archive_id, max_nodes=1000)
+    )
+    leaves = [item.node.id for item in found.nodes if item.node.type == "leaf_chunk"]
+    nodes = [
+        await calls.nodes.GetNode(node_service_pb2.GetNodeRequest(workspace=calls.workspace, node_id=node_id))
+        for node_id in leaves
+    ]
+    return "".join(answer.node.content for answer in nodes)
+
+
+def git(repository: Path, *arguments: str) -> list[str]:
+    """What the git program says of a repository, by lines."""
+    command = ["git", "-C", str(repository), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - git, with our arguments
+    return done.stdout.splitlines()
+
+
+async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
+    """Wait until the endpoint was asked so often."""
+    async with asyncio.timeout(DEADLINE):
+        while len(endpoint.chat_calls) < count:  # noqa: ASYNC110 - the endpoint knows no events
+            await asyncio.sleep(0)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "point",
+    [
+        "job.claimed",
+        "ingest.summarised",
+        "ingest.planned",
+        "import.before-swap",
+        "import.swapped",
+        "ingest.committed",
+        "job.worked",
+    ],
+)
+async def test_an_ingestion_that_was_killed_is_finished_by_the_next_server_and_paid_once(
+    tmp_path: Path, endpoint: ModelEndpoint, point: str
+) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    service = await start(data, log, fault=point, environment=environment(endpoint))
+    try:
+        async with service.channel() as channel:
+            calls = await Calls(channel, "garden").begin()
+            job_id = await ingest(channel, request(request_id="the-one"))
+        assert await service.died() == -signal.SIGKILL
+        service = await start(data, log, environment=environment(endpoint))
+        async with service.channel() as channel:
+            again = await ingest(channel, request(request_id="the-one"))
+            job = await over(channel, again)
+            assert again == (job_id or again)
+            assert (job.state, job.attempts) == (job_service_pb2.JOB_STATE_SUCCEEDED, 2), job.message
+            calls = Calls(channel, "garden")
+            assert await text_of(calls, job.ingestion.archive_id) == TEXT
+            assert await differences(calls) == []
+        (repository,) = (data / "workspaces").glob("*.git")
+        assert git(repository, "log", "--format=%s", "main").count("Ingest book") == 1, "one commit, whenever it was"
+        assert git(repository, "rev-parse", "main") == [job.ingestion.commit_id]
+        assert asked_twice(endpoint) == []
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+
+
+@pytest.mark.timeout(180)
+async def test_a_kill_in_the_middle_of_calls_asks_again_for_those_under_way_alone(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    service = await start(data, log, environment=environment(endpoint))
+    try:
+        async with service.channel() as channel:
+            await Calls(channel, "garden").begin()
+            listening = asyncio.create_task(ingest(channel, request()))
+            await calls_made(endpoint, 4)
+            endpoint.hold()
+            service.kill()
+            job_id = await listening
+        endpoint.release()
+        service = await start(data, log, environment=environment(endpoint))
+        async with service.channel() as channel:
+            job = await over(channel, job_id)
+            assert job.state == job_service_pb2.JOB_STATE_SUCCEEDED
+            assert await text_of(Calls(channel, "garden"), job.ingestion.archive_id) == TEXT
+        assert len(asked_twice(endpoint)) <= MODEL_CALLS_AT_ONCE
+    finally:
+        service.kill()
+
+
+@pytest.mark.timeout(180)
+async def test_a_server_that_stops_goes_on_with_the_document_at_its_next_start(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    service: Service = await start(data, log, environment=environment(endpoint))
+    try:
+        async with service.channel() as channel:
+            await Calls(channel, "garden").begin()
+            listening = asyncio.create_task(ingest(channel, request()))
+            await calls_made(endpoint, 2)
+            assert await service.stop() == 0
+            job_id = await listening
+        service = await start(data, log, environment=environment(endpoint))
+        async with service.channel() as channel:
+            job = await over(channel, job_id)
+            assert job.state == job_service_pb2.JOB_STATE_SUCCEEDED
+            assert await text_of(Calls(channel, "garden"), job.ingestion.archive_id) == TEXT
+    finally:
+        service.kill()

@@ -1,0 +1,194 @@
+"""Any document, changed in any way, any number of times: what the tree says is what the document says."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.node import Node
+from memotree_storage.postgres.rows import staged_version
+
+from memotree.forest.documents import Document, read_document
+from memotree.forest.growth.splitting import split
+from memotree.forest.intake import Cutting
+from memotree.forest.known import align_with
+from memotree.forest.planting import LEAF_TYPE, Planter, Soil
+from memotree.forest.regrowth import Regrower
+from memotree.forest.stand import Stand
+from memotree.models.cache import AnswerCache
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter
+
+pytestmark = pytest.mark.requirement("FOREST-5")
+
+ARCHIVE, DOCUMENT, CHUNK = "0" * 16, "a document", 60
+MODELS = Models(AnswerCache(None))  # type: ignore[arg-type]  # built-in models ask no cache
+
+WORDS = st.sampled_from(["river", "tree", "记忆", "森林。", "alpha", "beta", "x", "the same again"])
+PARAGRAPH = st.lists(WORDS, min_size=1, max_size=14).map(" ".join)
+HEADING = st.builds(lambda level, words: f"{'#' * level} {words}", st.integers(1, 4), PARAGRAPH.map(lambda p: p[:20]))
+BLOCKS = st.lists(st.one_of(PARAGRAPH, PARAGRAPH, HEADING), min_size=1, max_size=12)
+EDIT = st.tuples(
+    st.sampled_from(["insert", "remove", "change", "move"]), st.integers(0, 99), st.integers(0, 99), BLOCKS
+)
+
+
+def edited(blocks: list[str], edits: list[tuple[str, int, int, list[str]]]) -> list[str]:
+    """The blocks after some edits."""
+    found = list(blocks)
+    for what, first, second, new in edits:
+        at, to = first % (len(found) + 1), second % (len(found) + 1)
+        if what == "insert":
+            found[at:at] = new[:3]
+        elif what == "remove":
+            del found[at : at + 1 + second % 3]
+        elif what == "change":
+            found[at : at + 1] = new[:1]
+        else:
+            some = found[at : at + 2]
+            del found[at : at + 2]
+            found[to:to] = some
+    return found or ["x"]
+
+
+def document(blocks: list[str]) -> Document:
+    return read_document("\n\n".join(blocks), media_type="text/markdown")
+
+
+async def silent(_step: str, _done: int, _total: int) -> None:
+    """Tell nobody."""
+
+
+def planter(job: int, threshold: float) -> Planter:
+    soil = Soil(f"job {job}", ARCHIVE, DOCUMENT, (), Cutting(CHUNK, threshold, 4 * CHUNK))
+    return Planter(MODELS, Meter(), soil, silent)
+
+
+def in_order(nodes: Mapping[str, Node]) -> Iterator[str]:
+    """The ids in pre-order; nothing stands in a circle or below what is not there."""
+    below: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes.values():
+        below[node.parent_id or ""].append(node)
+    waiting = sorted(below[""], key=lambda node: (node.position, node.id), reverse=True)
+    while waiting:
+        node = waiting.pop()
+        yield node.id
+        waiting += sorted(below[node.id], key=lambda each: (each.position, each.id), reverse=True)
+
+
+def stand_of(nodes: Mapping[str, Node]) -> Stand:
+    order = list(in_order(nodes))
+    assert len(order) == len(nodes), "every node hangs in the tree"
+    leaves = {node.id: node for node in nodes.values() if node.type == LEAF_TYPE}
+    return Stand(DOCUMENT, order, {node.id: staged_version(node, "") for node in nodes.values()}, leaves)
+
+
+def check(nodes: Mapping[str, Node], read: Document) -> None:
+    order = list(in_order(nodes))
+    assert len(order) == len(nodes)
+    leaves = [nodes[node_id] for node_id in order if nodes[node_id].type == LEAF_TYPE]
+    assert "".join(leaf.content for leaf in leaves) == read.text
+    parents = {node.parent_id for node in nodes.values()}
+    assert all(node.id in parents for node in nodes.values() if node.type == "summary_node"), "none is childless"
+    titles = [section.title for section in read.outline]
+    sections = [nodes[node_id].title for node_id in order if "section" in nodes[node_id].attributes]
+    left = iter(titles)
+    assert all(title in left for title in sections), "sections stand in the order of the headings"
+
+
+@given(
+    BLOCKS, st.lists(st.lists(EDIT, min_size=1, max_size=3), min_size=1, max_size=4), st.sampled_from([-1.0, 0.5, 1.0])
+)
+def test_after_any_edits_the_leaves_joined_are_the_new_text_and_notes_are_kept(
+    blocks: list[str], rounds: list[list[tuple[str, int, int, list[str]]]], threshold: float
+) -> None:
+    async def run() -> None:
+        now = blocks
+        read = document(now)
+        planted = await planter(0, threshold).plant(read, split(read, CHUNK))
+        nodes = {node.id: node for node in planted}
+        check(nodes, read)
+        for number, edits in enumerate(rounds, 1):
+            home = list(in_order(nodes))[edits[0][1] % len(nodes)]
+            note = Node(f"{number:016}", ARCHIVE, home, "a0", title=f"Note {number}", content="mine")
+            nodes[note.id] = note
+            before = stand_of(nodes)
+            now = edited(now, edits)
+            read = document(now)
+            kept = align_with(read, before)
+            regrowth = await Regrower(planter(number, threshold), before, read, kept).regrow()
+            assert not regrowth.gone & regrowth.after.keys()
+            nodes = {node_id: node for node_id, node in nodes.items() if node_id not in regrowth.gone}
+            for node_id, node in regrowth.after.items():
+                assert node_id not in nodes or node != nodes[node_id] or before.is_own(node_id)
+                # Of people's nodes only the place is told.
+                nodes[node_id] = (
+                    node if node_id not in before.versions or before.is_own(node_id) else _placed(nodes[node_id], node)
+                )
+            check(nodes, read)
+            leaves = [node for node in nodes.values() if node.type == LEAF_TYPE]
+            assert regrowth.kept + regrowth.created == len(leaves)
+            assert regrowth.removed + regrowth.kept == len(before.leaves)
+            notes = [node for node in nodes.values() if node.type == "note"]
+            assert [each.content for each in notes] == ["mine"] * number
+
+    asyncio.run(run())
+
+
+def _placed(node: Node, place: Node) -> Node:
+    return Node(
+        node.id, place.archive_id, place.parent_id, place.position, node.type, title=node.title, content=node.content
+    )
+
+
+@given(BLOCKS, st.sampled_from([-1.0, 0.5, 1.0]))
+def test_the_same_text_again_changes_nothing(blocks: list[str], threshold: float) -> None:
+    async def run() -> None:
+        read = document(blocks)
+        planted = await planter(0, threshold).plant(read, split(read, CHUNK))
+        stand = stand_of({node.id: node for node in planted})
+        regrowth = await Regrower(planter(1, threshold), stand, read, align_with(read, stand)).regrow()
+        assert (regrowth.after, regrowth.gone, regrowth.created, regrowth.removed) == ({}, frozenset(), 0, 0)
+
+    asyncio.run(run())
+
+
+PROGRAM = """
+import asyncio, hashlib
+from dataclasses import replace
+from property.test_regrowth import document, planter
+from memotree.forest.growth.splitting import split
+
+words = ("river", "tree", "search", "kettle", "violin", "harbour", "engine")
+text = [
+    " ".join(f"Part {n} tells of the {words[(n + k) % 7]} and its {words[n * k % 7]}." for k in range(9))
+    for n in range(24)
+]
+read = document(text)
+nodes = asyncio.run(planter(0, -1.0).plant(read, split(read, 600)))
+nodes = [replace(node, position="") for node in nodes]  # which has a random part
+print(hashlib.sha256(repr(nodes).encode()).hexdigest())
+"""
+
+
+@pytest.mark.requirement("FOREST-2")
+def test_a_tree_is_the_same_in_every_process() -> None:
+    """A job that begins again in another process has to make the nodes that it made before."""
+    tests = str(Path(__file__).parents[1])
+    trees = {
+        subprocess.run(  # noqa: S603 - this interpreter and the program above
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": tests},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(trees) == 1

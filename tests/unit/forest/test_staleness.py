@@ -1,0 +1,79 @@
+"""Which summaries are out of date follows from the nodes alone."""
+
+import pytest
+from memotree_storage.node import Node
+from memotree_storage.postgres.rows import Version, staged_version
+
+from memotree.forest.staleness import Reason, Scope, stale
+from memotree.provenance import (
+    PENDING_CONTENT,
+    PENDING_MODEL,
+    hash_of_children,
+    hash_of_content,
+    with_provenance,
+    without_provenance,
+)
+
+pytestmark = pytest.mark.requirement("FOREST-5")
+
+
+def leaf(node_id: str, summary: str, pending: str = "") -> Version:
+    attributes = with_provenance({}, "x", hash_of_content("text"), pending)
+    return staged_version(
+        Node(node_id, "a", "top", "a0", "leaf_chunk", title=node_id, summary=summary, attributes=attributes), ""
+    )
+
+
+def parent(node_id: str, children: list[Version], pending: str = "", above: str | None = None) -> Version:
+    made_of = hash_of_children((child.entry_id, child.summary) for child in children)
+    attributes = with_provenance({}, "x", made_of, pending)
+    return staged_version(
+        Node(node_id, "a", above, "a0", "summary_node", title=node_id, summary="s", attributes=attributes), ""
+    )
+
+
+def found(
+    levels: list[list[Version]], children: dict[str, list[str]], *, with_models: bool = True
+) -> dict[str, Reason]:
+    versions = {version.entry_id: version for level in levels for version in level}
+    scope = Scope([[version.entry_id for version in level] for level in levels], versions, children)
+    return {item.version.entry_id: item.reason for item in stale(scope, with_models=with_models)}
+
+
+def test_what_was_made_of_what_is_there_is_not_stale() -> None:
+    leaves = [leaf("b", "B"), leaf("c", "C")]
+    assert found([leaves, [parent("top", leaves)]], {"top": ["b", "c"]}) == {}
+
+
+@pytest.mark.parametrize("now", [["c", "b"], ["b"], ["b", "c", "d"], []])
+def test_other_children_or_another_order_make_a_parent_stale(now: list[str]) -> None:
+    leaves = [leaf("b", "B"), leaf("c", "C")]
+    others = [*leaves, leaf("d", "D")]
+    assert found([others, [parent("top", leaves)]], {"top": now}) == {"top": Reason.CHILDREN}
+
+
+def test_another_summary_below_makes_the_parent_stale_and_what_is_above_it_too() -> None:
+    before, now = [leaf("b", "B")], [leaf("b", "other")]
+    middle = parent("middle", before, above="top")
+    levels = [now, [middle], [parent("top", [middle])]]
+    assert found(levels, {"middle": ["b"], "top": ["middle"]}) == {
+        "middle": Reason.CHILDREN,
+        "top": Reason.CHILDREN,
+    }
+
+
+def test_a_changed_content_counts_always_and_a_failed_model_only_when_there_is_one() -> None:
+    leaves = [leaf("b", "B", PENDING_CONTENT)]
+    assert found([leaves], {}, with_models=False) == {"b": Reason.CONTENT}
+    leaves = [leaf("b", "B", PENDING_MODEL)]
+    assert found([leaves], {}, with_models=False) == {}
+    assert found([leaves], {}) == {"b": Reason.PENDING}
+
+
+def test_what_somebody_wrote_is_never_stale() -> None:
+    children = [leaf("b", "B")]
+    top = parent("top", [leaf("c", "C")])
+    by_hand = staged_version(
+        Node("top", "a", None, "a0", "summary_node", attributes=without_provenance(top.attributes)), ""
+    )
+    assert found([children, [by_hand]], {"top": ["b"]}) == {}
