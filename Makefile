@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
-.PHONY: help run demo test lint format proto docs bench clean
+.PHONY: help run demo test lint format proto docs bench recall-bench clean
 
 help:                     ## Show the targets
-	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -50,6 +50,11 @@ docs: $(STAMP)            ## Make the reference pages anew from the code
 
 bench: $(STAMP)           ## Measure the budgets beside their peers
 	@$(BIN)/python -m bench
+	@test -z "$(RECALL_DATA)" || $(BIN)/python -m bench.recall --data "$(RECALL_DATA)"
+
+recall-bench: $(STAMP)    ## Measure recall on the documents and questions of a folder: make recall-bench DATA=folder
+	@test -n "$(DATA)" || { echo "Say which folder: make recall-bench DATA=folder" >&2; exit 2; }
+	@$(BIN)/python -m bench.recall --data "$(DATA)" --ablations
 
 clean:                    ## Remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

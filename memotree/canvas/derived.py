@@ -78,6 +78,8 @@ async def _derived(conn: Connection, store: Store, state: State, top: Version, l
                 return await asyncio.to_thread(_joined, parts, limit, cut=True)
             nodes = await contents(conn, store, state, piece)
             for version in piece:
+                if version.entry_id not in nodes:
+                    continue  # taken back, or committed, at this moment
                 text = nodes[version.entry_id].content
                 parts.append(text if last is None or _continues(last, version) else f"\n\n{text}")
                 room -= len(parts[-1].encode())

@@ -53,15 +53,16 @@ async def node_at(
         if state.session_id is None:
             store.placed.put(key, found)
     version, path, count = found
-    text = _NO_TEXT
+    text: Text | None = _NO_TEXT
     if level >= DETAIL and version.type == SUMMARY_TYPE:
-        text = (await texts(conn, store, state, [version], limit))[entry_id]
+        text = (await texts(conn, store, state, [version], limit)).get(entry_id)
+    elif level >= DETAIL and version.tokens and version.commit_id is None:
+        node = (await contents(conn, store, state, [version])).get(entry_id)
+        text = Text(node.content, version.tokens) if node is not None else None
     elif level >= DETAIL and version.tokens:
-        if version.commit_id is None:
-            node = (await contents(conn, store, state, [version]))[entry_id]
-        else:
-            node = await store.entries.node(state.workspace_id, version)
-        text = Text(node.content, version.tokens)
+        text = Text((await store.entries.node(state.workspace_id, version)).content, version.tokens)
+    if text is None:  # a commit took it from the session between both looks, or somebody took it back
+        return await node_at(conn, store, state, entry_id, level, limit=limit)
     tokens = text.tokens if level >= DETAIL else None
     return node_message(version, level, content=text.content, tokens=tokens, cut=text.cut, path=path, child_count=count)
 

@@ -19,6 +19,7 @@ from memotree.cli.forest_options import (
     UnderOption,
     UntilOption,
 )
+from memotree.cli.looks import source_place
 from memotree.cli.options import TagsOption, word
 from memotree.cli.output import ID, counted, short
 from memotree.cli.wording import in_commands
@@ -104,14 +105,12 @@ def look(answer: "Answer") -> "RenderableType":
 
 def citation_line(number: int, cited: "Citation") -> Text:
     """Where a passage stands, on one line."""
-    line = Text.assemble(
-        f"{number}. ", (cited.title, "cyan"), "  ", (cited.node_id, ID), f"  {cited.archive_name}", style=""
-    )
+    line = Text.assemble(f"{number}. ", (cited.title, "cyan"), "  ", (cited.node_id, ID), style="")
     source = cited.source
+    if source is None or source.document_id != cited.archive_name:
+        line.append(f"  {cited.archive_name}")
     if source is not None:
-        place = f"{source.document_id} {source.start}-{source.end}"
-        page = f", page {source.page}" if source.page else ""
-        line.append(f"  {place}{page}", "dim")
+        line.append(f"  {source_place(source)}", "dim")
     return line.append(f"  at {short(cited.commit_id)}", "dim")
 
 

@@ -148,6 +148,8 @@ def _read(desk: Desk) -> str | None:
 def _show(walk: Walk) -> list[_Choice]:
     choices, rest = walk.choices()
     walk.desk.output.show(None, lambda: look(walk, choices, rest))
+    if walk.query and walk.here.node is None:
+        walk.desk.output.note(Text("The question ranks what is below a node; go down to one.", "dim"))
     return choices
 
 
@@ -172,7 +174,8 @@ def look(walk: Walk, choices: list[_Choice], rest: int) -> "RenderableType":
     return Group(*parts, Text(""))
 
 
-def _line(number: int, choice: _Choice) -> Text:
+def _line(number: int, choice: _Choice) -> "RenderableType":
+    """A choice on one line, and what it is about below that."""
     node, archive = choice.stop.node, choice.stop.archive
     line = Text(f"{number:3}. ", "bold")
     if choice.score is not None:
@@ -184,9 +187,10 @@ def _line(number: int, choice: _Choice) -> Text:
     if node.child_count:
         line.append(f"  (+{node.child_count})", "magenta")
     told = " ".join((node.summary or node.brief).split())
-    if told and told != node.title:
-        line.append(f"  {told[:_LINE_CHARS]}{'…' if len(told) > _LINE_CHARS else ''}", "dim")
-    return line
+    if not told or told == node.title:
+        return line
+    about = Text(f"{told[:_LINE_CHARS]}{'…' if len(told) > _LINE_CHARS else ''}", "dim")
+    return Group(line, Padding(about, (0, 0, 0, _INDENT), expand=False))
 
 
 def _document(walk: Walk) -> dict[str, Any]:

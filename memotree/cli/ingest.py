@@ -56,7 +56,12 @@ class _Found:
 
     @property
     def document_id(self) -> str:
-        """What names its document: the path as given, so that the same command brings the same tree up to date."""
+        """What names its document: the path as given, so that the same command brings the same tree up to date.
+
+        What comes from stdin has none: two texts must not become versions of one document.
+        """
+        if self.path is None:
+            return ""
         if len(self.shown) <= _LONGEST_ID:
             return self.shown
         digest = hashlib.sha256(self.shown.encode("utf-8", "surrogateescape")).hexdigest()[:_HASH_DIGITS]
@@ -86,6 +91,11 @@ class _Outcome:
         return self.job is not None and self.job.state == "SUCCEEDED"
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether its job works on, watched by nobody."""
+        return self.error is None and self.job is not None and self.job.state in {"QUEUED", "RUNNING"}
+
+    @property
     def message(self) -> str:
         """Why it did not succeed."""
         if self.error is not None:
@@ -106,6 +116,7 @@ class _How:
     tags: list[str]
     message: str
     max_model_tokens: int
+    background: bool
 
 
 def ingest(
@@ -122,7 +133,8 @@ def ingest(
     document_id: Annotated[
         str,
         typer.Option(
-            "--document-id", help="What names the document, for one file; its path as written when not given."
+            "--document-id",
+            help="What names the document, for one file; its path as written when not given, of stdin its --name.",
         ),
     ] = "",
     model: Annotated[str, typer.Option("--model", help="The agent or model that the archive belongs to.")] = "",
@@ -145,6 +157,7 @@ def ingest(
     max_model_tokens: Annotated[
         int, typer.Option("--max-model-tokens", min=0, help="The most tokens of models for one file; no limit when 0.")
     ] = 0,
+    background: Annotated[bool, typer.Option("--background", help="Do not wait for the jobs.")] = False,
 ) -> None:
     """Make memory trees of files, or bring those of files that are known up to date.
 
@@ -164,14 +177,17 @@ def ingest(
         raise OneDocumentError("What comes from stdin has no name. Give --archive NAME, or --document-id ID.")
     for each in passed_over:
         desk.output.note(Text(f"{each} is passed over: it is empty or no text.", "dim"))
-    how = _How(model, branch, media_type, chunk_size, similarity, merge_limit, tags, message, max_model_tokens)
-    known = _known(workspace, branch)
+    how = _How(
+        model, branch, media_type, chunk_size, similarity, merge_limit, tags, message, max_model_tokens, background
+    )
+    known, total = _known(workspace, branch), len(found)
     outcomes = [
-        _take(desk, workspace, each, name, document_id or each.document_id, known, how, f"{number}/{len(found)} ")
+        _take(desk, workspace, each, name, document_id or each.document_id or name, known, how, f"{number}/{total} ")
         for number, each in enumerate(found, start=1)
     ]
     _tell(desk, outcomes)
-    if not all(each.is_good for each in outcomes):
+    _tell_readers(desk, outcomes)
+    if not all(each.is_good or each.is_under_way for each in outcomes):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -215,6 +231,8 @@ def _take(
             ):
                 if isinstance(event, Job):
                     job = event
+                    if how.background:
+                        break
                 else:
                     bar.at(f"{count}{found.shown}: {event.step}", event.done, event.total)
     except FileError as error:
@@ -225,7 +243,9 @@ def _take(
         return _Outcome(found.shown, document_id, job, _refusal(error))
     except KeyboardInterrupt:
         if job is not None:
-            desk.output.note(f"The job goes on; `memotree jobs cancel {job.id}` ends it.")
+            desk.output.note(
+                f"The job goes on; `memotree jobs watch {job.id}` shows it, `memotree jobs cancel {job.id}` ends it."
+            )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     return _Outcome(found.shown, document_id, job)
 
@@ -247,7 +267,9 @@ def _tell(desk: Desk, outcomes: list[_Outcome]) -> None:
         made = one.job.ingestion if one.job is not None else None
         for warning in made.warnings if made is not None else ():
             desk.output.warn(f"{one.path}: {in_commands(warning)}")
-        if not one.is_good:
+        if one.is_under_way and one.job is not None:
+            desk.output.done(f"The job {one.job.id} works; `memotree jobs watch {one.job.id}` shows it.")
+        elif not one.is_good:
             desk.output.error(f"{one.path}: {one.message}")
             if one.job is not None and one.job.state in {"STOPPED", "FAILED"}:
                 desk.output.note(f"`memotree jobs resume {one.job.id}` goes on with it.")
@@ -255,9 +277,20 @@ def _tell(desk: Desk, outcomes: list[_Outcome]) -> None:
         desk.output.done(f"{counted(good, 'document')} of {len(outcomes)} taken in.")
 
 
+def _tell_readers(desk: Desk, outcomes: list[_Outcome]) -> None:
+    """Says that a chosen session does not see what was taken in: it reads what was there when it began."""
+    session = desk.choice.session
+    made = (each.job.ingestion for each in outcomes if each.job is not None)
+    if session and any(each is not None and each.commit_id for each in made):
+        desk.output.note(
+            f"You read in the session {session}, which does not see this yet; `memotree session rebase` brings it up "
+            "to date, `memotree session use --none` forgets it."
+        )
+
+
 def _table(outcomes: list[_Outcome]) -> "RenderableType":
     return table(
-        [("File", "bold cyan"), "State", "New", "Kept", "Removed", "Above", "Commit"],
+        [("File", "bold cyan"), "State", "New", "Kept", "Removed", "Summaries", "Commit"],
         [_row(each) for each in outcomes],
         empty="",
     )
@@ -267,7 +300,7 @@ def _row(outcome: _Outcome) -> list[Cell]:
     made = outcome.job.ingestion if outcome.job is not None else None
     if made is None or not outcome.is_good:
         how = outcome.job.state.lower() if outcome.job is not None else "refused"
-        return [outcome.path, Text(how, "bold red"), "", "", "", "", ""]
+        return [outcome.path, Text(how, "cyan" if outcome.is_under_way else "bold red"), "", "", "", "", ""]
     state = Text("unchanged", "dim") if not made.commit_id else Text("done", "green")
     counts = (made.created_leaves, made.kept_leaves, made.removed_leaves, made.summary_nodes)
     return [outcome.path, state, *(f"{count:,}" for count in counts), short(made.commit_id)]

@@ -41,7 +41,8 @@ def _state(job: "Job") -> Text:
 
 
 def _progress(job: "Job") -> str:
-    if job.progress is None:
+    """How far it came; of one that has succeeded that is no news, and its last step may not have been counted."""
+    if job.progress is None or job.state == "SUCCEEDED":
         return ""
     done, total = job.progress.done, job.progress.total
     if total:
@@ -58,7 +59,7 @@ def _result(job: "Job") -> list[tuple[str, str]]:
             ("document", made.document_id),
             ("commit", made.commit_id or "none: the document had not changed"),
             ("leaves", f"{made.created_leaves:,} new, {made.kept_leaves:,} kept, {made.removed_leaves:,} removed"),
-            ("above them", f"{made.summary_nodes:,}"),
+            ("summary nodes", f"{made.summary_nodes:,}"),
             ("roots", f"{made.roots:,}"),
             ("pending summaries", f"{made.pending_summaries:,}" if made.pending_summaries else ""),
             ("warnings", "\n".join(made.warnings)),
@@ -191,6 +192,8 @@ def cancel(desk: Desk, job: JobArgument) -> None:
     desk.output.show(ended, lambda: None)
     if ended.state == "RUNNING":
         desk.output.done(f"The job {ended.id} ends as soon as it has finished what must not be torn apart.")
+    elif ended.state in {"SUCCEEDED", "FAILED"}:
+        desk.output.note(f"The job {ended.id} was over already: it has {ended.state.lower()}.")
     else:
         desk.output.done(f"The job {ended.id} is {ended.state.lower()}.")
 

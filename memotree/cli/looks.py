@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Tree
+    from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Source, Tree
 
 CHANGE_STYLES = {"CREATED": ("+ created", "green"), "UPDATED": ("~ updated", "yellow"), "DELETED": ("- deleted", "red")}
 _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
@@ -39,6 +39,12 @@ def change_kind(kind: str) -> Text:
     return Text(*CHANGE_STYLES[kind])
 
 
+def source_place(source: Source) -> str:
+    """The place in a document, as a person would look it up."""
+    page = f", page {source.page}" if source.page else ""
+    return f"{source.document_id} {source.start}-{source.end}{page}"
+
+
 def node(found: Node) -> RenderableType:
     """One node with its facts, then its text."""
     relations = Text("\n").join(
@@ -55,7 +61,7 @@ def node(found: Node) -> RenderableType:
             ("tags", ", ".join(found.tags)),
             ("attributes", "\n".join(f"{name}={value}" for name, value in sorted(found.attributes.items()))),
             ("relations", relations),
-            ("source", f"{source.document_id} {source.start}-{source.end} {source.heading}" if source else ""),
+            ("source", f"{source_place(source)} {source.heading}" if source else ""),
             ("children", str(found.child_count) if found.child_count else ""),
             ("version", f"{short(found.commit_id)}  {when(found.update_time)}" if found.commit_id else "staged"),
             ("etag", found.etag),
@@ -67,6 +73,8 @@ def node(found: Node) -> RenderableType:
     parts: list[RenderableType] = [Text(found.title, "bold cyan"), head]
     if found.content:
         parts += [Text(""), Text(found.content)]
+    if found.content_cut:
+        parts.append(Text("… this is only a beginning: the text below it is longer; its children have it all", "dim"))
     return Group(*parts)
 
 

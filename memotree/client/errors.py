@@ -1,5 +1,6 @@
 """What a failed call raises: one base, one class per family of status, with the details that the server sent along."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -198,6 +199,18 @@ def _unpacked(details: Sequence[any_pb2.Any], kind: type[_MessageT]) -> Iterator
                 yield message
 
 
+_TOO_LARGE = re.compile(r"^(?:SERVER: )?Received message larger than max \((\d+) vs\. (\d+)\)$")
+"""What gRPC says of a request that no operation of the server got to see: its size, and the greatest that it takes."""
+
+
+def _told_too_large(found: re.Match[str]) -> str:
+    size, most = (f"{int(number):,}" for number in found.groups())
+    return (
+        f"The request has {size} bytes, and the server takes at most {most} (its setting max_message_bytes); send "
+        "less at once, or start the server with a greater limit."
+    )
+
+
 def decode_error(call: FailedCall, address: str) -> MemoTreeClientError:
     """The error for a failed call, with everything that the details of its status tell.
 
@@ -221,6 +234,8 @@ def decode_error(call: FailedCall, address: str) -> MemoTreeClientError:
     message = call.details() or f"The call failed with the status {code}."
     if code == UnavailableError.code and not reason:
         message = f"No MemoTree server answers at {address} ({message})."
+    if code == ResourceExhaustedError.code and not reason:
+        message = _TOO_LARGE.sub(_told_too_large, message)
     return _BY_CODE.get(code, MemoTreeClientError)(
         message,
         reason=reason,

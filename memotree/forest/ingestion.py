@@ -90,6 +90,8 @@ class Ingestion:
             state = await branch_head(conn, workspace.workspace_id, order.branch)
             if request.name and not request.request_id:  # with one, this may be the call that made the name
                 await check_name(conn, state, request.name, document_id=request.document_id)
+            known = await find_document(conn, state, request.document_id, joined=False) if request.document_id else None
+            subject = request.name or (known.holder.title if known else "")
         if request.HasField("author"):
             read_author(request.author, "author", self._limits.service_author())
         document = await read(request)
@@ -98,7 +100,7 @@ class Ingestion:
             workspace.workspace_id,
             KIND,
             order,
-            subject=request.name or document.title or request.document_id,
+            subject=subject or document.title or request.document_id,
             lane=f"{workspace.workspace_id}/{order.branch}",
             request_id=request.request_id,
             inputs={_DOCUMENT: await asyncio.to_thread(to_json, document)},
@@ -272,6 +274,7 @@ class _Intake:
         changeset = Changeset(changes, self._request.message or subject, _TOOL, self._running.job.id, author)
         result.commit_id = await commit(self._store, self._workspace_id, self._request.branch, changeset, self._limits)
         faults.point("ingest.committed")
+        await self._running.progress("commit", len(changes), len(changes))
         return result
 
     async def _tell(self, step: str, done: int, total: int) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from memotree.forest.grove import Grove
 
-MOST_MISFITS: Final = 5
+MOST_MISFITS: Final = 10
 """So many leaves that no longer fit end the packing: what follows is too far from the best."""
 
 

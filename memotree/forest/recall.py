@@ -363,6 +363,10 @@ def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
         told = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
         why = f"more than the budget of {asked.budget}: only its best stretch is here"
         return [f"{told}, {why}. Give a greater budget, or split the node."]
+    if not any(name == "words" for leaf in choice.leaves for name, _ in leaf.shares):
+        return [
+            "No leaf has a word of the question; these are the nearest by meaning, and may be about something else."
+        ]
     return []
 
 

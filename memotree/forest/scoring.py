@@ -10,7 +10,8 @@
    topic lasts long, for there the others speak to it too.
 4. The score of its whole document is added, which matters when there are many.
 
-A big grove is first looked at coarsely, by words alone and in steps of several leaves, to choose the candidates.
+A big grove is first looked at coarsely, by the words of each leaf and of windows in steps of several leaves, to choose
+the candidates.
 """
 
 from collections.abc import Callable, Sequence
@@ -336,21 +337,36 @@ def _candidates(
     weights: NDArray[np.float64],
     settings: Settings,
 ) -> Places:
-    """The leaves to look at closely, in document order."""
+    """The leaves to look at closely, in document order: in the best steps of several leaves.
+
+    A step is as good as the best of its leaves by itself, so that a document of one leaf is not passed over, and as the
+    windows around its middle.
+    """
     every = np.arange(len(grove)) if admitted is None else np.flatnonzero(admitted)
     if len(every) <= settings.candidates:
         return every
-    steps = np.flatnonzero(np.bincount(every // _STEP))
-    places = np.minimum(steps * _STEP + _STEP // 2, len(grove) - 1)
-    coarse = np.zeros(len(places))
+    steps = -(-len(grove) // _STEP)
+    alone = np.zeros(steps * _STEP)
+    alone[every] = (_alone(sums) if sums else np.maximum(grove.vectors @ vector, 0.0))[every]
+    total = _best_at_one(alone.reshape(steps, _STEP).max(axis=1))
     if sums:
-        home = _homes(grove, places)
+        places = np.minimum(np.arange(steps) * _STEP + _STEP // 2, len(grove) - 1)
+        home, around = _homes(grove, places), np.zeros(steps)
         for number in _COARSE:
             low, high = _places(grove.low, number, places), _places(grove.high, number, places)
-            coarse += weights[number, home] * _words(grove, sums, low, high, number) ** settings.power
-    else:
-        coarse = (grove.vectors[places] @ vector).astype(np.float64)
-    best = np.argpartition(-coarse, settings.candidates // _STEP)[: settings.candidates // _STEP]
-    chosen = np.zeros(int(steps[-1]) + 1, dtype=bool)
-    chosen[steps[best]] = True
+            around += weights[number, home] * _words(grove, sums, low, high, number) ** settings.power
+        total += _best_at_one(around)
+    possible = np.bincount(every // _STEP, minlength=steps) > 0
+    best = np.argpartition(-np.where(possible, total, -1.0), settings.candidates // _STEP)
+    chosen = np.zeros(steps, dtype=bool)
+    chosen[best[: settings.candidates // _STEP]] = True
     return every[chosen[every // _STEP]]
+
+
+def _alone(sums: Sums) -> NDArray[np.float64]:
+    """What the words of each leaf by itself tell."""
+    found = np.zeros(len(sums[0][1]) - 1)
+    for rarity, running in sums:
+        often = np.diff(running)
+        found += rarity * often / (often + 1.0)
+    return found

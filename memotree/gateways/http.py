@@ -105,7 +105,7 @@ def from_query(name: str, query: QueryParams) -> dict[str, Any]:
         else:
             try:
                 arguments[key] = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 arguments[key] = text  # the tool tells what it wants
     if faults:
         raise InvalidArgumentsError(name, faults)
@@ -116,7 +116,8 @@ class LocalOnly:
     """Refuses calls that a web page of another site sends to this machine (DNS rebinding, cross-site requests).
 
     A browser always says in ``Host`` by which name it came here, and in ``Origin`` which site makes it send. A name
-    that was bent to a loopback address is none of ours, and neither is a foreign site.
+    that was bent to a loopback address is none of ours, and neither is a foreign site. Of an image or a link of a page
+    there is no ``Origin``, but ``Sec-Fetch-Site`` says that the page is of another site.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -126,18 +127,18 @@ class LocalOnly:
         """Pass the call on, or refuse it."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            refusal = _foreign(headers.get("host", ""), headers.get("origin"))
+            refusal = _foreign(headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", ""))
             if refusal is not None:
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
-def _foreign(host: str, origin: str | None) -> Response | None:
+def _foreign(host: str, origin: str | None, site: str) -> Response | None:
     if _name_of(f"//{host}") not in LOCAL_NAMES:
         message = "The call names another host than this machine; use 127.0.0.1 or localhost."
         return _refused(Failure("FOREIGN_HOST", "PERMISSION_DENIED", message), status=421)
-    if origin is not None and _name_of(origin) not in LOCAL_NAMES:
+    if site == "cross-site" if origin is None else _name_of(origin) not in LOCAL_NAMES:
         message = "The call comes from a web page of another site; only pages of this machine may call."
         return _refused(Failure("FOREIGN_ORIGIN", "PERMISSION_DENIED", message))
     return None

@@ -26,6 +26,9 @@ _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
 _FLOATS: Final = frozenset({FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT})
+_GREATEST: Final = 1e308
+"""The greatest number that a field of floating point takes; an integer of JSON has no limit of its own."""
+
 _AS_TEXT: Final = {
     Timestamp.DESCRIPTOR.full_name: "a time as in RFC 3339, such as 2026-01-31T12:00:00Z",
     Duration.DESCRIPTOR.full_name: "a number of seconds and an s, such as 3600s",
@@ -183,7 +186,7 @@ def _scalar(field: Field, value: Any) -> tuple[Any, str]:
         case FieldDescriptor.CPPTYPE_STRING:
             return value, _text_fault(value)
         case kind if kind in _FLOATS:
-            return value, "" if _is_number(value) else "must be a number."
+            return value, "" if _is_number(value) and abs(value) <= _GREATEST else "must be a number."
         case kind:
             least, most = _INTEGERS[kind]
             if not _is_number(value) or value != int(value):
@@ -202,7 +205,9 @@ def _text_fault(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _guess(name: str, known: Iterable[str]) -> str:

@@ -83,10 +83,18 @@ def _answer(data: Data) -> str:
     """The answer, then where it stands."""
     lines = [data["text"]]
     for number, citation in enumerate(data.get("citations", ()), 1):
-        source = citation.get("source", {})
-        span = f", characters {source['start']}-{source['end']}" if source else ""
-        lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{span}")
+        lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{_span(citation)}")
     return "\n".join(lines)
+
+
+def _span(citation: Data) -> str:
+    """The place in the document that a passage was cut from, as a person would look it up."""
+    source = citation.get("source")
+    if not source:
+        return ""
+    page = f"page {source['page']}" if source.get("page") else ""
+    characters = f"characters {source['start']}-{source['end']}"
+    return "".join(f", {part}" for part in (source.get("document_id", ""), page, characters) if part)
 
 
 def one_line(text: str, limit: int = 200) -> str:

@@ -116,7 +116,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         _RECALL,
         "ForestService",
         "IngestDocument",
-        required=("name", "model_id", "text"),
+        required=("name", "text"),
         hidden=(REQUEST_ID, "file", "conversation", "author"),
         last="job",
         makes_workspace=True,

@@ -349,7 +349,7 @@ class Runner:
         if self._stopping or len(self._active) >= self._concurrency or most is None:
             return False
         async with self._database.transaction() as conn:
-            job = await jobs.claim(conn, self._owner, self._works, most_deaths=most)
+            job = await jobs.claim(conn, self._owner, self._works, most_deaths=most, running=self._active)
         if job is None:
             return False
         faults.point("job.claimed")

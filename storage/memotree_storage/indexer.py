@@ -7,27 +7,26 @@ flushed it; when the index comes back from a crash, all rows that are still ther
 
 import asyncio
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
-from psycopg.rows import args_row
 
 from memotree_storage import faults, frequencies, passages
-from memotree_storage.codec import node_path
 from memotree_storage.entries import EntryReader
-from memotree_storage.errors import CorruptError, UnavailableError
+from memotree_storage.errors import MemoTreeError
+from memotree_storage.features import Ahead, FeatureMaker, Features, FeatureSlice, embedded_text
 from memotree_storage.frequencies import ALL_DOCUMENTS
-from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.node import Node
-from memotree_storage.passages import Passage
-from memotree_storage.ports import Embedder, IndexPoint, TermVector, Vector, VectorIndex
+from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
+from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.outbox import Pending
 from memotree_storage.shield import cancel
 from memotree_storage.term_worker import TermMaker
 from memotree_storage.tokens import in_pieces
+
+__all__ = ["Indexer", "embedded_text", "point_id"]
 
 _NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
 _BATCH: Final = 16_000
@@ -38,75 +37,20 @@ _SLICE: Final = 500
 _SLICE_TOKENS: Final = 1_000_000
 """Versions and tokens that are in memory at once, times those made ahead."""
 
-_AHEAD: Final = 2
-_SUMMARY_CHARS: Final = 2000
+_STALL_SECONDS: Final = 1.0
+"""How long a transaction waits for the next slice; one that takes longer is waited for outside of any."""
+
 _RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY: Final = 16.0
 _GATHER_SECONDS: Final = 0.2
 """How long the background waits for more commits to index together; a search that needs them does not."""
 
 _log = structlog.get_logger(__name__)
 
-_PENDING: Final = """
-  select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, v.tokens, c.commit_id,
-         v.line_id, v.from_seq, v.to_seq, v.version_id
-    from mirror.outbox o
-    join mirror.version v using (version_id)
-    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where o.workspace_id = %(workspace)s and not o.applied
-   order by o.outbox_id limit %(limit)s for update of o"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A row of the outbox with what the index has to know of its version."""
-
-    outbox_id: int
-    ends: bool
-    counted: bool
-    entry_id: str
-    blob: str
-    archive_id: str
-    type: str
-    tags: list[str]
-    tokens: int
-    commit_id: str
-    line_id: int
-    from_seq: int
-    to_seq: int | None
-    version_id: int
-
-    def point_id(self, workspace_id: str) -> str:
-        """The id of the version's point."""
-        return point_id(workspace_id, self.entry_id, self.blob, self.commit_id)
-
-    def point(self, workspace_id: str, vector: Vector, terms: TermVector) -> IndexPoint:
-        """The version's point."""
-        return IndexPoint(
-            point_id=self.point_id(workspace_id),
-            workspace_id=workspace_id,
-            node_id=self.entry_id,
-            line_id=self.line_id,
-            from_seq=self.from_seq,
-            to_seq=self.to_seq,
-            archive_id=self.archive_id,
-            type=self.type,
-            tags=tuple(self.tags),
-            vector=vector,
-            terms=terms,
-        )
-
-
-_Made = tuple[_Row, IndexPoint, Passage | None]
-
 
 def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
     """The id of a version's point: from names that Git alone decides, so that it survives every rebuild."""
     return str(uuid.uuid5(_NAMESPACE, f"{workspace_id}/{entry_id}/{blob}/{commit_id}"))
-
-
-def embedded_text(node: Node) -> str:
-    """What the vector of a node is made from: its title and summary."""
-    return f"{node.title}\n{node.summary or node.brief or node.content[:_SUMMARY_CHARS]}"
 
 
 class Indexer:
@@ -115,13 +59,15 @@ class Indexer:
     def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, entries: EntryReader) -> None:
         self._database = database
         self._index = index
-        self._embedder = embedder
-        self._entries = entries
+        self._remote = embedder.remote
         self._terms = TermMaker()
+        self._maker = FeatureMaker(embedder, entries, self._terms)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[tuple[str, bool], asyncio.Lock] = {}
+        self._worded: dict[str, int] = {}
+        """The last row of each workspace up to which the words of all are in the index, vectors or not."""
 
     def start(self) -> None:
         """Begin to work in the background."""
@@ -139,37 +85,40 @@ class Indexer:
         self._waiting.add(workspace_id)
         self._wake.set()
 
-    async def current(self, workspace_id: str) -> None:
+    async def current(self, workspace_id: str, *, meaning: bool = True) -> None:
         """Return when the index reflects every row of the workspace that was committed before.
+
+        Args:
+            workspace_id: The workspace.
+            meaning: Whether vectors are needed. Words alone never wait for a model on another machine.
 
         Raises:
             IndexUnavailableError: The index does not answer.
+            UnavailableError: Vectors are needed, and the embedding model does not answer.
         """
+        only_words = self._remote and not meaning
+        after = self._worded.get(workspace_id, 0) if only_words else 0
         async with self._database.connection() as conn:
-            cursor = await conn.execute(
-                "select exists (select from mirror.outbox where workspace_id = %s and not applied)", (workspace_id,)
-            )
-            row = await cursor.fetchone()
-        if row and row[0]:
-            await self.drain(workspace_id)
+            behind = await outbox.is_behind(conn, workspace_id, after=after)
+        if behind:
+            await self._drain(workspace_id, lambda _: None, only_words=only_words)
 
     async def drain(self, workspace_id: str, tell: Callable[[int], None] = lambda _: None) -> int:
         """Apply all pending rows of a workspace; how many they were is returned, and told in between."""
+        return await self._drain(workspace_id, tell, only_words=False)
+
+    async def _drain(self, workspace_id: str, tell: Callable[[int], None], *, only_words: bool) -> int:
         # Batch by batch in turns: who waited in PostgreSQL would wait for all batches in one statement, and time out.
-        turn = self._turns.setdefault(workspace_id, asyncio.Lock())
+        # Words have turns of their own, since somebody may wait for a model while it is another one's turn.
+        turn = self._turns.setdefault((workspace_id, only_words), asyncio.Lock())
         done = 0
         while True:
-            async with turn, self._database.transaction() as conn:
-                # First of all, so that this and a rebuild, which takes the workspace away, wait in one order.
-                await conn.execute(
-                    "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
-                )
-                rows = await self._pending(conn, workspace_id)
-                if not rows:
-                    return done
-                await self._apply(conn, workspace_id, rows)
+            async with turn:
+                applied = await self._apply(workspace_id, only_words=only_words)
+            if not applied:
+                return done
             faults.point("index.applied")
-            done += len(rows)
+            done += applied
             tell(done)
 
     async def flush(self) -> None:
@@ -189,8 +138,10 @@ class Indexer:
         """The index came back from a crash: apply again what it may not have kept."""
         async with self._database.transaction() as conn:
             cursor = await conn.execute("update mirror.outbox set applied = false where applied returning workspace_id")
-            for (workspace_id,) in await cursor.fetchall():
-                self.notice(workspace_id)
+            again = {row[0] for row in await cursor.fetchall()}
+        self._worded = {}  # another one: who puts words at this moment notes them in the old one
+        for workspace_id in again:
+            self.notice(workspace_id)
 
     async def enqueue_all(self, conn: Connection, workspace_id: str) -> int:
         """Ask for every committed version of a workspace anew, and count its terms from nothing."""
@@ -220,23 +171,26 @@ class Indexer:
             return int(row[0]) if row else 0
 
     async def _work(self) -> None:
-        known = False
+        known, pause = False, _RETRY_SECONDS
         while True:
             try:
                 if not known:
                     self._waiting |= await self._behind()
                     known = True
                 await self._round()
+                pause = _RETRY_SECONDS
                 self._wake.clear()
                 if not self._waiting:
                     await self._wake.wait()
                 await asyncio.sleep(_GATHER_SECONDS)
-            except UnavailableError as error:
-                _log.warning("the index waits", why=error.message)
-                await asyncio.sleep(_RETRY_SECONDS)
+            except MemoTreeError as error:  # such as a model that is away, or refuses our key
+                _log.warning("the index waits", why=error.message, seconds=pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_RETRY)
             except Exception:  # noqa: BLE001 - background work goes on, whatever one round met
                 _log.exception("the indexer failed and tries again")
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_RETRY)
 
     async def _behind(self) -> set[str]:
         async with self._database.connection() as conn:
@@ -258,72 +212,106 @@ class Indexer:
         if failed is not None:
             raise failed
 
-    @staticmethod
-    async def _pending(conn: Connection, workspace_id: str) -> list[_Row]:
-        async with conn.cursor(row_factory=args_row(_Row)) as cursor:
-            await cursor.execute(_PENDING, {"workspace": workspace_id, "limit": _BATCH})
-            rows = await cursor.fetchall()
-        return next(in_pieces(rows, _BATCH, _BATCH_TOKENS), [])
+    async def _apply(self, workspace_id: str, *, only_words: bool) -> int:
+        """Apply the next rows of a workspace, or put their words; how many they were.
 
-    async def _apply(self, conn: Connection, workspace_id: str, rows: Sequence[_Row]) -> None:
-        """Put what begins, then close what ends; the points of one slice are made while the one before is put."""
-        counts = await self._put(conn, workspace_id, [row for row in rows if not row.ends])
-        ended = [(row.point_id(workspace_id), row.to_seq) for row in rows if row.ends]
-        await self._index.close_versions([(point, to_seq) for point, to_seq in ended if to_seq is not None])
-        faults.point("index.put")
-        await frequencies.add(conn, workspace_id, counts)
-        await conn.execute(
-            "update mirror.outbox set applied = true, counted = true where outbox_id = any(%s)",
-            ([row.outbox_id for row in rows],),
+        The texts are read and embedded before the rows are held: a model that is slow or away keeps no transaction
+        open, which a rebuild, and every commit behind it, would wait for.
+
+        With words alone nothing is closed: a point has to be closed after it was put whole, and only one of both is
+        done in turns. Until then SQL tells a search that such a version has ended.
+        """
+        worded = self._worded
+        after = worded.get(workspace_id, 0) if only_words else 0
+        async with self._database.connection() as conn:
+            found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
+        rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
+        fresh = [row for row in rows if not row.ends]
+        ids = {row.outbox_id for row in (fresh if only_words else rows)}
+        ahead = Ahead(
+            in_pieces(fresh, _SLICE, _SLICE_TOKENS),
+            lambda piece: self._maker.made(workspace_id, piece, only_words=only_words),
         )
+        try:
+            while ids:
+                first = await ahead.take()
+                async with self._database.transaction() as conn:
+                    # First of all, so that this and a rebuild, which takes the workspace away, wait in one order.
+                    await conn.execute(
+                        "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
+                    )
+                    held = await outbox.held(conn, workspace_id, ids)
+                    put = await self._put(conn, workspace_id, held, first, ahead)
+                    ended = await self._close(workspace_id, held)
+                    await outbox.note(conn, counted=put, applied=set() if only_words else put | ended)
+                ids = ids - put - ended if not ahead.over else set()
+        finally:
+            await ahead.stop()
+        if only_words and rows:
+            worded[workspace_id] = rows[-1].outbox_id
+        return len(rows)
 
-    async def _put(self, conn: Connection, workspace_id: str, fresh: Sequence[_Row]) -> Counter[int]:
-        """Put points and passages in slices; how many points hold each term is returned, those counted before left out.
+    async def _put(
+        self,
+        conn: Connection,
+        workspace_id: str,
+        held: Mapping[int, Pending],
+        first: FeatureSlice | None,
+        ahead: Ahead[list[Pending], FeatureSlice],
+    ) -> set[int]:
+        """Put points and passages and count terms while slices come soon; the rows that are done with are returned.
 
-        The points of the next slices are made while the index takes one.
+        The next slices are made while the index takes one.
         """
         counts: Counter[int] = Counter()
-        slices = deque(in_pieces(fresh, _SLICE, _SLICE_TOKENS))
-        making: deque[asyncio.Task[list[_Made]]] = deque()
+        done: set[int] = set()
         putting = asyncio.create_task(self._index.upsert([]))  # nothing yet
         try:
-            while slices or making:
-                while slices and len(making) < _AHEAD:
-                    making.append(asyncio.create_task(self._made(workspace_id, slices.popleft())))
-                made = await making[0]
-                making.popleft()
+            part = first
+            while part is not None:
+                # What a rebuild or another caller has taken care of meanwhile is not held.
+                made = [(held[number], each) for number, each in part.features.items() if number in held]
                 await putting
-                putting = asyncio.create_task(self._index.upsert([point for _, point, _ in made]))  # noqa: RUF006 - awaited below
-                await passages.put(conn, {row.version_id: passage for row, _, passage in made})
-                for row, point, _ in made:
+                putting = asyncio.create_task(self._index.upsert([_point(workspace_id, *pair) for pair in made]))
+                await passages.put(conn, {row.version_id: each.passage for row, each in made})
+                for row, each in made:
                     if not row.counted:
-                        counts.update(point.terms.ids)
+                        counts.update(each.terms.ids)
                         counts[ALL_DOCUMENTS] += 1
+                done.update(part.ids)
+                part = await ahead.take_soon(_STALL_SECONDS)
             await putting
         finally:
-            await cancel([*making, putting])
-        return counts
+            await cancel([putting])
+        await frequencies.add(conn, workspace_id, counts)
+        return done
 
-    async def _made(self, workspace_id: str, rows: Sequence[_Row]) -> list[_Made]:
-        """The points of versions; one whose text Git has lost has none, and `verify` names it."""
-        read = await self._read(workspace_id, rows)
-        nodes = [node for _, node in read]
-        vectors, own, terms = await asyncio.gather(
-            self._embedder.embed([embedded_text(node) for node in nodes]),
-            passages.content_vectors(nodes, self._embedder),
-            self._terms.terms_of(nodes),
+    async def _close(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
+        """Close the points of what has ended, and tell of which rows; a point that is put later has its end with it."""
+        ended = [row for row in held.values() if row.ends]
+        await self._index.close_versions(
+            [
+                (point_id(workspace_id, row.entry_id, row.blob, row.commit_id), row.to_seq)
+                for row in ended
+                if row.to_seq is not None
+            ]
         )
-        return [
-            (row, row.point(workspace_id, vector, term), passages.made(row.tokens, passage, content))
-            for (row, _), vector, content, (term, passage) in zip(read, vectors, own, terms, strict=True)
-        ]
+        faults.point("index.put")
+        return {row.outbox_id for row in ended}
 
-    async def _read(self, workspace_id: str, rows: Sequence[_Row]) -> list[tuple[_Row, Node]]:
-        try:
-            entries = await self._entries.read(workspace_id, {row.blob: node_path(row.entry_id) for row in rows})
-        except (ObjectMissingError, CorruptError) as error:
-            if len(rows) > 1:
-                return [pair for row in rows for pair in await self._read(workspace_id, [row])]
-            _log.error("a version is not indexed", workspace=workspace_id, node=rows[0].entry_id, why=error.message)
-            return []
-        return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
+
+def _point(workspace_id: str, row: Pending, features: Features) -> IndexPoint:
+    """The point of a version."""
+    return IndexPoint(
+        point_id=point_id(workspace_id, row.entry_id, row.blob, row.commit_id),
+        workspace_id=workspace_id,
+        node_id=row.entry_id,
+        line_id=row.line_id,
+        from_seq=row.from_seq,
+        to_seq=row.to_seq,
+        archive_id=row.archive_id,
+        type=row.type,
+        tags=tuple(row.tags),
+        vector=features.vector,
+        terms=features.terms,
+    )

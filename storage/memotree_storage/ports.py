@@ -144,7 +144,7 @@ class LineSpan:
 class IndexPoint:
     """One committed version of a node in the index; alive on its line from ``from_seq`` until before ``to_seq``.
 
-    ``point_id`` is a UUID; ``to_seq=None`` means alive at the tip.
+    ``point_id`` is a UUID; ``to_seq=None`` means alive at the tip. One without a vector is found by its terms alone.
     """
 
     point_id: str
@@ -156,7 +156,7 @@ class IndexPoint:
     archive_id: str
     type: str
     tags: tuple[str, ...]
-    vector: Vector
+    vector: Vector | None
     terms: TermVector
 
 
@@ -260,6 +260,11 @@ class Embedder(Protocol):
     @property
     def dimensions(self) -> int:
         """Length of a vector."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is on another machine: then it may keep who asks waiting, and what needs no vector goes on."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:

@@ -127,11 +127,12 @@ class Store:
             self.indexer.notice(workspace_id)
         return result.commits
 
-    async def rebuild(self, workspace_id: str, report: Report | None = None) -> None:
+    async def rebuild(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
         """Make the rows and the index of a workspace anew from Git. Sessions and what they staged stay.
 
         Reads see the old rows until all new ones are there; a search then waits for the index. The points of the old
-        rows go last, so that a search that has read the old rows finds most of them still.
+        rows go last, so that a search that has read the old rows finds most of them still. ``meaning`` is that of
+        `reindex`.
         """
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
@@ -144,21 +145,30 @@ class Store:
             await _register(conn, info)
             await replay_within(conn, workspace_id, repository, report)
         self.placed.clear()  # the old rows may have been wrong: that is what a rebuild is for
-        await self._index(workspace_id, report)
+        await self._index(workspace_id, report, meaning=meaning)
 
-    async def reindex(self, workspace_id: str, report: Report | None = None) -> None:
-        """Make the index of a workspace anew from the mirror and Git."""
+    async def reindex(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
+        """Make the index of a workspace anew from the mirror and Git.
+
+        Args:
+            workspace_id: The workspace.
+            report: Told how far it is.
+            meaning: Wait for vectors as well, also for those of a model on another machine; else they come later.
+        """
         async with self.turns.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
             await self.indexer.enqueue_all(conn, workspace_id)
-        await self._index(workspace_id, report)
+        await self._index(workspace_id, report, meaning=meaning)
 
-    async def _index(self, workspace_id: str, report: Report | None) -> None:
+    async def _index(self, workspace_id: str, report: Report | None, *, meaning: bool) -> None:
         total = await self.indexer.pending(workspace_id)
         tell = _told(report, "index", total)
         tell(0)
-        await self.indexer.drain(workspace_id, tell)
+        if meaning:
+            await self.indexer.drain(workspace_id, tell)
+        else:
+            await self.indexer.current(workspace_id, meaning=False)
         tell(total)  # another one, who waited for a search, may have done a part
         async with self.turns.of(workspace_id), self.database.transaction() as conn:
             # Nobody opens a line meanwhile, so what stands on none of these stands on none.
@@ -192,17 +202,17 @@ class Store:
             _log.warning("recovered", workspace=info.name, what=sentence)
         if not await self._counts_agree(workspace_id):
             _log.warning("the mirror of a workspace has lost rows and is built again", workspace=info.name)
-            await self.rebuild(workspace_id)
+            await self.rebuild(workspace_id, meaning=False)  # the others, and all calls, wait for this
             return
         await self.catch_up(workspace_id)
         await remove_gone_points(self.database, self.index, workspace_id)
         if await self._index_agrees(workspace_id):
             return
         _log.warning("the index of a workspace has other points than it should; built again", workspace=info.name)
-        await self.reindex(workspace_id)
+        await self.reindex(workspace_id, meaning=False)
         if not await self._index_agrees(workspace_id):
             # Points that stand on a line of the mirror and belong to nothing there: new lines leave them behind.
-            await self.rebuild(workspace_id)
+            await self.rebuild(workspace_id, meaning=False)
 
     async def _counts_agree(self, workspace_id: str) -> bool:
         async with self.database.transaction() as conn:

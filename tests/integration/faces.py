@@ -55,7 +55,8 @@ class ScriptedForest:
         for number, action in enumerate(("recall", "explore"), 1):
             yield forest.AskResponse(step=forest.AskStep(number=number, action=action, reasoning="It looks near."))
         await self._wait()
-        citation = forest.Citation(node_id=LEAF.id, title="Leaf", source=types_pb2.Source(start=3, end=9))
+        source = types_pb2.Source(document_id="guide.md", start=3, end=9, page=2)
+        citation = forest.Citation(node_id=LEAF.id, title="Leaf", source=source)
         yield forest.AskResponse(answer=forest.Answer(text="Forty-two.", citations=[citation]))
 
     async def ingest_document(

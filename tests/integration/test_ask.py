@@ -58,8 +58,9 @@ class Script:
 class Given:
     """A recall that gives the nodes it is told to, as passages or as single nodes."""
 
-    def __init__(self, world: World, *ids: str, lca: bool = False) -> None:
+    def __init__(self, world: World, *ids: str, lca: bool = False, signals: Sequence[str] = ()) -> None:
         self._world = world
+        self._signals = [pb.RecallSignal(name=name, score=0.4) for name in signals]
         self._ids = ids
         self._lca = lca
         self.requests: list[pb.RecallRequest] = []
@@ -73,6 +74,9 @@ class Given:
             pb.RecalledNode(node=node, score=0.9 - number / 100, tokens=count_tokens(node.content))
             for number, node in enumerate(nodes)
         ]
+        if self._signals:
+            for one in found:
+                one.trace.signals.extend(self._signals)
         if self._lca:
             return pb.RecallResponse(nodes=found)
         return pb.RecallResponse(passages=[pb.Passage(nodes=[one], text=one.node.content) for one in found])
@@ -333,6 +337,18 @@ async def test_without_a_chat_model_the_answer_is_the_passages_and_says_so(world
     assert [cited.node_id for cited in answer.citations] == [forest.stone.id, forest.fish.id]
     assert any("No chat model is configured" in warning for warning in answer.warnings)
     assert not script.shown
+
+
+@pytest.mark.requirement("FOREST-9", "FOREST-13")
+async def test_passages_without_a_word_of_the_question_come_with_a_warning(world: World, forest: Forest) -> None:
+    script = Script(has_chat=False)
+    for signals, warned in ((["meaning", "route"], True), (["words", "meaning"], False), ([], False)):
+        given = Given(world, forest.stone.id, forest.fish.id, signals=signals)
+        request = pb.AskRequest(workspace=world.workspace, query="Who wins the world cup?")
+        *_, last = [event async for event in asking(world, script, given).ask(request)]
+        assert last.answer.citations
+        assert any("a word of the question" in told for told in last.answer.warnings) is warned
+        assert given.requests[0].include_trace
 
 
 @pytest.mark.requirement("FOREST-9", "FOREST-12")

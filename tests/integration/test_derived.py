@@ -12,7 +12,7 @@ from memotree_storage.position import many_between
 from memotree_storage.tokens import count_tokens
 from memotree_storage.validation import Limits
 
-from memotree.canvas import NodeOperations, ViewOperations, derived
+from memotree.canvas import NodeOperations, ViewOperations, derived, reading
 from memotree.limits import ServiceLimits
 from memotree.provenance import (
     PENDING_CONTENT,
@@ -318,3 +318,26 @@ async def test_an_archive_keeps_its_attributes_when_it_is_renamed(world: World) 
         workspace_service_pb2.GetArchiveRequest(workspace=world.workspace, archive="renamed")
     )
     assert dict(found.archive.attributes) == dict(wanted.attributes)
+
+
+@pytest.mark.requirement("CANVAS-1")
+@pytest.mark.parametrize("kind", ["note", "summary_node"])
+async def test_a_node_that_a_commit_takes_from_the_session_while_it_is_read_is_read_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    session = await world.open()
+    node = world.node("Roses", type=kind, content="" if kind == "summary_node" else "Roses need water.")
+    leaf = chunk(world, "Roses need water.", node, "a0")
+    await world.stage(session, node, *([leaf] if kind == "summary_node" else []))
+    real, takes = derived.contents, ["a commit"]
+
+    async def contents(*args: Any) -> dict[str, Node]:
+        if takes:
+            takes.clear()
+            await world.commit(session)
+        return await real(*args)
+
+    monkeypatch.setattr(derived, "contents", contents)
+    monkeypatch.setattr(reading, "contents", contents)
+    assert (await read(world, node, session)).content == "Roses need water."
+    assert not takes

@@ -84,6 +84,8 @@ async def test_workspace_revision_and_threshold_may_be_given(
         ({}, 400, "INVALID_ARGUMENTS", ["node_id", "query"]),
         ({"node_id": "a", "query": "b", "treshold": "1"}, 400, "INVALID_ARGUMENTS", ["treshold"]),
         ({"node_id": "a", "query": "b", "threshold": "half"}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+        ({"node_id": "a", "query": "b", "threshold": "9" * 400}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+        ({"node_id": "a", "query": "b", "threshold": "[" * 20_000}, 400, "INVALID_ARGUMENTS", ["threshold"]),
         ({"node_id": ["a", "b"], "query": "b"}, 400, "INVALID_ARGUMENTS", ["node_id"]),
         ({"node_id": "a", "query": "b", "threshold": "2"}, 400, "INVALID_ARGUMENT", ["threshold"]),
         ({"node_id": "missing", "query": "b"}, 404, "NODE_NOT_FOUND", []),
@@ -120,7 +122,8 @@ async def test_a_page_of_another_site_can_call_nothing(client: httpx2.AsyncClien
     rebound = await client.get(path, headers={"host": "evil.example:7320"})
     foreign = await client.get(path, headers={"origin": "https://evil.example"})
     opaque = await client.get(path, headers={"origin": "null"})
-    assert [each.status_code for each in (rebound, foreign, opaque)] == [421, 403, 403]
+    image = await client.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"})
+    assert [each.status_code for each in (rebound, foreign, opaque, image)] == [421, 403, 403, 403]
 
 
 async def test_pages_of_this_machine_may_call(client: httpx2.AsyncClient) -> None:

@@ -116,6 +116,37 @@ def raising(error: BaseException) -> Act:
     return act
 
 
+async def test_a_claim_that_postgresql_could_not_confirm_begins_again(
+    stage: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, transaction, claimed = rows.claim, store.database.transaction, list[str]()
+
+    async def noted(*args: Any, **named: Any) -> Job | None:
+        job = await claim(*args, **named)
+        claimed.extend([job.id] if job else [])
+        return job
+
+    @asynccontextmanager
+    async def losing() -> AsyncIterator[Any]:
+        before = len(claimed)
+        async with transaction() as conn:
+            yield conn
+        if before == 0 and claimed:
+            raise DatabaseUnavailableError("PostgreSQL went away behind the commit.")
+
+    monkeypatch.setattr(rows, "claim", noted)
+    monkeypatch.setattr(store.database, "transaction", losing)
+    async with stage(raising(JobStoppedError("Enough."))) as on:
+        lost = await on.submit("lost", lane="one")
+        async with asyncio.timeout(PATIENCE):
+            while not claimed:  # noqa: ASYNC110 - nobody is told of a claim that got lost
+                await asyncio.sleep(0.01)
+        behind = await on.submit("behind", lane="one")
+        assert (await on.over(lost)).state == rows.STOPPED
+        assert (await on.over(behind)).state == rows.STOPPED
+    assert claimed == [lost.id, lost.id, behind.id]
+
+
 # --- the way to success -----------------------------------------------------------------------------------------------
 
 

@@ -198,7 +198,7 @@ async def test_what_a_model_reads_is_the_text_itself(server: Server) -> None:
         explored = await client.call_tool("explore_memory_node", {"query": "oaks", "node_id": "abcd"})
     assert recalled.content[0].text == "# Notes\n\nAbout oaks.\nWarning: It is old."
     assert recalled.structured_content["warnings"] == ["It is old."]
-    assert answered.content[0].text == "Forty-two.\n[1] Leaf [0123456789abcdef], characters 3-9"
+    assert answered.content[0].text == "Forty-two.\n[1] Leaf [0123456789abcdef], guide.md, page 2, characters 3-9"
     assert "Leaf [0123456789abcdef] (leaf_chunk, score 0.95)\nAll of it." in explored.content[0].text
     assert "3 more below the threshold." in explored.content[0].text
 

@@ -285,6 +285,16 @@ def test_a_coarse_look_keeps_the_best_leaves() -> None:
     assert coarse[best] == pytest.approx(found[best], abs=1e-3)
 
 
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_a_coarse_look_passes_over_no_document_of_one_leaf(before: int) -> None:
+    prose = [[FILLER + "meadow copper violin glacier"] * 300]
+    small = [["a note about nothing"]] * before + [["Foxes den in banks."]]
+    found = score(
+        planted([*prose, *small, *prose]), "where do foxes den", vectors(1)[0], settings=replace(DEFAULT, candidates=16)
+    )
+    assert int(np.argmax(found.total)) == 300 + before
+
+
 def test_a_coarse_look_without_any_known_word_goes_by_meaning() -> None:
     documents = [[f"{word} {number}" for number in range(100)] for word in WORDS[:6]]
     whole = planted(documents)

@@ -48,7 +48,7 @@ class DocumentsDemo:
         stage = self._stage
         characters = sum(map(len, texts.values()))
         stage.step(
-            f"Make trees of {len(texts)} documents", f"memotree --workspace {WORKSPACE} ingest README.md MANUAL.pdf …"
+            f"Make trees of {len(texts)} documents", f"memotree ingest --workspace {WORKSPACE} README.md MANUAL.pdf …"
         )
         begun = time.monotonic()
         results: list[Ingestion] = []

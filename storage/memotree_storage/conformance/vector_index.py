@@ -79,7 +79,7 @@ class Model:
 
     def nearest(self, query: IndexQuery, vector: Vector) -> dict[str, float]:
         """Every visible point's cosine by id."""
-        return {one.point_id: float(one.vector @ vector) for one in self.alive(query)}
+        return {one.point_id: float(one.vector @ vector) for one in self.alive(query) if one.vector is not None}
 
     def best_terms(self, query: IndexQuery, terms: TermVector) -> dict[str, float]:
         """Every visible point's dot product by id, where it is greater than 0."""
@@ -133,6 +133,22 @@ def workspace() -> str:
 
 class VectorIndexSuite:
     """The promises of the port; ``index`` comes from the subclass."""
+
+    async def test_a_point_without_a_vector_is_found_by_its_terms_alone(
+        self, index: VectorIndex, workspace: str
+    ) -> None:
+        """The vector may come later, by putting the point again; a point may have neither."""
+        late, bare = point(workspace, vector=None), point(workspace, vector=None, terms=TermVector((), ()))
+        query = IndexQuery(workspace, [LineSpan(1, 0)], limit=10)
+        await index.upsert([late, bare])
+        assert [hit.point_id for hit in await index.best_terms(query, TermVector((7,), (1.0,)))] == [late.point_id]
+        assert await index.nearest(query, unit(1.0)) == []
+        assert set(await entries(index, workspace)) == {late.point_id, bare.point_id}
+        await index.close_versions([(bare.point_id, 3)])
+        assert (await entries(index, workspace))[bare.point_id].to_seq == 3
+        await index.upsert([replace(late, vector=unit(1.0))])
+        assert [hit.point_id for hit in await index.nearest(query, unit(1.0))] == [late.point_id]
+        assert [hit.point_id for hit in await index.best_terms(query, TermVector((7,), (1.0,)))] == [late.point_id]
 
     async def test_preparing_again_keeps_what_is_there(self, index: VectorIndex, workspace: str) -> None:
         """``prepare`` is safe to repeat."""

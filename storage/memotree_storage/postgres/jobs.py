@@ -174,7 +174,9 @@ async def list_jobs(conn: Connection, wanted: JobFilter, *, before: int | None, 
         return await cursor.fetchall()
 
 
-async def claim(conn: Connection, owner: str, kinds: Collection[str], *, most_deaths: int) -> Job | None:
+async def claim(
+    conn: Connection, owner: str, kinds: Collection[str], *, most_deaths: int, running: Collection[str] = ()
+) -> Job | None:
     """Begin the oldest job whose lane is free; ``None`` when none can begin.
 
     Args:
@@ -182,18 +184,22 @@ async def claim(conn: Connection, owner: str, kinds: Collection[str], *, most_de
         owner: Who will run it.
         kinds: The kinds that the owner knows.
         most_deaths: Jobs in which more processes than this ended are left waiting.
+        running: The jobs that the owner knows to run. Another one of the owner's is one whose claim PostgreSQL
+            committed and could not say so any more; it begins again.
     """
     # One claim at a time: of two at once, each could take another job of one lane.
     await conn.execute("select pg_advisory_xact_lock(%s)", (_CLAIM_LOCK,))
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
             "update work.job set state = 'running', owner = %(owner)s, attempts = attempts + 1, reason = '',"  # noqa: S608 - constants
-            " message = '', updated_at = now() where job_id = (select j.job_id from work.job j where j.state = 'queued'"
+            " message = '', updated_at = now() where job_id = (select j.job_id from work.job j"
+            " where (j.state = 'queued'"
+            " or (j.state = 'running' and j.owner = %(owner)s and j.job_id <> all(%(running)s)))"
             " and j.kind = any(%(kinds)s) and j.deaths <= %(most_deaths)s and (j.lane = '' or not exists ("
             " select from work.job o where o.lane = j.lane and o.job_id <> j.job_id"
-            " and (o.state = 'running' or (o.state = 'queued' and o.number < j.number))))"
+            " and (o.state = 'running' or (j.state = 'queued' and o.state = 'queued' and o.number < j.number))))"
             f" order by j.number limit 1 for update skip locked) returning {_WHOLE}",
-            {"owner": owner, "kinds": list(kinds), "most_deaths": most_deaths},
+            {"owner": owner, "kinds": list(kinds), "most_deaths": most_deaths, "running": list(running)},
         )
         return await cursor.fetchone()
 

@@ -45,7 +45,7 @@ def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
     size = 0
     for point in points:
         piece.append(point)
-        size += 4 * len(point.vector) + 8 * len(point.terms.ids) + _PAYLOAD_BYTES
+        size += 4 * (0 if point.vector is None else len(point.vector)) + 8 * len(point.terms.ids) + _PAYLOAD_BYTES
         if size >= _SLICE_BYTES:
             yield piece
             piece, size = [], 0
@@ -55,7 +55,9 @@ def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
 
 def encode(point: IndexPoint) -> wire.PointStruct:
     """The point as a message; built directly, three times as fast as over the client's models."""
-    vectors = {SUMMARY: wire.Vector(dense=wire.DenseVector(data=point.vector.tolist()))}
+    vectors = {}
+    if point.vector is not None:
+        vectors[SUMMARY] = wire.Vector(dense=wire.DenseVector(data=point.vector.tolist()))
     if point.terms.ids:
         terms = wire.SparseVector(indices=point.terms.ids, values=point.terms.weights)
         vectors[TEXT] = wire.Vector(sparse=terms)

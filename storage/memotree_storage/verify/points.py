@@ -24,7 +24,8 @@ _MOST_NAMED: Final = 10_000
 """Points that are named one by one; the rest is counted."""
 
 _VERSIONS: Final = """
-  select k.number, v.version_id, v.to_seq, v.blob, c.commit_id
+  select k.number, v.version_id, v.to_seq, v.blob, c.commit_id, exists (
+           select from mirror.outbox o where o.version_id = v.version_id and o.ends and not o.applied)
     from unnest(%(lines)s::bigint[], %(seqs)s::bigint[], %(entries)s::text[]) with ordinality
       as k (line, seq, entry, number)
     join mirror.version v on v.line_id = k.line and v.entry_id = k.entry and v.from_seq = k.seq
@@ -65,7 +66,7 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
     """
     total = await store.index.count(workspace_id)
     yield Step("index", 0, total)
-    await store.indexer.drain(workspace_id)
+    await store.indexer.current(workspace_id, meaning=False)
     look = _Look()
     async with store.database.connection() as conn:
         async for done in _scan(conn, store, workspace_id, look):
@@ -75,7 +76,7 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
         return
     async with store.database.transaction() as conn:  # nothing is yielded in here: a slow reader must hold nobody up
         await registry.lock_workspace(conn, workspace_id)
-        await store.indexer.drain(workspace_id)
+        await store.indexer.current(workspace_id, meaning=False)
         look = _Look()
         async for _ in _scan(conn, store, workspace_id, look):
             pass
@@ -125,12 +126,12 @@ async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEnt
     found: dict[int, tuple[Any, ...]] = {row[0] - 1: row[1:] for row in await cursor.fetchall()}
     seen = []
     for number, entry in enumerate(batch):
-        version_id, to_seq, blob, commit_id = found.get(number, (None, None, "", ""))
+        version_id, to_seq, blob, commit_id, waits = found.get(number, (None, None, "", "", False))
         if version_id is None or entry.point_id != point_id(workspace_id, entry.node_id, blob, commit_id):
             look.odd[entry.point_id] = entry
             continue
         seen.append(version_id)
-        if entry.to_seq != to_seq:
+        if entry.to_seq != to_seq and not (waits and entry.to_seq is None):
             sentence = f"The point of {entry.node_id} at commit {commit_id} {_ends(entry.to_seq)}"
             sentence = f"{sentence}, and its row {_ends(to_seq)}."
             look.wrong_ends.append(in_qdrant(sentence, commit_id=commit_id, node_id=entry.node_id))

@@ -1,5 +1,6 @@
 """Another embedding model: the store indexes everything anew by itself, and pays for no text twice."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -10,9 +11,12 @@ from urllib.parse import urlencode
 import pytest
 from endpoints import EMBEDDING_MODEL, Fault, ModelEndpoint
 from integration.worlds import World
+from memotree_storage.postgres import registry
 from memotree_storage.postgres.tree import State
 from memotree_storage.search import SearchQuery
 from memotree_storage.store import Store
+from memotree_storage.verify import verify
+from memotree_storage.verify.report import Difference
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.limits import ServiceLimits
@@ -24,6 +28,8 @@ from memotree.sessions import SessionOperations
 from memotree.settings import load_settings
 
 pytestmark = pytest.mark.requirement("FOREST-12")
+
+DEADLINE = 30.0
 
 Start = Callable[..., AbstractAsyncContextManager[Store]]
 
@@ -50,6 +56,26 @@ async def nearest(store: Store, world: World, commit_id: str, query: str) -> str
         State(world.workspace, commit_id), SearchQuery(query, limit=1, words=False, meaning=True)
     )
     return found[0].version.title
+
+
+async def nearest_in_time(store: Store, world: World, commit_id: str, query: str) -> str:
+    """The same once the model is asked again: one that was away is spared for some seconds."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                return await nearest(store, world, commit_id, query)
+            except ModelUnavailableError:
+                await asyncio.sleep(0.1)
+
+
+async def titles(store: Store, state: State, words: str) -> list[str]:
+    """The titles of what is found by words."""
+    return [found.version.title for found in await store.search.find(state, SearchQuery(words, limit=5))]
+
+
+async def differences(store: Store, world: World) -> list[Difference]:
+    """What `verify` finds."""
+    return [found async for found in verify(store, world.workspace) if isinstance(found, Difference)]
 
 
 async def test_another_embedding_model_indexes_everything_anew_and_back(
@@ -95,4 +121,55 @@ async def test_a_reindex_that_an_outage_stops_goes_on_when_the_model_is_back(
             with pytest.raises(ModelUnavailableError):
                 await nearest(store, world, commit_id, "roses need water")
             endpoint.recover()
-            assert await nearest(store, world, commit_id, "roses need water") == "Roses"
+            assert await nearest_in_time(store, world, commit_id, "roses need water") == "Roses"
+
+
+@pytest.mark.requirement("CANVAS-5")
+async def test_words_are_found_while_the_embedding_model_is_away(
+    start: Start, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with ModelEndpoint() as endpoint, start(**endpoint.settings("embedding")) as store:
+        endpoint.fail_always(Fault.BROKEN)
+        world = await World.create(store, pages, limits)
+        roses, engines = world.node("Roses", content="Roses need water."), world.node("Engines", position="a1")
+        first = await world.put(roses, engines)
+        assert await titles(store, State(world.workspace, first), "water") == ["Roses"]
+        session = await world.open()
+        await world.stage(session, world.node("Bread", content="Bread needs water.", position="a2"), delete=[engines])
+        assert await titles(store, State(world.workspace, first, session), "water bread") == ["Bread", "Roses"]
+        second = await world.commit(session)
+        assert await titles(store, State(world.workspace, second), "water bread") == ["Bread", "Roses"]
+        assert await titles(store, State(world.workspace, second), "engines") == []
+        assert await titles(store, State(world.workspace, first), "engines") == ["Engines"]
+        with pytest.raises(ModelUnavailableError):
+            await nearest(store, world, second, "bread needs water")
+        assert await differences(store, world) == []
+        endpoint.recover()
+        assert await nearest_in_time(store, world, second, "bread needs water") == "Bread"
+        assert await titles(store, State(world.workspace, second), "water bread") == ["Bread", "Roses"]
+        assert await differences(store, world) == []
+
+
+async def test_a_model_that_does_not_answer_holds_up_nothing_that_needs_no_vector(
+    start: Start, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with ModelEndpoint() as endpoint, start(**endpoint.settings("embedding")) as store:
+        world = await World.create(store, pages, limits)
+        endpoint.hold()
+        commit_id = await world.put(world.node("Roses", content="Roses need water."))
+        waiting = asyncio.create_task(nearest(store, world, commit_id, "roses need water"))
+        async with asyncio.timeout(DEADLINE):
+            while not endpoint.at_once:  # noqa: ASYNC110 - the endpoint has no event for it
+                await asyncio.sleep(0.01)
+            async with store.database.transaction() as conn:  # as a rebuild, and the collection of lines, begin
+                await registry.lock_workspace(conn, world.workspace, alone=True)
+            assert await titles(store, State(world.workspace, commit_id), "water") == ["Roses"]
+            last = await world.put(world.node("Bread", content="Bread needs water.", position="a1"))
+            assert set(await titles(store, State(world.workspace, last), "water")) == {"Bread", "Roses"}
+            await store.reindex(world.workspace, meaning=False)
+            assert set(await titles(store, State(world.workspace, last), "water")) == {"Bread", "Roses"}
+        assert not waiting.done()
+        endpoint.release()
+        async with asyncio.timeout(DEADLINE):
+            assert await waiting == "Roses"
+            assert await nearest(store, world, last, "bread needs water") == "Bread"

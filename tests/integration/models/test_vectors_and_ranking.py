@@ -105,14 +105,17 @@ async def test_a_length_of_vectors_is_asked_for_where_the_model_lets_one(
     assert len(endpoint.embedding_calls) == (1 if takes else 2)
 
 
+@pytest.mark.parametrize("length", [None, 32])
 async def test_a_text_that_is_too_long_is_cut_and_spoils_no_other(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, length: int | None
 ) -> None:
     endpoint.longest = 2_000
     texts = ["short", "long words " * 1_000, "also short"]
-    vectors = await (await connect()).embed(texts, meter)
-    np.testing.assert_allclose(vectors[0], hashed("short", endpoint.dimensions), atol=1e-6)
-    assert float(vectors[1] @ hashed(texts[1], endpoint.dimensions)) > 0.99
+    models = await connect(**({"embedding_dimensions": length} if length else {}))
+    vectors = await models.embed(texts, meter)
+    np.testing.assert_allclose(vectors[0], hashed("short", length or endpoint.dimensions), atol=1e-6)
+    assert float(vectors[1] @ hashed(texts[1], length or endpoint.dimensions)) > 0.99
+    assert (await models.embed(["another"], meter)).shape == (1, length or endpoint.dimensions)
 
 
 async def test_a_start_needs_no_endpoint_once_the_length_is_known(connect: MakeModels, endpoint: ModelEndpoint) -> None:

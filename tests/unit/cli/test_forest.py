@@ -1,13 +1,18 @@
 """``memotree ingest | recall | ask | explore | summaries`` and joining archives: what a person sees of the forest."""
 
+import io
 import json
 from pathlib import Path
 
 import grpc
 import pytest
+from rich.console import Console
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
+from memotree.cli import looks
+from memotree.cli.ask import citation_line
+from memotree.client import Citation, Node, Source
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs
 
@@ -78,6 +83,26 @@ def test_one_file_may_be_named_and_come_from_stdin(ready: CommandLine, folder: P
     assert ready("ingest", "docs/none").code == 2
 
 
+@pytest.mark.requirement("FOREST-5")
+def test_two_texts_from_stdin_are_two_documents_by_their_names(ready: CommandLine) -> None:
+    for name in ("foxes", "wolves", "foxes"):
+        assert ready("ingest", "-", "--name", name, stdin=f"About {name}.").code == 0
+    assert ready("ingest", "-", "--name", "bears", "--document-id", "animals", stdin="About bears.").code == 0
+    requests = ready.fake.requests("IngestDocument")
+    assert [each.document_id for each in requests] == ["foxes", "wolves", "foxes", "animals"]
+
+
+def test_who_reads_in_a_session_is_told_that_it_does_not_see_what_was_taken_in(
+    ready: CommandLine, folder: Path
+) -> None:
+    assert folder.exists()
+    assert "memotree session rebase" in ready("ingest", "docs/a.md").err
+    assert "memotree session rebase" not in ready("ingest", "docs/a.md").err, "nothing has changed"
+    ready.json("session", "discard", "--yes")
+    (folder / "a.md").write_text("# A\n\nAnother text.")
+    assert "memotree session rebase" not in ready("ingest", "docs/a.md").err
+
+
 def test_a_file_that_is_refused_keeps_no_other_from_being_taken_in(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
     refusal = RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "It has no text; export it anew.", "UNREADABLE_DOCUMENT")
@@ -101,6 +126,20 @@ def test_a_job_that_stops_tells_how_to_go_on(ready: CommandLine, folder: Path) -
     assert ran.code == 1
     assert "The budget is spent." in ran.err
     assert "memotree jobs resume" in ran.err
+
+
+@pytest.mark.requirement("SERVE-6")
+def test_in_the_background_each_file_has_a_job_that_can_be_watched(ready: CommandLine, folder: Path) -> None:
+    assert folder.exists()
+    ran = ready("ingest", "docs", "--background")
+    assert ran.code == 0
+    assert ran.out.count("running") == 2
+    assert ran.err.count("memotree jobs watch") == 2
+    assert "taken in" not in ran.err
+    document = ready.json("ingest", "docs/a.md", "--background")
+    assert document["files"][0]["job"]["state"] == "RUNNING"
+    ready.fake.fail("IngestDocument", RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "No.", "UNREADABLE_DOCUMENT"))
+    assert ready("ingest", "docs", "--background").code == 1
 
 
 def test_a_server_that_goes_away_ends_the_command(ready: CommandLine, folder: Path) -> None:
@@ -142,7 +181,7 @@ def test_ask_shows_steps_as_they_come_then_the_answer_with_its_citations(ready: 
     ran = ready("ask", "When", "was", "it?", "--max-steps", "3")
     assert ran.code == 0
     assert ran.out.startswith("In 1784.\n\nCitations\n1. Root")
-    assert "d1 3-9, page 2" in ran.out
+    assert "notes  d1 3-9, page 2" in ran.out
     assert "1. recall" in ran.err
     assert "2. explore" in ran.err
     assert "warning: It is a fake." in ran.err
@@ -150,6 +189,12 @@ def test_ask_shows_steps_as_they_come_then_the_answer_with_its_citations(ready: 
     assert [step["action"] for step in document["steps"]] == ["recall", "explore"]
     assert document["answer"]["text"] == "In 1784."
     assert document["answer"]["citations"][0]["source"]["document_id"] == "d1"
+
+
+def test_a_citation_names_a_document_once_when_its_archive_has_the_same_name() -> None:
+    source = Source("d1", 3, 9, 2, "Top", "0" * 64)
+    cited = Citation("c" * 16, "c" * 40, source, title="Child", archive_name="d1")
+    assert citation_line(1, cited).plain == f"1. Child  {'c' * 16}  d1 3-9, page 2  at {'c' * 10}"
 
 
 # --- explore ---
@@ -171,6 +216,15 @@ def test_a_walk_ends_with_its_input(ready: CommandLine) -> None:
 
 
 @pytest.mark.requirement("FOREST-7")
+def test_a_question_that_ranks_nothing_yet_says_from_where_on_it_does(ready: CommandLine) -> None:
+    told = "The question ranks what is below a node"
+    ran = ready("explore", "--query", "alpha", stdin="1\n1\n1\n")
+    assert ran.err.count(told) == 2, "above all archives, and at the roots of one"
+    assert "  1. 0.80  Child" in ran.out
+    assert told not in ready("explore", stdin="1\n").err
+
+
+@pytest.mark.requirement("FOREST-7")
 def test_with_a_question_what_is_below_comes_with_scores(ready: CommandLine) -> None:
     ran = ready("explore", "--node", "rrrr", "--query", "alpha", stdin="/\n/beta\nq\n")
     assert "  1. 0.80  Child" in ran.out
@@ -185,6 +239,25 @@ def test_without_a_terminal_one_place_is_printed_as_json(ready: CommandLine) -> 
     document = ready.json("explore")
     assert [one["archive"]["name"] for one in document["children"]] == ["notes"]
     assert json.dumps(document)
+
+
+@pytest.mark.requirement("FOREST-4")
+def test_a_node_is_shown_with_its_place_in_the_document() -> None:
+    console = Console(width=100, file=io.StringIO())
+    for page, told in ((2, "guide.pdf 3-9, page 2 Top > Sub"), (0, "guide.md 3-9 Top > Sub")):
+        source = Source(told.partition(" ")[0], 3, 9, page, "Top > Sub")
+        with console.capture() as shown:
+            console.print(looks.node(Node("c" * 16, title="Child", source=source)))
+        assert told in shown.get()
+
+
+@pytest.mark.requirement("FOREST-2")
+def test_a_node_whose_derived_content_is_only_a_beginning_says_so() -> None:
+    console = Console(width=100, file=io.StringIO())
+    for cut in (True, False):
+        with console.capture() as shown:
+            console.print(looks.node(Node("c" * 16, title="Child", content="alpha", content_cut=cut)))
+        assert ("only a beginning" in shown.get()) is cut
 
 
 # --- archives and summaries ---

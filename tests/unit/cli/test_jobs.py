@@ -4,6 +4,7 @@ import pytest
 from unit.cli.conftest import CommandLine
 
 from memotree.v1 import job_service_pb2 as pb
+from memotree.v1 import maintenance_service_pb2 as maintenance_pb2
 from memotree.v1 import types_pb2
 
 pytestmark = [pytest.mark.requirement("SERVE-4", "SERVE-6")]
@@ -47,9 +48,19 @@ def test_a_job_that_stops_tells_why_and_how_to_go_on(garden: CommandLine) -> Non
     assert (refused.code, "memotree jobs watch" in refused.err) == (1, True)
 
 
+def test_how_far_a_job_came_is_shown_unless_it_has_come_to_its_end(garden: CommandLine) -> None:
+    half = maintenance_pb2.Progress(step="commit", done=0, total=13)
+    for state, shown in ((pb.JOB_STATE_SUCCEEDED, False), (pb.JOB_STATE_RUNNING, True), (pb.JOB_STATE_STOPPED, True)):
+        job = garden.fake.plant(kind="ingest", subject="A book", state=state, progress=half)
+        assert ("commit 0/13" in garden("jobs", "show", job.id).out) is shown
+    assert garden("jobs", "list", "--all").out.count("commit 0/13") == 2
+
+
 def test_a_job_is_cancelled(garden: CommandLine) -> None:
     job = garden.json("reindex", "--background")
     assert garden.json("jobs", "cancel", job["id"])["state"] == "CANCELLED"
+    done = garden.json("reindex")["id"]
+    assert f"The job {done} was over already: it has succeeded." in garden("jobs", "cancel", done).err
     assert "is cancelled" in garden("jobs", "cancel", job["id"]).err
     ran = garden("jobs", "watch", job["id"])
     assert (ran.code, "The job was cancelled." in ran.err) == (1, True)

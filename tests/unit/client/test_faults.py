@@ -180,6 +180,15 @@ def test_a_status_without_details_is_still_an_error_of_its_family(client: Client
     assert (caught.value.reason, caught.value.violations) == ("", ())
 
 
+def test_a_request_that_is_too_large_for_the_server_is_told_with_the_setting(
+    client: Client, fake: FakeMemoTree
+) -> None:
+    told = "SERVER: Received message larger than max (20724047 vs. 16777216)"
+    fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, told, ""))
+    with pytest.raises(ResourceExhaustedError, match=r"has 20,724,047 bytes.* at most 16,777,216.*max_message_bytes"):
+        client.status()
+
+
 def test_a_status_that_no_family_has_is_the_base(client: Client, fake: FakeMemoTree) -> None:
     fake.fail("GetStatus", RefusedError(grpc.StatusCode.OUT_OF_RANGE, "Beyond.", ""))
     with pytest.raises(MemoTreeClientError) as caught:

@@ -1,0 +1,277 @@
+"""How well ``Recall`` finds what answers a question, beside simple methods, on a folder of documents and questions.
+
+The documents go through ``IngestDocument`` into a private server with the built-in models and everything at its
+default; each question is asked over gRPC, of its own document and of all documents at once, at each token budget.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import uvloop
+from rich.console import Console
+from rich.progress import track
+
+from bench import baselines, recall_ablations, recall_pages, recall_scale
+from bench.evidence import EvaluationSet, figure, read_set
+from bench.recall_asking import WORKSPACE, Planted, Reply, Where, ask, ingest, private_server
+from bench.table import machine
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.server.compose import collect_rarely
+from memotree.server.logs import configure_logging
+
+OUT: Final = Path(__file__).parent / "out"
+
+Replies = dict[Where, dict[int, list[Reply]]]
+"""By place and budget the answer to each question, in order."""
+
+_say: Final = Console(stderr=True)
+
+
+def main() -> int:
+    """Measure what was asked for; fails when something could not be done, never because of a figure."""
+    arguments = _arguments()
+    configure_logging("warning", "console")
+    if arguments.markdown:
+        recall_pages.renew(sorted(OUT.glob("recall-*.json")))
+        return 0
+    collect_rarely()
+    if arguments.scale:
+        document = uvloop.run(recall_scale.run(arguments.scale))
+        name = "scale"
+    else:
+        data = read_set(arguments.data, arguments.questions)
+        document = _measured(data, arguments)
+        name = data.name
+    path = arguments.json or OUT / f"recall-{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    recall_pages.show(document, Console(width=170))
+    _say.print(f"Everything is in {path}.")
+    return int(bool(document["failures"]))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="the folder with documents.jsonl and questions.jsonl")
+    parser.add_argument("--json", type=Path, help="where everything is kept; bench/out/recall-<set>.json by default")
+    parser.add_argument("--budgets", type=_budgets, help="tokens, such as 250,500,1000; by the set's name by default")
+    parser.add_argument("--questions", type=int, help="so many questions only, spread evenly over all")
+    parser.add_argument("--no-pooled", action="store_true", help="ask of the own document only")
+    parser.add_argument("--no-baselines", action="store_true", help="do not measure the simple methods")
+    parser.add_argument("--ablations", action="store_true", help="switch off each part of the scoring in turn, too")
+    parser.add_argument("--scale", type=int, help="instead: the latency over so many synthetic leaves")
+    parser.add_argument(
+        "--markdown", action="store_true", help="instead: renew the tables of docs/reference/recall.md from bench/out"
+    )
+    arguments = parser.parse_args()
+    if not (arguments.data or arguments.scale or arguments.markdown):
+        parser.error("give --data FOLDER, --scale LEAVES or --markdown")
+    return arguments
+
+
+def _budgets(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split(","))
+
+
+# --- The run ---------------------------------------------------------------------------------------------------------
+
+
+def _measured(data: EvaluationSet, arguments: argparse.Namespace) -> dict[str, Any]:
+    begun = time.perf_counter()
+    budgets = arguments.budgets or data.budgets
+    places: tuple[Where, ...] = ("own",) if arguments.no_pooled else ("own", "pooled")
+    document = _facts(data, budgets, places)
+    with tempfile.TemporaryDirectory(prefix="memotree-recall-") as folder:
+        (home := Path(folder) / "data").mkdir()
+        planted, replies, told = uvloop.run(_asked(home, data, budgets, places))
+        document |= told
+        document |= _figures(data, replies)
+        if arguments.ablations:
+            _say.print("ablations …")
+            rows = asyncio.run(recall_ablations.run(home, data, planted, budgets, places))
+            document["ablations"] = {name: _means(data, own) for name, own in rows.items()}
+            document["ablations_apart"] = _apart(document)  # more than 0 when they do not do what the server does
+    if not arguments.no_baselines:
+        _say.print("simple methods …")
+        found = baselines.run(data, budgets, WordllamaEmbedder().embed_now, has_pooled="pooled" in places)
+        document["baselines"] = {name: _means(data, own) for name, own in found.items()}
+        document["best_baseline"] = _best(data, replies, found)
+        document["per_question_baselines"] = {
+            name: {
+                where: {budget: np.round(row, 4).tolist() for budget, row in rows.items()}
+                for where, rows in own.items()
+            }
+            for name, own in found.items()
+        }
+    document["per_question"] = list(_per_question(data, replies))
+    document["seconds"] = round(time.perf_counter() - begun, 1)
+    return document
+
+
+def _facts(data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where]) -> dict[str, Any]:
+    counted = [question for question in data.questions if question.counts]
+    return {
+        "kind": "recall",
+        "set": data.name,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "documents": len(data.documents),
+        "turns": data.turns,
+        "questions": len(data.questions),
+        "counted": sum(not question.is_apart for question in counted),
+        "apart": sum(question.is_apart for question in counted),
+        "lost_evidence": sum(question.lost for question in data.questions),
+        "budgets": list(budgets),
+        "places": list(places),
+    }
+
+
+async def _asked(
+    folder: Path, data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where]
+) -> tuple[Planted, Replies, dict[str, Any]]:
+    async with private_server(folder) as client:
+        await client.create_workspace(WORKSPACE)
+        workspace = client.workspace(WORKSPACE)
+        _say.print(f"{data.name}: ingesting {len(data.documents)} documents of {data.turns:,} turns …")
+        planted = await ingest(workspace, data)
+        rested = recall_scale.resident()
+        # The first question of all pays for the trees of every archive.
+        last = places[-1]
+        cold = await ask(workspace, data, planted, data.questions[0], last, budgets[0])
+        replies: Replies = {}
+        for where in places:
+            for budget in budgets:
+                named = f"{where}, {budget:,} tokens"
+                rows = replies.setdefault(where, {}).setdefault(budget, [])
+                for question in track(data.questions, named, console=_say, transient=True):
+                    rows.append(await ask(workspace, data, planted, question, where, budget))
+        told = {
+            "failures": planted.failures,
+            "ingest": {
+                "seconds": round(planted.seconds, 2),
+                "turns_per_second": round(data.turns / planted.seconds, 1),
+                "usage": {name: dict(counts) for name, counts in planted.usage.items()},
+                "calls": sum(counts["calls"] for counts in planted.usage.values()),
+                **planted.nodes,
+            },
+            "first_recall_ms": round(cold.milliseconds, 1),
+            "memory_mb": {"after ingest": rested, "after all questions": recall_scale.resident()},
+        }
+    return planted, replies, told
+
+
+# --- The figures -----------------------------------------------------------------------------------------------------
+
+
+def _chosen(data: EvaluationSet, *, apart: bool = False) -> list[int]:
+    """The numbers of the questions that count, or of those that are reported apart."""
+    return [number for number, question in enumerate(data.questions) if question.counts and question.is_apart is apart]
+
+
+def _figure(data: EvaluationSet, values: Sequence[float], numbers: Iterable[int]) -> dict[str, Any]:
+    """The figure of some questions, rounded; values are of all questions."""
+    chosen = list(numbers)
+    found = figure([values[number] for number in chosen], [data.questions[number].document for number in chosen])
+    return {
+        name: np.round(value, 2).tolist() if name != "questions" else value for name, value in asdict(found).items()
+    }
+
+
+def _figures(data: EvaluationSet, replies: Replies) -> dict[str, Any]:
+    main: dict[str, Any] = {}
+    apart: dict[str, Any] = {}
+    kinds = sorted({question.category for question in data.questions if not question.is_apart})
+    for where, rows in replies.items():
+        for budget, row in rows.items():
+            values = [question.recall(reply.packed) for question, reply in zip(data.questions, row, strict=True)]
+            chosen = _chosen(data)
+            main.setdefault(where, {})[str(budget)] = _figure(data, values, chosen) | {
+                "categories": {
+                    kind: _figure(data, values, (each for each in chosen if data.questions[each].category == kind))
+                    for kind in kinds
+                },
+                **_costs(row, budget),
+            }
+            apart.setdefault(where, {})[str(budget)] = _figure(data, values, _chosen(data, apart=True))
+    return {"memotree": main, "unanswerable": apart}
+
+
+def _costs(row: Sequence[Reply], budget: int) -> dict[str, float]:
+    times = [reply.milliseconds for reply in row]
+    return {
+        "used_share": round(float(np.mean([reply.tokens for reply in row])) / budget, 4),
+        "most_used_share": round(max(reply.tokens for reply in row) / budget, 4),
+        "over_budget": sum(reply.dropped > 0 for reply in row),
+        "p50_ms": round(float(np.percentile(times, 50)), 2),
+        "p95_ms": round(float(np.percentile(times, 95)), 2),
+        "leaves_considered": round(float(np.mean([reply.considered for reply in row])), 1),
+    }
+
+
+def _means(data: EvaluationSet, rows: Mapping[Any, Mapping[int, Sequence[float]]]) -> dict[str, dict[str, float]]:
+    chosen = _chosen(data)
+    return {
+        where: {
+            str(budget): round(100 * float(np.mean([row[each] for each in chosen])), 2) for budget, row in own.items()
+        }
+        for where, own in rows.items()
+    }
+
+
+def _apart(document: Mapping[str, Any]) -> float:
+    """The greatest difference, in points, of the default among the ablations to what the server answered."""
+    default, served = document["ablations"]["default"], document["memotree"]
+    pairs = ((mean, served[where][budget]["mean"]) for where, row in default.items() for budget, mean in row.items())
+    return max(abs(float(mean) - float(answered)) for mean, answered in pairs)
+
+
+def _best(
+    data: EvaluationSet, replies: Replies, found: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]]
+) -> dict[str, dict[str, Any]]:
+    """For each place and budget the best simple method, chosen afterwards, and what MemoTree has more."""
+    chosen = _chosen(data)
+    best: dict[str, dict[str, Any]] = {}
+    for where, rows in replies.items():
+        for budget, row in rows.items():
+            means = {name: float(np.mean([own[where][budget][each] for each in chosen])) for name, own in found.items()}
+            name = max(means, key=means.__getitem__)
+            ours = [question.recall(reply.packed) for question, reply in zip(data.questions, row, strict=True)]
+            more = [one - other for one, other in zip(ours, found[name][where][budget], strict=True)]
+            best.setdefault(where, {})[str(budget)] = {
+                "name": name,
+                "recall": round(100 * means[name], 2),
+                "difference": _figure(data, more, chosen),
+            }
+    return best
+
+
+def _per_question(data: EvaluationSet, replies: Replies) -> Iterable[dict[str, Any]]:
+    for where, rows in replies.items():
+        for budget, row in rows.items():
+            for question, reply in zip(data.questions, row, strict=True):
+                yield {
+                    "question_id": question.id,
+                    "doc_id": data.documents[question.document].id,
+                    "category": question.category,
+                    "where": where,
+                    "budget": budget,
+                    "recall": round(question.recall(reply.packed), 4) if question.counts else None,
+                    "evidence": len(question.evidence) + question.lost,
+                    "packed": len(reply.packed),
+                    "tokens": round(reply.tokens, 2),
+                    "ms": round(reply.milliseconds, 2),
+                }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

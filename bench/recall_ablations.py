@@ -1,0 +1,88 @@
+"""What each part of the scoring brings: the same questions with one part switched off, on the same trees.
+
+This asks no server: it takes the leaves of the stored state as `Recalling` does, scores them with other settings and
+packs them. The row with the settings of the default has to be what the server answered.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bench.evidence import EvaluationSet
+from bench.recall_asking import WORKSPACE, Planted, Where, packed_turns
+from memotree import lookup
+from memotree.forest.groves import Groves
+from memotree.forest.packing import pack
+from memotree.forest.rarity import in_workspace
+from memotree.forest.recall import CACHE_BYTES
+from memotree.forest.scoring import DEFAULT, Settings, score
+from memotree.forest.tracts import Wood
+from memotree.forest.vocabulary import BuiltinWords
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.server.compose import open_store_and_models
+from memotree.settings import load_settings
+
+PARTS: Final[Mapping[str, Settings]] = {
+    "default": DEFAULT,
+    "without the tree": replace(DEFAULT, tree=0.0),
+    "without words": replace(DEFAULT, words=0.0, document=0.0),
+    "without vectors": replace(DEFAULT, meaning=0.0),
+    "without routing (tree and whole documents)": replace(DEFAULT, tree=0.0, document=0.0),
+    "without whole documents": replace(DEFAULT, document=0.0),
+    "without labels (speakers)": replace(DEFAULT, label=0.0),
+    "without related words": DEFAULT,
+    "one scale for all documents": replace(DEFAULT, growth=0.0),
+    "scales added, not sharpened": replace(DEFAULT, power=1.0),
+    "leaves by themselves": replace(DEFAULT, tree=0.0, centre=30.0, growth=0.0, spread=0.1),
+}
+"""The settings of each row; there is no row for reranking because the default does not rerank."""
+
+WITHOUT_RELATED: Final = "without related words"
+
+Figures = dict[str, dict[Where, dict[int, list[float]]]]
+"""For each row, place and budget the recall of each question in order, from 0 to 1."""
+
+
+async def run(
+    folder: Path, data: EvaluationSet, planted: Planted, budgets: Sequence[int], places: Sequence[Where]
+) -> Figures:
+    """Every row over a data folder whose server has stopped."""
+    found: Figures = {}
+    async with AsyncExitStack() as stack:
+        store, models = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
+        async with store.database.connection() as conn:
+            place = await lookup.place(conn, WORKSPACE, "")
+        kept = Groves(store, CACHE_BYTES)
+        view = await kept.view(place.state)
+        vectors = await models.embedder.embed([question.text for question in data.questions])
+        embedder = models.embedder
+        related = BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
+        woods: dict[tuple[str, ...], Wood] = {}
+        async with store.database.connection() as conn:
+            rarities = [
+                await in_workspace(conn, place.state.workspace_id, question.text, related)
+                for question in data.questions
+            ]
+        for where in places:
+            for name, settings in PARTS.items():
+                rows = found.setdefault(name, {}).setdefault(where, {})
+                for question, vector, rarity in zip(data.questions, vectors, rarities, strict=True):
+                    wanted = (
+                        [*filter(None, [planted.archives[question.document]])]
+                        if where == "own"
+                        else sorted(filter(None, planted.archives))
+                    )
+                    if tuple(wanted) not in woods:
+                        woods[tuple(wanted)] = await kept.wood(view, wanted)
+                    wood = woods[tuple(wanted)]
+                    words = None if name == WITHOUT_RELATED else related
+                    # Of all archives the leaves themselves tell which words are rare.
+                    rare = rarity if where == "own" and len(planted.archives) > 1 else None
+                    scores = score(wood.grove, question.text, vector, related=words, rarity=rare, settings=settings)
+                    for budget in budgets:
+                        taken = [wood.place(leaf) for leaf in pack(scores.total, wood.grove, budget).tolist()]
+                        packed = packed_turns([tract.leaf_id(number) for tract, number in taken], planted)
+                        rows.setdefault(budget, []).append(question.recall(packed))
+    return found

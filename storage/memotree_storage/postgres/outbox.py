@@ -1,0 +1,73 @@
+"""The outbox: what the index does not reflect yet, row by row, with the versions that it is about."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg.rows import args_row
+
+from memotree_storage.postgres.database import Connection
+
+_ROWS: Final = """
+  select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, v.tokens, c.commit_id,
+         v.line_id, v.from_seq, v.to_seq, v.version_id
+    from mirror.outbox o
+    join mirror.version v using (version_id)
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where o.workspace_id = %(workspace)s and not o.applied"""
+
+_NEXT: Final = f"{_ROWS} and o.outbox_id > %(after)s order by o.outbox_id limit %(limit)s"
+_HELD: Final = f"{_ROWS} and o.outbox_id = any(%(ids)s::bigint[]) order by o.outbox_id for update of o"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A row of the outbox with what the index has to know of its version."""
+
+    outbox_id: int
+    ends: bool
+    counted: bool
+    entry_id: str
+    blob: str
+    archive_id: str
+    type: str
+    tags: list[str]
+    tokens: int
+    commit_id: str
+    line_id: int
+    from_seq: int
+    to_seq: int | None
+    version_id: int
+
+
+async def pending(conn: Connection, workspace_id: str, *, limit: int, after: int = 0) -> list[Pending]:
+    """The oldest rows behind an id that are not applied, in order; nothing keeps them as they are."""
+    async with conn.cursor(row_factory=args_row(Pending)) as cursor:
+        await cursor.execute(_NEXT, {"workspace": workspace_id, "after": after, "limit": limit})
+        return await cursor.fetchall()
+
+
+async def held(conn: Connection, workspace_id: str, ids: Collection[int]) -> dict[int, Pending]:
+    """Those of the rows that are there and not applied, by id, as they are now; held until the transaction ends."""
+    async with conn.cursor(row_factory=args_row(Pending)) as cursor:
+        await cursor.execute(_HELD, {"workspace": workspace_id, "ids": list(ids)})
+        return {row.outbox_id: row async for row in cursor}
+
+
+async def is_behind(conn: Connection, workspace_id: str, *, after: int = 0) -> bool:
+    """Whether a row of the workspace behind an id is not applied."""
+    cursor = await conn.execute(
+        "select exists (select from mirror.outbox where workspace_id = %s and not applied and outbox_id > %s)",
+        (workspace_id, after),
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def note(conn: Connection, *, counted: Collection[int], applied: Collection[int]) -> None:
+    """Note which rows the frequencies count, and which of all the index reflects."""
+    await conn.execute(
+        "update mirror.outbox set counted = true, applied = applied or outbox_id = any(%(applied)s::bigint[])"
+        " where outbox_id = any(%(all)s::bigint[])",
+        {"applied": list(applied), "all": [*counted, *applied]},
+    )

@@ -1,0 +1,68 @@
+"""Features are made ahead of who takes them, and nobody has to wait for one that is slow."""
+
+import asyncio
+
+import pytest
+from memotree_storage.features import Ahead
+
+
+async def test_what_is_made_ahead_comes_in_order_and_two_at_a_time() -> None:
+    under_way, most = 0, 0
+
+    async def make(number: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return number
+
+    ahead = Ahead(range(5), make)
+    assert [await ahead.take() for _ in range(6)] == [0, 1, 2, 3, 4, None]
+    assert ahead.over
+    assert most == 2
+
+
+async def test_who_does_not_wait_gets_nothing_and_who_waits_gets_it_later() -> None:
+    go = asyncio.Event()
+
+    async def make(number: int) -> int:
+        await go.wait()
+        return number
+
+    ahead = Ahead([1], make)
+    assert await ahead.take_soon(0.0) is None
+    assert not ahead.over
+    go.set()
+    assert await ahead.take() == 1
+    assert await ahead.take_soon(0.0) is None
+
+
+async def test_a_fault_is_raised_where_somebody_waits_and_ends_nothing_before() -> None:
+    async def make(number: int) -> int:
+        if number:
+            raise ZeroDivisionError
+        return number
+
+    ahead = Ahead([0, 1, 2], make)
+    assert await ahead.take() == 0
+    assert await ahead.take_soon(5.0) is None
+    with pytest.raises(ZeroDivisionError):
+        await ahead.take()
+    await ahead.stop()
+
+
+async def test_what_is_given_up_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def make(_: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    ahead = Ahead([1], make)
+    await ahead.take_soon(0.0)
+    await asyncio.sleep(0)
+    await ahead.stop()
+    assert cancelled.is_set()
