@@ -47,9 +47,10 @@ def windows(tokens: Floats, borders: NDArray[np.int64]) -> tuple[Ints, Ints]:
 def nodes(
     tokens: Floats, spans: NDArray[np.int64], borders: NDArray[np.int64], low: Ints, high: Ints
 ) -> tuple[Ints, Ints]:
-    """For each scale and leaf the greatest node within the scale that holds it: maybe the leaf by itself.
+    """For each scale and leaf the greatest node within the scale that holds it.
 
-    Documents without a tree have their windows in the place of nodes.
+    Where that has less than half of the window around the leaf, and in documents without a tree, the window stands in
+    its place.
     """
     node_low, node_high = low.copy(), high.copy()
     has_tree = np.zeros(len(borders), dtype=bool)
@@ -68,6 +69,9 @@ def nodes(
         inside = np.repeat(top[:, 0] - np.cumsum(width) + width, width) + np.arange(width.sum())
         node_low[number, inside] = np.repeat(top[:, 0], width)
         node_high[number, inside] = np.repeat(top[:, 1], width)
+        # Where merging stopped early, a node says nothing at this scale: one below half of the window gives way to it.
+        poor = 2 * (edges[node_high[number]] - edges[node_low[number]]) < edges[high[number]] - edges[low[number]]
+        node_low[number, poor], node_high[number, poor] = low[number, poor], high[number, poor]
     return node_low, node_high
 
 

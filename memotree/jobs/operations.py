@@ -106,8 +106,8 @@ class JobOperations:
         if job is None:
             state = (await self._runner.get(job_id)).state
             raise JobNotResumableError(
-                f"Job {job_id} is in the state {state}. Only one that stopped, failed or was cancelled can be resumed; watch it "
-                "with WatchJob, or ask for the work again."
+                f"Job {job_id} is in the state {state}. Only one that stopped, failed or was cancelled can be resumed; "
+                "watch it with WatchJob, or ask for the work again."
             )
         return pb.ResumeJobResponse(job=job_message(job))
 

@@ -112,6 +112,10 @@ def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[n
             within(nodes, tokens, place, scale) if len(documents[home[place]]) > 1 else windows[place]
             for place in range(len(flat))
         ]
+        trees = [
+            window if 2 * sum(tokens[slice(*node)]) < sum(tokens[slice(*window)]) else node
+            for node, window in zip(trees, windows, strict=True)
+        ]
         parts = [
             np.array([words(span, number) for span in windows]),
             np.array([meaning(span) for span in windows]),
@@ -150,6 +154,14 @@ def test_no_window_and_no_node_crosses_a_document(documents: list[list[str]]) ->
         assert (high > place).all()
         assert (low >= planted_one.starts[home]).all()
         assert (high <= planted_one.starts[home + 1]).all()
+
+
+def test_where_merging_ended_early_the_window_stands_for_the_node() -> None:
+    flat = [FILLER] * 40
+    made = grove(leaf_features(flat, vectors(len(flat))), [0], [(0, 2)])
+    assert made.node_low[-1].tolist() == made.low[-1].tolist()
+    assert made.node_high[-1].tolist() == made.high[-1].tolist()
+    assert (made.node_low[1, 0], made.node_high[1, 0]) == (0, 2)
 
 
 @given(forests)

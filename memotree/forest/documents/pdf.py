@@ -50,8 +50,8 @@ class PdfWithoutTextError(UnreadableDocumentError):
 
     def __init__(self, name: str, pages: int) -> None:
         super().__init__(
-            f"{quoted(name)} is a PDF without any text on its {pages} page(s), as a scan is; run text recognition (OCR) over"
-            " it and ingest the result."
+            f"{quoted(name)} is a PDF without any text on its {pages} page(s), as a scan is; run text recognition"
+            " (OCR) over it and ingest the result."
         )
 
 
