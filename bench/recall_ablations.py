@@ -13,13 +13,13 @@ from typing import Final
 from bench.evidence import EvaluationSet
 from bench.recall_asking import WORKSPACE, Planted, Where, packed_turns
 from memotree import lookup
-from memotree.forest.groves import Groves
-from memotree.forest.packing import pack
-from memotree.forest.rarity import in_workspace
-from memotree.forest.recall import CACHE_BYTES
-from memotree.forest.scoring import DEFAULT, Settings, score
-from memotree.forest.tracts import Wood
-from memotree.forest.vocabulary import BuiltinWords
+from memotree.forest.recall.groves import Groves
+from memotree.forest.recall.rarity import in_workspace
+from memotree.forest.recall.recalling import CACHE_BYTES
+from memotree.forest.recall.tracts import Wood
+from memotree.forest.scoring.packing import pack
+from memotree.forest.scoring.scores import DEFAULT, Settings, score
+from memotree.forest.scoring.vocabulary import BuiltinWords
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings

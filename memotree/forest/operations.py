@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from memotree.forest.asking import Asking
-from memotree.forest.drilling import Drilling
-from memotree.forest.ingestion import Ingestion
-from memotree.forest.joining import Joining
-from memotree.forest.recall import Recalling
-from memotree.forest.upkeep import SummaryUpkeep
+from memotree.forest.asking.drilling import Drilling
+from memotree.forest.asking.loop import Asking
+from memotree.forest.ingestion.job import Ingestion
+from memotree.forest.joining.archives import Joining
+from memotree.forest.recall.recalling import Recalling
+from memotree.forest.summaries.upkeep import SummaryUpkeep
 from memotree.v1 import forest_service_pb2 as pb
 
 

@@ -15,13 +15,13 @@ from memotree_storage.store import Store
 from memotree_storage.validation import Limits
 
 from memotree.canvas import NodeOperations, ViewOperations
-from memotree.forest.asking import Asking
-from memotree.forest.drilling import Drilling
-from memotree.forest.ingestion import Ingestion
-from memotree.forest.joining import Joining
+from memotree.forest.asking.drilling import Drilling
+from memotree.forest.asking.loop import Asking
+from memotree.forest.ingestion.job import Ingestion
+from memotree.forest.joining.archives import Joining
 from memotree.forest.operations import ForestOperations
-from memotree.forest.recall import Recalling
-from memotree.forest.upkeep import SummaryUpkeep
+from memotree.forest.recall.recalling import Recalling
+from memotree.forest.summaries.upkeep import SummaryUpkeep
 from memotree.history import HistoryOperations
 from memotree.jobs import JobOperations, Runner, mirrors
 from memotree.limits import ServiceLimits

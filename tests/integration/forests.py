@@ -17,9 +17,9 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
 from memotree.canvas import NodeOperations
-from memotree.forest.ingestion import Ingestion
-from memotree.forest.joining import Joining
-from memotree.forest.upkeep import SummaryUpkeep
+from memotree.forest.ingestion.job import Ingestion
+from memotree.forest.joining.archives import Joining
+from memotree.forest.summaries.upkeep import SummaryUpkeep
 from memotree.jobs import JobOperations, Runner
 from memotree.models.gateway import Models
 from memotree.models.outage import Patience

@@ -12,10 +12,10 @@ from memotree_storage.position import many_between
 from memotree_storage.tokens import count_tokens
 
 from memotree.canvas.reading import nodes_at
-from memotree.forest.answers import INNER, LEAF, tokens_of
-from memotree.forest.asking import Asking
+from memotree.forest.asking.answers import INNER, LEAF, tokens_of
+from memotree.forest.asking.drilling import Drilling
+from memotree.forest.asking.loop import Asking
 from memotree.forest.citations import content_hash
-from memotree.forest.drilling import Drilling
 from memotree.lookup import place
 from memotree.messages import DETAIL
 from memotree.models.answers import Answer, ContextNode, Decision, Explore

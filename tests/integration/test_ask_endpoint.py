@@ -11,10 +11,10 @@ from endpoints import CHAT_MODEL, Fault, ModelEndpoint, input_data
 from integration.worlds import World
 from memotree_storage.node import Archive, Node, new_id
 
-from memotree.forest.asking import Asking
+from memotree.forest.asking.drilling import Drilling
+from memotree.forest.asking.loop import Asking
 from memotree.forest.citations import is_right
-from memotree.forest.drilling import Drilling
-from memotree.forest.recall import Recalling
+from memotree.forest.recall.recalling import Recalling
 from memotree.models.gateway import Models
 from memotree.models.outage import Patience
 from memotree.settings import load_settings

@@ -11,8 +11,8 @@ from memotree_storage.node import Node, Source
 from memotree_storage.position import many_between
 from memotree_storage.store import Store
 
+from memotree.forest.asking.drilling import MOST_RERANKED, Drilling
 from memotree.forest.citations import content_hash
-from memotree.forest.drilling import MOST_RERANKED, Drilling
 from memotree.lookup import NodeNotFoundError
 from memotree.messages import DETAIL, SUMMARY
 from memotree.models.cache import AnswerCache

@@ -21,7 +21,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from memotree.canvas import ViewOperations
 from memotree.forest.documents.document import EmptyDocumentError, UnreadableDocumentError
 from memotree.forest.growth.merging import merge_now
-from memotree.forest.known import DocumentNameTakenError
+from memotree.forest.ingestion.known import DocumentNameTakenError
 from memotree.history import HistoryOperations
 from memotree.models.extractive import digest_of
 from memotree.naming import BranchNotFoundError

@@ -21,8 +21,8 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.verify import Difference, verify
 
 from memotree.canvas import NodeOperations
-from memotree.forest import joining as joining_module
-from memotree.forest.joining import JOINED_FROM, Joining
+from memotree.forest.joining import archives as joining_module
+from memotree.forest.joining.archives import JOINED_FROM, Joining
 from memotree.history import HistoryOperations
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models

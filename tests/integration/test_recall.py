@@ -17,10 +17,10 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.tokens import count_tokens
 
 from memotree.canvas.reading import nodes_at
-from memotree.forest import recall as recall_module
 from memotree.forest.citations import content_hash, is_right
-from memotree.forest.groves import SessionMovedError
-from memotree.forest.recall import Recalling
+from memotree.forest.recall import recalling as recall_module
+from memotree.forest.recall.groves import SessionMovedError
+from memotree.forest.recall.recalling import Recalling
 from memotree.messages import DETAIL
 from memotree.models.meter import Meter
 from memotree.v1 import forest_service_pb2 as pb

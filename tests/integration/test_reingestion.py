@@ -12,7 +12,7 @@ from integration.test_ingestion import paragraphs, pdf
 from integration.worlds import World
 from pypdf import PdfReader
 
-from memotree.forest import ingestion as ingestion_module
+from memotree.forest.ingestion import job as ingestion_module
 from memotree.provenance import SUMMARY_BY
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb

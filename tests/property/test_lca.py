@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.forest.ancestry import Hit, lowest_common_ancestor, representatives
+from memotree.forest.recall.ancestry import Hit, lowest_common_ancestor, representatives
 
 forests = st.lists(st.integers(-1, 30), min_size=1, max_size=32).map(
     lambda wanted: [min(parent, number - 1) for number, parent in enumerate(wanted)]

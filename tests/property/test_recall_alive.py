@@ -29,7 +29,7 @@ from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from property.arena import Arena, effort, numbered_id
 
-from memotree.forest.recall import Recalling
+from memotree.forest.recall.recalling import Recalling
 from memotree.limits import ServiceLimits
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models

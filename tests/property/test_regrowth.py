@@ -16,11 +16,11 @@ from memotree_storage.postgres.rows import staged_version
 
 from memotree.forest.documents import Document, read_document
 from memotree.forest.growth.splitting import split
-from memotree.forest.intake import Cutting
-from memotree.forest.known import align_with
-from memotree.forest.planting import LEAF_TYPE, Planter, Soil
-from memotree.forest.regrowth import Regrower
-from memotree.forest.stand import Stand
+from memotree.forest.ingestion.intake import Cutting
+from memotree.forest.ingestion.known import align_with
+from memotree.forest.ingestion.planting import LEAF_TYPE, Planter, Soil
+from memotree.forest.ingestion.regrowth import Regrower
+from memotree.forest.ingestion.stand import Stand
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.tokens import count_tokens
 
-from memotree.forest.excerpts import best_stretch
+from memotree.forest.recall.excerpts import best_stretch
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.forest.passages import PackedLeaf, joined, markdown
+from memotree.forest.recall.passages import PackedLeaf, joined, markdown
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 

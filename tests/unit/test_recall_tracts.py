@@ -11,8 +11,8 @@ from memotree_storage.passages import Passage, PassageBlock
 from memotree_storage.postgres.groves import Leaf
 from memotree_storage.terms import count_terms
 
-from memotree.forest.filters import Filter
-from memotree.forest.tracts import Tract, block_of, picked, tracts_of
+from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.tracts import Tract, block_of, picked, tracts_of
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 

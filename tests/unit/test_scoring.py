@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memotree.forest.grove import Grove, concatenate, grove, leaf_features
-from memotree.forest.related import RelatedWords
-from memotree.forest.scales import SCALES, TYPICAL_REACH
-from memotree.forest.scoring import DEFAULT, Settings, score
-from memotree.forest.stemming import forms, stem
-from memotree.forest.words import concepts
+from memotree.forest.scoring.grove import Grove, concatenate, grove, leaf_features
+from memotree.forest.scoring.related import RelatedWords
+from memotree.forest.scoring.scales import SCALES, TYPICAL_REACH
+from memotree.forest.scoring.scores import DEFAULT, Settings, score
+from memotree.forest.scoring.stemming import forms, stem
+from memotree.forest.scoring.words import concepts
 
 DIMENSIONS = 8
 WORDS = ("harbour", "lantern", "meadow", "copper", "violin", "glacier", "the", "and")

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.tokens import count_tokens
 
-from memotree.forest.answers import Context, Shown, nearest_by_words, tokens_of
-from memotree.forest.extracts import extract
+from memotree.forest.asking.answers import Context, Shown, nearest_by_words, tokens_of
+from memotree.forest.asking.extracts import extract
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 

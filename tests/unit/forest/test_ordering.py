@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.position import many_between
 
-from memotree.forest.ordering import new_positions
+from memotree.forest.ingestion.ordering import new_positions
 
 pytestmark = pytest.mark.requirement("FOREST-5")
 

@@ -4,7 +4,7 @@ import pytest
 from memotree_storage.node import Node
 from memotree_storage.postgres.rows import Version, staged_version
 
-from memotree.forest.staleness import Reason, Scope, stale
+from memotree.forest.summaries.staleness import Reason, Scope, stale
 from memotree.provenance import (
     PENDING_CONTENT,
     PENDING_MODEL,

@@ -27,7 +27,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 from memotree_storage.turns import Turns
 
-from memotree.forest.tracts import Tract, Wood, is_leaf, joined, tracts_of
+from memotree.forest.recall.tracts import Tract, Wood, is_leaf, joined, tracts_of
 
 _VIEWS: Final = 256
 _COMPARED: Final = 3

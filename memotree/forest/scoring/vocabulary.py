@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 
-from memotree.forest.related import RelatedWords
+from memotree.forest.scoring.related import RelatedWords
 from memotree.models.builtin import WordllamaEmbedder
 
 

@@ -15,8 +15,8 @@ from memotree_storage.terms import count_terms
 from memotree_storage.tokens import count_tokens
 from numpy.typing import NDArray
 
-from memotree.forest import scales
-from memotree.forest.scales import TYPICAL_REACH, Floats, Ints
+from memotree.forest.scoring import scales
+from memotree.forest.scoring.scales import TYPICAL_REACH, Floats, Ints
 
 Spans: TypeAlias = Sequence[tuple[int, int]] | NDArray[np.integer]
 

@@ -12,7 +12,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.forest.reading import read_nodes
-from memotree.forest.staleness import DERIVED_TYPE, Scope, reason_of
+from memotree.forest.summaries.staleness import DERIVED_TYPE, Scope, reason_of
 from memotree.forest.together import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary

@@ -16,9 +16,9 @@ from memotree_storage.passages import Passage, PassageBlock
 from memotree_storage.postgres.groves import Leaf
 from numpy.typing import NDArray
 
-from memotree.forest.filters import Filter
-from memotree.forest.grove import Grove, concatenate, grove
-from memotree.forest.times import read_time
+from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.times import read_time
+from memotree.forest.scoring.grove import Grove, concatenate, grove
 
 _BLOB: Final = 40
 _NO_VERSION: Final = -1

@@ -16,8 +16,8 @@ from memotree_storage.tokens import count_tokens
 
 from memotree.canvas.loading import contents
 from memotree.forest.citations import cite
-from memotree.forest.groves import View
-from memotree.forest.planting import SECTION
+from memotree.forest.ingestion.planting import SECTION
+from memotree.forest.recall.groves import View
 from memotree.messages import DETAIL, SUMMARY, TITLE, node_message
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2

@@ -28,7 +28,7 @@ from memotree_storage.validation import canonical_node, check_archive, check_arc
 from memotree import lookup
 from memotree.canvas.reading import node_at
 from memotree.forest.changeset import branch_head
-from memotree.forest.suggesting import suggest
+from memotree.forest.joining.suggesting import suggest
 from memotree.limits import ServiceLimits
 from memotree.messages import SUMMARY, archive_message, read_author
 from memotree.models.answers import Summary

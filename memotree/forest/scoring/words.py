@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from memotree_storage.terms import fold, term_id, words_of
 
-from memotree.forest.stemming import forms, stem
+from memotree.forest.scoring.stemming import forms, stem
 
 Related: TypeAlias = Callable[[str], Sequence[tuple[str, float]]]
 """Words of a similar meaning, most similar first, each with its cosine; nothing for a word that is not known."""

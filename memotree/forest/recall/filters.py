@@ -11,7 +11,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
 from memotree import lookup
-from memotree.forest.times import read_time
+from memotree.forest.recall.times import read_time
 from memotree.v1 import forest_service_pb2 as pb
 
 TIME: str = "time"

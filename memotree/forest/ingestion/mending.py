@@ -15,11 +15,11 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.forest.changeset import Change
+from memotree.forest.ingestion.regrowth import Regrowth
+from memotree.forest.ingestion.stand import Stand
 from memotree.forest.reading import read_nodes
-from memotree.forest.regrowth import Regrowth
-from memotree.forest.renewal import renew
-from memotree.forest.staleness import DERIVED_TYPE, Scope, scope_of
-from memotree.forest.stand import Stand
+from memotree.forest.summaries.renewal import renew
+from memotree.forest.summaries.staleness import DERIVED_TYPE, Scope, scope_of
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 

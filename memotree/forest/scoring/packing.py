@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree.forest.grove import Grove
+from memotree.forest.scoring.grove import Grove
 
 MOST_MISFITS: Final = 10
 """So many leaves that no longer fit end the packing: what follows is too far from the best."""

@@ -24,8 +24,8 @@ from memotree_storage.store import Store
 from memotree import lookup
 from memotree.forest.changeset import Change, Changeset, branch_head, commit
 from memotree.forest.reading import read_nodes
-from memotree.forest.renewal import Renewed, renew
-from memotree.forest.staleness import Reason, Stale, around, everywhere, stale, without
+from memotree.forest.summaries.renewal import Renewed, renew
+from memotree.forest.summaries.staleness import Reason, Stale, around, everywhere, stale, without
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import Runner, RunningJob
 from memotree.jobs.operations import job_message

@@ -22,9 +22,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree.forest.grove import Grove
-from memotree.forest.scales import SCALES, TYPICAL_REACH, Floats, Ints
-from memotree.forest.words import Concept, Related, concepts, stems
+from memotree.forest.scoring.grove import Grove
+from memotree.forest.scoring.scales import SCALES, TYPICAL_REACH, Floats, Ints
+from memotree.forest.scoring.words import Concept, Related, concepts, stems
 
 _B: Final = 0.4
 _STEP: Final = 4

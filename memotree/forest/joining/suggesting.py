@@ -12,7 +12,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.store import Store
 
 from memotree import lookup
-from memotree.forest.alike import groups
+from memotree.forest.joining.alike import groups
 from memotree.messages import archive_message
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter

@@ -8,11 +8,11 @@ import numpy as np
 from memotree_storage.ports import Vector
 from numpy.typing import NDArray
 
-from memotree.forest.filters import Filter
-from memotree.forest.packing import pack
-from memotree.forest.scoring import Rarity, Scores, score
-from memotree.forest.tracts import Mask, Tract, Wood
-from memotree.forest.words import Related
+from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.tracts import Mask, Tract, Wood
+from memotree.forest.scoring.packing import pack
+from memotree.forest.scoring.scores import Rarity, Scores, score
+from memotree.forest.scoring.words import Related
 
 _OWN_PART: Final = 0.5
 """What a leaf's own score counts beside that of a reranking model."""

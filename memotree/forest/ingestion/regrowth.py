@@ -23,9 +23,9 @@ from memotree.forest.growth.alignment import Kept
 from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf
 from memotree.forest.growth.splitting import Piece, split, stretches
 from memotree.forest.growth.titles import leaf_title, merged_title
-from memotree.forest.ordering import new_positions
-from memotree.forest.planting import SECTION, Grafting, Planter
-from memotree.forest.stand import (
+from memotree.forest.ingestion.ordering import new_positions
+from memotree.forest.ingestion.planting import SECTION, Grafting, Planter
+from memotree.forest.ingestion.stand import (
     TOP,
     Run,
     Stand,

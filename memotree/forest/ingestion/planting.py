@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 
 import numpy as np
 from memotree_storage import faults
-from memotree_storage.indexer import embedded_text
+from memotree_storage.features import embedded_text
 from memotree_storage.node import ID_ALPHABET, ID_LENGTH, Node, Source
 from memotree_storage.ports import Vector
 from memotree_storage.position import many_between
@@ -19,9 +19,9 @@ from memotree.forest.growth.merging import Merging, merge, merge_now
 from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
 from memotree.forest.growth.splitting import Piece
 from memotree.forest.growth.titles import leaf_title, merged_title
-from memotree.forest.intake import Cutting
-from memotree.forest.renewal import summarise_families, summarise_texts
-from memotree.forest.staleness import DERIVED_TYPE
+from memotree.forest.ingestion.intake import Cutting
+from memotree.forest.summaries.renewal import summarise_families, summarise_texts
+from memotree.forest.summaries.staleness import DERIVED_TYPE
 from memotree.forest.together import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary

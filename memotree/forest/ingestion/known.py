@@ -14,11 +14,11 @@ from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
 from memotree.forest.growth.alignment import Kept, OldLeaf, align
-from memotree.forest.intake import DOCUMENT_ID, SHA256
-from memotree.forest.planting import LEAF_TYPE
+from memotree.forest.ingestion.intake import DOCUMENT_ID, SHA256
+from memotree.forest.ingestion.planting import LEAF_TYPE
+from memotree.forest.ingestion.stand import TOP, Stand, is_own
 from memotree.forest.reading import read_nodes
-from memotree.forest.staleness import DERIVED_TYPE
-from memotree.forest.stand import TOP, Stand, is_own
+from memotree.forest.summaries.staleness import DERIVED_TYPE
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200

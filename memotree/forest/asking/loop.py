@@ -15,11 +15,11 @@ from memotree_storage.store import Store
 
 from memotree import lookup
 from memotree.canvas.reading import nodes_at
-from memotree.forest.answers import Context, Shown, nearest_by_words
+from memotree.forest.asking.answers import Context, Shown, nearest_by_words
+from memotree.forest.asking.drilling import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, Drilling, check_question
+from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
 from memotree.forest.citations import cite
-from memotree.forest.drilling import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, Drilling, check_question
-from memotree.forest.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
-from memotree.forest.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.filters import Filter, read_filter, scope_ids
 from memotree.forest.usage import usage_rows
 from memotree.messages import DETAIL, SUMMARY, TITLE
 from memotree.models.answers import Answer, ContextNode, Decision, Explore
@@ -53,7 +53,7 @@ _NOTHING: Final = "Nothing in the memory fits this question."
 
 
 class Recalls(Protocol):
-    """Finds the first nodes; ``memotree.forest.recall.Recalling`` does."""
+    """Finds the first nodes; ``memotree.forest.recall.recalling.Recalling`` does."""
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """What the trees say about a question."""

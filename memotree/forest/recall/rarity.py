@@ -6,8 +6,8 @@ from memotree_storage import frequencies
 from memotree_storage.postgres.database import Connection
 from memotree_storage.terms import idf
 
-from memotree.forest.scoring import Rarity
-from memotree.forest.words import Related, concepts, terms_of
+from memotree.forest.scoring.scores import Rarity
+from memotree.forest.scoring.words import Related, concepts, terms_of
 
 
 async def in_workspace(conn: Connection, workspace_id: str, question: str, related: Related | None = None) -> Rarity:

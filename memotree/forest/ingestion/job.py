@@ -23,7 +23,7 @@ from memotree import lookup
 from memotree.forest.changeset import Change, Changeset, branch_head, commit
 from memotree.forest.documents import Document
 from memotree.forest.growth.splitting import split
-from memotree.forest.intake import (
+from memotree.forest.ingestion.intake import (
     DOCUMENT_ID,
     MEDIA_TYPE,
     SHA256,
@@ -35,12 +35,12 @@ from memotree.forest.intake import (
     tags_of,
     to_json,
 )
-from memotree.forest.known import KnownDocument, align_with, check_name, find_document, free_name, read_stand
-from memotree.forest.mending import mended
-from memotree.forest.planting import Planter, Soil, derived_id
-from memotree.forest.regrowth import Regrower, Regrowth
-from memotree.forest.staleness import DERIVED_TYPE
-from memotree.forest.stand import Stand, is_own
+from memotree.forest.ingestion.known import KnownDocument, align_with, check_name, find_document, free_name, read_stand
+from memotree.forest.ingestion.mending import mended
+from memotree.forest.ingestion.planting import Planter, Soil, derived_id
+from memotree.forest.ingestion.regrowth import Regrower, Regrowth
+from memotree.forest.ingestion.stand import Stand, is_own
+from memotree.forest.summaries.staleness import DERIVED_TYPE
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import Runner, RunningJob
 from memotree.jobs.operations import job_message

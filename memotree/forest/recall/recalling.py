@@ -24,19 +24,19 @@ from memotree_storage.store import Store
 from memotree_storage.tokens import count_tokens
 
 from memotree import lookup
-from memotree.forest.ancestry import Hit, Representative, representatives
-from memotree.forest.drilling import check_question
-from memotree.forest.excerpts import best_stretch
-from memotree.forest.filters import Filter, read_filter, scope_ids
-from memotree.forest.groves import Groves, SessionMovedError, View, same_moment
-from memotree.forest.passages import PackedLeaf, joined, markdown
-from memotree.forest.ranking import Choice, Chosen, Weighed, weigh
-from memotree.forest.rarity import in_workspace
+from memotree.forest.asking.drilling import check_question
 from memotree.forest.reading import read_nodes
-from memotree.forest.scoring import Rarity
-from memotree.forest.telling import Part, Seen, Teller, Told
-from memotree.forest.vocabulary import BuiltinWords
-from memotree.forest.words import Related
+from memotree.forest.recall.ancestry import Hit, Representative, representatives
+from memotree.forest.recall.excerpts import best_stretch
+from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.groves import Groves, SessionMovedError, View, same_moment
+from memotree.forest.recall.passages import PackedLeaf, joined, markdown
+from memotree.forest.recall.ranking import Choice, Chosen, Weighed, weigh
+from memotree.forest.recall.rarity import in_workspace
+from memotree.forest.recall.telling import Part, Seen, Teller, Told
+from memotree.forest.scoring.scores import Rarity
+from memotree.forest.scoring.vocabulary import BuiltinWords
+from memotree.forest.scoring.words import Related
 from memotree.limits import ServiceLimits
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.meter import Meter

@@ -19,8 +19,8 @@ from memotree.forest.documents import Document
 from memotree.forest.documents.document import NO_SECTION
 from memotree.forest.growth.alignment import Kept
 from memotree.forest.growth.splitting import Stretch
-from memotree.forest.planting import LEAF_TYPE, SECTION
-from memotree.forest.staleness import DERIVED_TYPE
+from memotree.forest.ingestion.planting import LEAF_TYPE, SECTION
+from memotree.forest.summaries.staleness import DERIVED_TYPE
 
 TOP: Final = ""
 """Stands for what the document's roots stand below: the archive, or the node of a joined document."""

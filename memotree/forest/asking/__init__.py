@@ -1,0 +1,1 @@
+"""Answers questions from the trees: one level down, or the loop of a chat model, with citations."""
