@@ -7,10 +7,8 @@ import pytest
 from memotree_storage.validation import check_text
 
 from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
-from memotree.forest.growth.alignment import OldLeaf, align
 from memotree.forest.growth.merging import Merging, merge_now, unmerged
 from memotree.forest.growth.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
-from memotree.forest.growth.recutting import recut
 from memotree.forest.growth.splitting import Piece, split
 from memotree.forest.growth.titles import leaf_title, merged_title
 
@@ -154,21 +152,15 @@ def test_titles_are_the_first_words_without_marks() -> None:
     assert merged_title(" ", "\n", "Parts 3") == "Parts 3"
 
 
-@pytest.mark.requirement("FOREST-5")
-def test_the_pieces_of_a_new_version_are_the_kept_ones_and_the_gaps_cut_anew() -> None:
-    first = read_document("# A\n\nAlpha alpha.\n\n# B\n\nBeta beta.\n", name="a.md")
-    old = [OldLeaf(f"n{number}", first.text[piece.start : piece.end]) for number, piece in enumerate(split(first, 100))]
-    new = read_document(
-        "# A\n\nAlpha alpha.\n\n# New\n\nWords that were not there before.\n\n# B\n\nBeta beta.\n", name="a.md"
-    )
-    renewed = recut(new, align(old, new), 20)
-    assert [(part.kept, part.piece.section) for part in renewed] == [
-        ("n0", 0),
-        (None, 1),
-        (None, 1),
-        (None, 1),
-        ("n1", 2),
-    ]
-    pieces = [part.piece for part in renewed]
-    check(new, grow(new, pieces, 100))
-    assert recut(Document(""), align(old, Document("")), 20) == []
+@pytest.mark.parametrize(
+    ("text", "heading", "title"),
+    [
+        ("## Soil\n\nRoses want clay.\n", "Soil", "Roses want clay."),
+        ("Soil\n====\nRoses want clay.\n", "Soil", "Roses want clay."),
+        ("## Soil\n", "Soil", "Soil"),
+        ("Roses want clay.\n## Soil\n", "Soil", "Roses want clay."),
+        ("## Soil and sun\nRoses want clay.\n", "Soil", "Soil and sun"),
+    ],
+)
+def test_a_leaf_is_not_called_by_the_heading_that_its_section_is_called_by(text: str, heading: str, title: str) -> None:
+    assert leaf_title(text, "Part 1", heading) == title

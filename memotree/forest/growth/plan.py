@@ -118,6 +118,12 @@ def group_pieces(pieces: Sequence[Piece]) -> list[Group]:
     return groups
 
 
+def piece_title(document: Document, piece: Piece, number: int) -> str:
+    """The title of the leaf that a piece becomes, which is the piece of that number."""
+    heading = "" if piece.section == NO_SECTION else document.outline[piece.section].title
+    return leaf_title(document.text[piece.start : piece.end], f"Part {number + 1}", heading)
+
+
 def plan_tree(document: Document, pieces: Sequence[Piece], mergings: Sequence[Merging]) -> TreePlan:
     """The tree of a document.
 
@@ -224,7 +230,7 @@ class _Planner:
     def _leaf(self, number: int, parent: int | None, section: int) -> PlannedLeaf:
         piece = self._pieces[number]
         text = self._document.text[piece.start : piece.end]
-        title = leaf_title(text, f"Part {number + 1}")
+        title = piece_title(self._document, piece, number)
         page = self._document.page_at(piece.start)
         heading = self._heading(section)
         return PlannedLeaf(parent, title, piece.start, piece.end, page, heading, _hash(text), number, piece.turn)

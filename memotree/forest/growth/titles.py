@@ -10,13 +10,32 @@ END_CHARS: Final = 40
 
 _MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|>+\s*|[-*+•]\s+|\d{1,3}[.)]\s+)*")
 _FIRST_LINE: Final = re.compile(r"\S[^\r\n]*")
+_UNDERLINE: Final = re.compile(r"\r?\n[ \t]*[=\-~^*+#]{2,}[ \t]*(?=\r?\n|\Z)")
 _LOOK: Final = 4000
 """How far to look for a first word, in characters."""
 
 
-def leaf_title(text: str, fallback: str) -> str:
-    """The first words of a leaf without the marks of headings, quotes and lists; ``fallback`` when there are none."""
-    return shorten(title_or(_first_words(text, LEAF_CHARS), fallback), LEAF_CHARS)
+def leaf_title(text: str, fallback: str, heading: str = "") -> str:
+    """The first words of a leaf without the marks of headings, quotes and lists; ``fallback`` when there are none.
+
+    Args:
+        text: The text of the leaf.
+        fallback: The title when it has no words.
+        heading: The heading that it stands under, which its section is called by: where the leaf begins with that, the
+            words behind it tell more.
+    """
+    own = _first_words(text, LEAF_CHARS)
+    if heading and own == shorten(one_line(heading), LEAF_CHARS):
+        own = _first_words(_behind_heading(text), LEAF_CHARS) or own
+    return shorten(title_or(own, fallback), LEAF_CHARS)
+
+
+def _behind_heading(text: str) -> str:
+    """What follows the first line, and the line of signs that underlines it."""
+    first = _FIRST_LINE.search(text[:_LOOK])
+    rest = text[first.end() :] if first else ""
+    under = _UNDERLINE.match(rest)
+    return rest[under.end() :] if under else rest
 
 
 def merged_title(first: str, last: str, fallback: str) -> str:

@@ -16,9 +16,9 @@ from memotree_storage.position import many_between
 
 from memotree.forest.documents import Document
 from memotree.forest.growth.merging import Merging, merge, merge_now
-from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
+from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf, TreePlan, group_pieces, piece_title, plan_tree
 from memotree.forest.growth.splitting import Piece
-from memotree.forest.growth.titles import leaf_title, merged_title
+from memotree.forest.growth.titles import merged_title
 from memotree.forest.ingestion.intake import Cutting
 from memotree.forest.summaries.renewal import summarise_families, summarise_texts
 from memotree.forest.summaries.staleness import DERIVED_TYPE
@@ -179,7 +179,7 @@ class Planter:
         """Sum pieces up and merge each group of them."""
         texts = [document.text[piece.start : piece.end] for piece in pieces]
         summaries = await self.summaries(texts)
-        titles = [leaf_title(text, f"Part {number}") for number, text in enumerate(texts, 1)]
+        titles = [piece_title(document, piece, number) for number, piece in enumerate(pieces)]
         vectors = await self._vectors(titles, summaries)
         results = await self._merge_all(texts, summaries, vectors, groups)
         return Grafting(summaries, [merging for merging, _ in results], [parents for _, parents in results])

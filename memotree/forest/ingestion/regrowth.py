@@ -20,9 +20,9 @@ from memotree_storage.node import Node
 
 from memotree.forest.documents import Document
 from memotree.forest.growth.alignment import Kept
-from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf
+from memotree.forest.growth.plan import Group, PlannedInner, PlannedLeaf, piece_title
 from memotree.forest.growth.splitting import Piece, split, stretches
-from memotree.forest.growth.titles import leaf_title, merged_title
+from memotree.forest.growth.titles import merged_title
 from memotree.forest.ingestion.ordering import new_positions
 from memotree.forest.ingestion.planting import SECTION, Grafting, Planter
 from memotree.forest.ingestion.stand import (
@@ -182,7 +182,7 @@ class Regrower:
         text = self._document.text[piece.start : piece.end]
         digest = hashlib.sha256(text.encode()).hexdigest()
         heading, page = self._document.heading_path(piece.section), self._document.page_at(piece.start)
-        title = leaf_title(text, f"Part {index + 1}")
+        title = piece_title(self._document, piece, index)
         planned = PlannedLeaf(None, title, piece.start, piece.end, page, heading, digest, index, piece.turn)
         return self._planter.leaf(self._document, planned, summary, None, "")
 
