@@ -143,7 +143,8 @@ def test_titles_are_the_first_words_without_marks() -> None:
     assert leaf_title("\n\n## The *heading*\n\nwords", "x") == "The *heading*"
     assert leaf_title("> - 1. words\nmore", "x") == "words"
     assert leaf_title(" \n\u200b\n", "Part 7") == "Part 7"
-    assert leaf_title("---\n", "x") == "---"
+    assert leaf_title("---\n", "Part 7") == "Part 7"
+    assert leaf_title("---\ntitle: A day\n---\n", "x") == "title: A day"
     long = leaf_title("word " * 100, "x")
     assert len(long) <= 80
     assert long.endswith("word…")

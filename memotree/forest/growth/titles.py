@@ -9,7 +9,8 @@ LEAF_CHARS: Final = 80
 END_CHARS: Final = 40
 
 _MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|>+\s*|[-*+•]\s+|\d{1,3}[.)]\s+)*")
-_FIRST_LINE: Final = re.compile(r"\S[^\r\n]*")
+_FIRST_LINE: Final = re.compile(r"[^\r\n]*[^\s\-=~`*_#>+][^\r\n]*")
+"""The first line that is more than marks: not the fence of front matter or code, nor a rule."""
 _UNDERLINE: Final = re.compile(r"\r?\n[ \t]*[=\-~^*+#]{2,}[ \t]*(?=\r?\n|\Z)")
 _LOOK: Final = 4000
 """How far to look for a first word, in characters."""

@@ -16,6 +16,7 @@ from memotree_storage.tokens import count_tokens
 
 from memotree.canvas.loading import contents
 from memotree.forest.citations import cite
+from memotree.forest.ingestion.intake import DOCUMENT_ID
 from memotree.forest.ingestion.planting import SECTION
 from memotree.forest.recall.groves import View
 from memotree.messages import DETAIL, SUMMARY, TITLE, node_message
@@ -24,6 +25,9 @@ from memotree.v1 import types_pb2
 
 _NAMED: Final = 5
 _AT_ONCE: Final = 500
+_HEADS: Final = frozenset({SECTION, DOCUMENT_ID})
+"""The attributes of inner nodes whose titles say something: sections, and documents in a joined archive."""
+
 _SIGNALS: Final = {
     "words": "its words ({share:.2f})",
     "meaning": "its meaning ({share:.2f})",
@@ -186,10 +190,13 @@ def has_own_content(version: Version) -> bool:
 def headings_of(version: Version, above: Sequence[Version]) -> tuple[str, ...]:
     """The titles above a node that its document, or a person, gave.
 
-    Of the inner nodes of a document only its sections are told; the others hold what was joined for being alike.
+    Of the inner nodes of a document only its sections are told, and the node of a document in a joined archive; the
+    others hold what was joined for being alike.
     """
     of_document = version.source is not None
-    return tuple(one.title for one in above if one.type != SUMMARY_TYPE or SECTION in one.attributes or not of_document)
+    return tuple(
+        one.title for one in above if one.type != SUMMARY_TYPE or _HEADS & one.attributes.keys() or not of_document
+    )
 
 
 def _trace(part: Part, above: Sequence[Version], known: Mapping[str, Version]) -> pb.RecallTrace:
