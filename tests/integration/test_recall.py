@@ -132,6 +132,19 @@ async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_
     assert all(one.score <= 0.5 for one in found if "ginger" not in one.node.content)
 
 
+async def test_a_copy_of_a_document_does_not_fill_the_budget_twice(forest: Forest) -> None:
+    world, words = (
+        forest.world,
+        "The lighthouse keeper repaired the lamp before the storm, and wrote it into the log of the year.",
+    )
+    copies = [Archive(new_id(), f"log {number}") for number in range(3)]
+    for archive in copies:
+        await world.put(archive, *talk(archive.id, [words, "Thanks!"]))
+    found = [one.node.content for one in leaves(await forest("lighthouse keeper thanks", token_budget=MUCH))]
+    assert found.count(words) == 1
+    assert found.count("Thanks!") == len(copies)
+
+
 @pytest.mark.requirement("FOREST-8", "FOREST-15")
 async def test_recall_packs_leaves_in_document_order_under_the_budget(forest: Forest) -> None:
     answer = await forest(token_budget=40)

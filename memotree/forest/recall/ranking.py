@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.tracts import Mask, Tract, Wood
+from memotree.forest.scoring.grove import Grove
 from memotree.forest.scoring.packing import pack
 from memotree.forest.scoring.scores import Rarity, Scores, score
 from memotree.forest.scoring.words import Related
 
+_SHORT: Final = 16
+"""Tokens of a leaf under which an equal one elsewhere is no copy."""
+
+_MOST_ROUNDS: Final = 5
 _OWN_PART: Final = 0.5
 """What a leaf's own score counts beside that of a reranking model."""
 
@@ -94,6 +99,12 @@ class Weighed:
         best = int(np.argmax(total))
         oversized = self.leaf(best) if grove.tokens[best] > budget and total[best] > 0 else None
         packed = pack(total, grove, budget // 2 if oversized else budget)
+        for _ in range(_MOST_ROUNDS):
+            repeated = _repeated(grove, packed, total)
+            if not repeated:
+                break
+            total[repeated] = 0.0
+            packed = pack(total, grove, budget // 2 if oversized else budget)
         return Choice([self.leaf(place) for place in packed.tolist()], self.considered, oversized)
 
     def reranked(self, relevance: Mapping[int, float]) -> "Weighed":
@@ -106,6 +117,23 @@ class Weighed:
             total *= _OWN_PART
             total[list(self.judged)] += list(self.judged.values())
         return total if self.admitted is None else np.where(self.admitted, total, 0.0)
+
+
+def _repeated(grove: Grove, packed: NDArray[np.int64], total: NDArray[np.float64]) -> list[int]:
+    """Packed leaves with the very text of a better one of another document: a copy tells nothing more.
+
+    Equal texts have equal vectors. Short ones stay: who says "thank you" in two conversations says it twice.
+    """
+    long = packed[grove.tokens[packed] >= _SHORT]
+    homes = np.searchsorted(grove.starts, long, side="right")
+    first: dict[bytes, int] = {}
+    found = []
+    for place, home in sorted(
+        zip(long.tolist(), homes.tolist(), strict=True), key=lambda each: (-total[each[0]], each)
+    ):
+        if first.setdefault(grove.vectors[place].tobytes(), home) != home:
+            found.append(place)
+    return found
 
 
 def weigh(
