@@ -114,7 +114,7 @@ async def test_a_stopped_job_says_why_and_goes_on_with_another_limit(desk: Desk)
     assert answer.job.state in {pb.JOB_STATE_QUEUED, pb.JOB_STATE_RUNNING}
     over = (await desk.watched(job_id))[-1]
     assert (over.state, over.attempts, over.reason) == (pb.JOB_STATE_SUCCEEDED, 2, "")
-    with pytest.raises(JobNotResumableError, match="is succeeded"):
+    with pytest.raises(JobNotResumableError, match="in the state succeeded"):
         await desk.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id))
     with pytest.raises(InvalidInputError, match="max_model_tokens"):
         await desk.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id, max_model_tokens=-1))

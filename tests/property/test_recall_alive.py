@@ -4,7 +4,7 @@ The model is brute force: every alive node with a content of its own is a leaf, 
 these tests all lie in one corner, so that every leaf has something to do with every question.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 from memotree_storage.codec import encode_entry, entry_path
 from memotree_storage.node import Archive, Entry, Node
-from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.ports import CommitDraft, Embedder, Signature
 from memotree_storage.position import many_between
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
@@ -31,8 +31,6 @@ from property.arena import Arena, effort, numbered_id
 
 from memotree.forest.recall.recalling import Recalling
 from memotree.limits import ServiceLimits
-from memotree.models.cache import AnswerCache
-from memotree.models.gateway import Models
 from memotree.v1 import forest_service_pb2 as pb
 
 PLACES: Final = many_between(None, None, 8)
@@ -73,14 +71,25 @@ class Draft:
     changes: dict[str, Entry | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class OnlyVectors:
+    """Models of which none ranks."""
+
+    embedder: Embedder
+    has_ranking: bool = False
+
+    async def rerank(self, query: str, texts: Sequence[str], meter: object) -> list[float]:
+        raise NotImplementedError
+
+
 class Recalls(RuleBasedStateMachine):
     """Random commits, branches and sessions; after each step some states are asked."""
 
     def __init__(self, arena: Arena) -> None:
         super().__init__()
         self.arena = arena
-        models = Models(AnswerCache(arena.store.database), embedder=arena.store.embedder)
-        self.recalling = Recalling(arena.store, ServiceLimits(), models, cache_bytes=40_000, related=lambda _: ())
+        vectors = OnlyVectors(arena.store.embedder)
+        self.recalling = Recalling(arena.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
         self.states: dict[str, dict[str, Entry]] = {}
         self.order: list[str] = []
         self.refs: dict[str, str] = {}
