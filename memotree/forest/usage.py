@@ -22,7 +22,7 @@ async def meter_of(running: RunningJob, max_tokens: int) -> Meter:
     if not limit:
         return Meter()
     spent = sum(row.prompt_tokens + row.completion_tokens for row in running.earlier_usage)
-    return Meter(max_tokens=max(1, limit - spent))
+    return Meter(max_tokens=limit, spent=spent)
 
 
 def usage_rows(meter: Meter) -> list[types_pb2.ModelUsage]:

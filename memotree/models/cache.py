@@ -123,14 +123,13 @@ def one_batch(keys: Sequence[bytes]) -> list[Sequence[bytes]]:
 
 
 async def _all(calls: Iterable[Awaitable[None]]) -> None:
-    """Make all calls at once; when one fails the others are given up and its error is raised."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    """Make all calls at once; when one fails the others come to their end before its error is raised.
+
+    What is under way is paid for, so its answer has to be kept. A cancellation ends them all.
+    """
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 def _leave(places: Mapping[bytes, asyncio.Future[bytes | None]], error: Exception | None) -> None:

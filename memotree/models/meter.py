@@ -79,10 +79,14 @@ class Meter:
         max_calls: The most calls that it may make; 0 is no limit.
         max_tokens: The most tokens that models may read and write for it; 0 is no limit.
         earlier: What an earlier attempt at the same work used; it counts.
+        spent: Tokens of earlier attempts that are told elsewhere; they count against the limit and are no usage here.
     """
 
-    def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, earlier: Iterable[Usage] = ()) -> None:
+    def __init__(
+        self, *, max_calls: int = 0, max_tokens: int = 0, earlier: Iterable[Usage] = (), spent: int = 0
+    ) -> None:
         self._max_calls = max_calls
+        self._spent = spent
         self._max_tokens = max_tokens
         self._used: dict[tuple[Kind, str], Usage] = {}
         self._calls_ahead = 0
@@ -157,7 +161,7 @@ class Meter:
                 f"The budget of {self._max_calls:,} model calls is used up. What was made so far is kept; resume the "
                 "work with a greater budget."
             )
-        if self._max_tokens and self.tokens + self._tokens_ahead + estimate > self._max_tokens:
+        if self._max_tokens and self._spent + self.tokens + self._tokens_ahead + estimate > self._max_tokens:
             raise BudgetExhaustedError(
                 f"The next model call would exceed the budget of {self._max_tokens:,} tokens. What was made so far is "
                 "kept; resume the work with a greater budget."

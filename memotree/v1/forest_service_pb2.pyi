@@ -184,7 +184,7 @@ class IngestDocumentRequest(_message.Message):
     "application/x-ndjson" for turns; found out when empty.
     """
     chunk_size: _builtins.int
-    """The greatest leaf, in characters; 1000 when 0."""
+    """The greatest leaf, in characters; 1000 when 0, at least 20, at most a quarter of the most bytes of content."""
     similarity_threshold: _builtins.float
     """Neighbours merge only when their similarity is over this, from -1 to 1; 0.5 when not given."""
     merge_limit: _builtins.int
@@ -352,7 +352,9 @@ class RecallRequest(_message.Message):
     top_k: _builtins.int
     """How many nodes LCA and COLLAPSED start from, and COLLAPSED gives at most; 10 when 0, never more than 1000."""
     token_budget: _builtins.int
-    """The most tokens of the answer's text, of HYBRID, and of the others when given; 2000 when 0, at most 200000."""
+    """The most tokens of the leaves that HYBRID packs, and of the nodes of the others when given; headings and ids of the
+    answer's text come on top. 2000 when 0, at most 200000.
+    """
     include_trace: _builtins.bool
     """Whether to tell the way of each part: signals, and the nodes above it."""
     @_builtins.property
@@ -457,7 +459,7 @@ class Citation(_message.Message):
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     content_sha256: _builtins.str
-    """SHA-256 of the node's content in hexadecimal."""
+    """SHA-256 of the node's content in hexadecimal; empty for a node whose content is derived from many leaves."""
     title: _builtins.str
     """The title of the node."""
     archive_id: _builtins.str
@@ -466,7 +468,9 @@ class Citation(_message.Message):
     """The name of that archive."""
     @_builtins.property
     def source(self) -> _types_pb2.Source:
-        """Where the node's content came from; absent for a node that was not cut from a document."""
+        """Where the node's content came from, in the version of the document that it was cut from; absent for a node that was
+        not cut from a document.
+        """
 
     def __init__(
         self,
@@ -553,7 +557,7 @@ class Passage(_message.Message):
     """The best score among them."""
     @_builtins.property
     def headings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The headings above, outermost first; what is left out before it is named by them alone."""
+        """The headings above its first leaf, outermost first."""
 
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecalledNode]:

@@ -102,7 +102,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Ends a job; what it has committed stays. One that has ended already is left as it is.
+        """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,7 +43,7 @@ class JobServiceStub:
     WatchJob: _grpc.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]
     """Streams a job at each change until it has ended or stopped."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]
-    """Ends a job; what it has committed stays. One that has ended already is left as it is."""
+    """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is."""
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
     """Goes on with a job that stopped, failed or was cancelled; what models have answered is not asked for again.
     Errors: FAILED_PRECONDITION for a job that runs or has succeeded.
@@ -68,7 +68,7 @@ class JobServiceAsyncStub(JobServiceStub):
     WatchJob: _aio.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]  # type: ignore[assignment]
     """Streams a job at each change until it has ended or stopped."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]  # type: ignore[assignment]
-    """Ends a job; what it has committed stays. One that has ended already is left as it is."""
+    """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is."""
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
     """Goes on with a job that stopped, failed or was cancelled; what models have answered is not asked for again.
     Errors: FAILED_PRECONDITION for a job that runs or has succeeded.
@@ -114,7 +114,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.CancelJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.CancelJobResponse, _abc.Awaitable[_job_service_pb2.CancelJobResponse]]:
-        """Ends a job; what it has committed stays. One that has ended already is left as it is."""
+        """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is."""
 
     @_abc_1.abstractmethod
     def ResumeJob(

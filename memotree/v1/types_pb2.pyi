@@ -198,7 +198,7 @@ Global___RelatedNode: _TypeAlias = RelatedNode  # noqa: Y015
 
 @_typing.final
 class Source(_message.Message):
-    """Where a node's content came from."""
+    """Where a node's content came from: a place in the version of the document that the node was cut from."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -343,7 +343,8 @@ async def test_a_renewal_that_fails_again_changes_nothing(world: World, endpoint
         await forest.ingest(TEXT, name="x.md", chunk_size=400)
         head = await forest.world.head()
         job = await forest.renew()
-        assert (job.state, job.renewal.commit_id) == (SUCCEEDED, "")
+        assert (job.state, job.renewal.commit_id, job.renewal.renewed) == (SUCCEEDED, "", 0)
+        assert job.renewal.pending == len(await forest.stale())
         assert await forest.world.head() == head
         assert await forest.stale()
 

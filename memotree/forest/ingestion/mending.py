@@ -59,7 +59,7 @@ async def mended(
     if top is not None:
         around[top.id] = staged_version(top, "")
     scope = _scope({**around, **below}, {*below, *(node_id for level in above.levels for node_id in level)})
-    made = {item.before.entry_id: item for item in await renew(store, models, state, scope, meter)}
+    made = {item.before.entry_id: item for item in await renew(store, models, state, scope, meter) if item.is_new}
     before = {**above.versions, **stand.versions}
     was = await _whole(store, state, stand, [before[node_id] for node_id in {*after, *made} & before.keys()])
     for node_id in {*after, *made} & was.keys():

@@ -43,6 +43,11 @@ class Renewed:
     attributes: Mapping[str, str]
     pending: bool
 
+    @property
+    def is_new(self) -> bool:
+        """Whether there is anything to write."""
+        return (self.summary, dict(self.attributes)) != (self.before.summary, dict(self.before.attributes))
+
     def version(self) -> Version:
         """The node's row with the new summary, for what stands above it."""
         return replace(self.before, summary=self.summary, attributes=self.attributes)
@@ -100,7 +105,8 @@ async def renew(
 ) -> list[Renewed]:
     """New summaries for every stale node of a scope, the deepest first; nothing is written.
 
-    A summary that comes out as it was ends the way up: what stands above is not made anew for it.
+    One that came out as it was, since the built-in summary stands in again, is among them (`Renewed.is_new`). A summary
+    that comes out as it was ends the way up: what stands above is not made anew for it.
 
     Raises:
         BudgetExhaustedError: The meter's limit is reached.
@@ -134,7 +140,7 @@ async def renew(
         for start in range(0, len(due), _AT_ONCE):
             some = await renewed(due[start : start + _AT_ONCE])
             now.update((item.before.entry_id, item.version()) for item in some)
-            made += [item for item in some if _tells_new(item)]
+            made += some
             if tell is not None:
                 await tell(len(made))
     return made
@@ -144,10 +150,6 @@ def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
     pending = PENDING_MODEL if summary.pending else ""
     attributes = with_provenance(version.attributes, summary.made_by, made_of, pending)
     return Renewed(version, summary.text, attributes, summary.pending)
-
-
-def _tells_new(item: Renewed) -> bool:
-    return (item.summary, item.attributes) != (item.before.summary, item.before.attributes)
 
 
 async def _contents(store: Store, state: State, scope: Scope, models: Models) -> dict[str, str]:

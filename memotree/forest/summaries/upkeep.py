@@ -167,8 +167,9 @@ class SummaryUpkeep:
             note(running, meter)
             await running.progress("renew", done)
 
-        made = await renew(self._store, self._models, state, scope, meter, tell)
-        result = job_service_pb2.RenewalResult(renewed=len(made), pending=sum(item.pending for item in made))
+        due = await renew(self._store, self._models, state, scope, meter, tell)
+        made = [item for item in due if item.is_new]
+        result = job_service_pb2.RenewalResult(renewed=len(made), pending=sum(item.pending for item in due))
         if made:
             changes = await self._changes(state, made)
             message = f"Renew {len(made)} summar{'y' if len(made) == 1 else 'ies'}"
@@ -206,7 +207,8 @@ class SummaryUpkeep:
             left_out = {row.entry_id for row in rows} - chosen
             if left_out:
                 scope = await without(conn, base, scope, left_out)
-        made = await renew(self._store, self._models, session.tree, scope, Meter())
+        due = await renew(self._store, self._models, session.tree, scope, Meter())
+        made = [item for item in due if item.is_new]
         return await self._stage(session, made) if made else []
 
     async def _stage(self, session: sessions.Session, made: Collection[Renewed]) -> list[str]:

@@ -69,6 +69,7 @@ def encode(point: IndexPoint) -> wire.PointStruct:
         "to_seq": wire.Value(double_value=ALIVE if point.to_seq is None else point.to_seq),
         "archive_id": _text(point.archive_id),
         "type": _text(point.type),
+        "node_type": _text(point.type.upper()),  # as other readers of the collection know it: LEAF_CHUNK, SUMMARY_NODE
         "tip": _text(_tip(point.workspace_id, point.line_id)) if point.to_seq is None else _NOTHING,
         "tags": wire.Value(list_value=wire.ListValue(values=[_text(tag) for tag in point.tags])),
     }

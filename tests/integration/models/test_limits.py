@@ -9,7 +9,9 @@ from endpoints import (
 from integration.models.samples import CHINESE_TEXT, TEXT, MakeModels, until
 from memotree_storage.postgres import answers
 from memotree_storage.postgres.database import Database
+from memotree_storage.tokens import count_tokens
 
+from memotree.models.embedding import BATCH_TEXTS
 from memotree.models.meter import BudgetExhaustedError, Meter
 
 pytestmark = pytest.mark.requirement("FOREST-12")
@@ -63,3 +65,21 @@ async def test_answers_that_nobody_uses_any_more_are_forgotten(
         assert await answers.forget_unused(conn, answers.UNUSED) == 2, "the other text, and the length of the vectors"
     await models.summarise_text(TEXT, meter)
     assert len(endpoint.chat_calls) == 2
+
+
+async def test_a_batch_under_way_is_kept_when_the_next_one_would_exceed_the_budget(
+    connect: MakeModels, endpoint: ModelEndpoint
+) -> None:
+    models = await connect()
+    before = len(endpoint.embedding_calls)
+    texts = [f"Text number {number}" for number in range(2 * BATCH_TEXTS)]
+    meter = Meter(max_tokens=int(BATCH_TEXTS * count_tokens(texts[-1]) * 1.5))
+    with pytest.raises(BudgetExhaustedError):
+        await models.embed(texts, meter)
+    assert len(endpoint.embedding_calls) == before + 1
+    assert meter.tokens > 0
+    paid = endpoint.embedding_calls[-1]["input"]
+    again = Meter()
+    await models.embed(paid, again)
+    assert len(endpoint.embedding_calls) == before + 1
+    assert sum(usage.cached for usage in again.usage) == len(paid)
