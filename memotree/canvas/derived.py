@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final
 
-from memotree_storage.node import SUMMARY_TYPE
+from memotree_storage.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.postgres import groves, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -20,7 +20,6 @@ from memotree_storage.tokens import CHARS_PER_TOKEN, count_tokens, in_pieces
 
 from memotree.canvas.loading import contents
 
-_CHUNK_TYPE: Final = "leaf_chunk"
 _FIRST_LOOK: Final = 16
 _MOST_LOOKED_AT: Final = 256
 """Nodes of a tree that one statement reads, growing from the first number to the second."""
@@ -89,7 +88,7 @@ async def _derived(conn: Connection, store: Store, state: State, top: Version, l
 
 def _continues(before: Version, after: Version) -> bool:
     """Whether a text goes on in the next one: both are pieces of one document, and say where they were cut."""
-    if before.type == after.type == _CHUNK_TYPE:
+    if before.type == after.type == LEAF_TYPE:
         return True
     return bool(before.source and after.source and before.source["document_id"] == after.source["document_id"])
 

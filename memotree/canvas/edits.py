@@ -18,9 +18,6 @@ from memotree.messages import read_relation, read_source
 from memotree.v1 import node_service_pb2 as pb
 from memotree.workbench import Placed, Workbench
 
-DERIVED_TYPE: Final = SUMMARY_TYPE
-"""The one type whose content is made from its leaves and not stored."""
-
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
 """The fields that an update mask may name."""
 
@@ -52,7 +49,7 @@ class DerivedContentError(FailedPreconditionError):
     @classmethod
     def of(cls, node_id: str, advice: str) -> "DerivedContentError":
         """The error about one node."""
-        sentence = f"The content of a {DERIVED_TYPE} is made from its leaves; {advice}."
+        sentence = f"The content of a {SUMMARY_TYPE} is made from its leaves; {advice}."
         return cls(sentence, [FieldViolation(node_id, sentence)])
 
 
@@ -88,7 +85,7 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         )
     kind = request.type or DEFAULT_TYPE
     summing.check_attributes(request.attributes, {})
-    if kind == DERIVED_TYPE and request.content:
+    if kind == SUMMARY_TYPE and request.content:
         raise DerivedContentError.of(node_id, "leave it empty")
     index = request.position if request.HasField("position") else None
     if index is not None and index < 0:
@@ -132,11 +129,11 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         raise InvalidInputError.at(
             "update_mask", "Nothing is given to change. Set a field, or name it in update_mask to empty it."
         )
-    if "content" in given and DERIVED_TYPE in (node.type, request.type if "type" in given else node.type):
+    if "content" in given and SUMMARY_TYPE in (node.type, request.type if "type" in given else node.type):
         raise DerivedContentError.of(node.id, "edit those")
     summing.check_attributes(request.attributes, node.attributes)
     changed = _with_given(node, request, given)
-    if changed.type == DERIVED_TYPE != node.type and changed.content:
+    if changed.type == SUMMARY_TYPE != node.type and changed.content:
         raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")
     warnings: list[str] = []
     if "summary" in given:

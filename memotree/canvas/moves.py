@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.node import Node, Relation, new_id
+from memotree_storage.node import SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.position import many_between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
 from memotree import lookup
 from memotree.canvas.edits import (
-    DERIVED_TYPE,
     DerivedContentError,
     NodeExistsError,
     Outcome,
@@ -95,8 +94,8 @@ async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
     if not _LEAST <= len(request.parts) <= _MOST_PARTS:
         raise InvalidInputError.at("parts", f"needs {_LEAST} to {_MOST_PARTS} parts.")
     version = await bench.node(request.node_id, request.etag)
-    if version.type == DERIVED_TYPE:
-        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; split those.")
+    if version.type == SUMMARY_TYPE:
+        raise DerivedContentError(f"The content of a {SUMMARY_TYPE} is made from its leaves; split those.")
     if request.parts[0].node_id and request.parts[0].node_id != version.entry_id:
         raise InvalidInputError.at("parts[0].node_id", "The first part keeps the node's own id; leave it empty.")
     node = await bench.load_node(version)
@@ -153,8 +152,8 @@ async def merge(bench: Workbench, request: pb.MergeNodesRequest) -> tuple[str, l
     ids = [version.entry_id for version in versions]
     if len(ids) < _LEAST or len(set(ids)) < len(ids):
         raise InvalidInputError.at("node_ids", "needs two or more different nodes.")
-    if any(version.type == DERIVED_TYPE for version in versions):
-        raise DerivedContentError(f"The content of a {DERIVED_TYPE} is made from its leaves; merge those.")
+    if any(version.type == SUMMARY_TYPE for version in versions):
+        raise DerivedContentError(f"The content of a {SUMMARY_TYPE} is made from its leaves; merge those.")
     first, others = versions[0], versions[1:]
     above = (await tree.ancestors(bench.conn, bench.state, [first.entry_id]))[first.entry_id]
     if set(above) & set(ids):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.node import SUMMARY_TYPE, Node
+from memotree_storage.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.postgres import tree
 
 from memotree.models.extractive import MADE_BY, brief_of, digest_of, summary_of
@@ -30,7 +30,7 @@ from memotree.workbench import Workbench
 FEW_CHARS: Final = 1 << 15
 """Longer texts are summed up in a thread, so that other calls go on meanwhile."""
 
-_INGESTED: Final = frozenset({"leaf_chunk", SUMMARY_TYPE})
+_INGESTED: Final = frozenset({LEAF_TYPE, SUMMARY_TYPE})
 
 
 class ReservedAttributeError(InvalidInputError):

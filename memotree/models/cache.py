@@ -14,6 +14,7 @@ from memotree_storage.postgres import answers
 from memotree_storage.postgres.database import Database
 
 from memotree.models.meter import BudgetExhaustedError
+from memotree.together import finish_all
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +98,7 @@ class AnswerCache:
             if keys:
                 found = await self.find(keys)
                 tell(found)
-                await _all([ask(batch) for batch in batches([key for key in keys if key not in found])])
+                await finish_all([ask(batch) for batch in batches([key for key in keys if key not in found])])
         except MemoTreeError as error:
             # Those who wait for the same learn why there is none; a budget is this caller's own.
             _leave(places, None if isinstance(error, BudgetExhaustedError) else error)
@@ -120,16 +121,6 @@ class AnswerCache:
 def one_batch(keys: Sequence[bytes]) -> list[Sequence[bytes]]:
     """All keys in one call."""
     return [keys] if keys else []
-
-
-async def _all(calls: Iterable[Awaitable[None]]) -> None:
-    """Make all calls at once; when one fails the others come to their end before its error is raised.
-
-    What is under way is paid for, so its answer has to be kept. A cancellation ends them all.
-    """
-    for result in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
 
 
 def _leave(places: Mapping[bytes, asyncio.Future[bytes | None]], error: Exception | None) -> None:

@@ -248,11 +248,7 @@ class SessionOperations:
                 order.choice,
             )
             order = replace(order, choice=[*order.choice, *renewed] if order.choice else ())
-        response = await finish_once_begun(partial(self._commit, request, order))
-        if self._summaries is not None:
-            workspace_id = (await self._workspace(request.workspace)).workspace_id
-            self._summaries.notice(workspace_id, response.branch, response.commit_id)
-        return response
+        return await finish_once_begun(partial(self._commit, request, order))
 
     async def finish(self) -> None:
         """Wait for what goes on in the background, a few seconds at most; for a graceful stop."""
@@ -281,6 +277,8 @@ class SessionOperations:
         faults.point("commit.recorded")
         self._store.indexer.notice(workspace_id)
         self._store.upkeep.notice(workspace_id)
+        if self._summaries is not None:
+            self._summaries.notice(workspace_id, response.branch, response.commit_id)
         return response
 
     async def _commit_held(

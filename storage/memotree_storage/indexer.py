@@ -16,7 +16,7 @@ import structlog
 from memotree_storage import faults, frequencies, passages
 from memotree_storage.entries import EntryReader
 from memotree_storage.errors import MemoTreeError
-from memotree_storage.features import Ahead, FeatureMaker, Features, FeatureSlice, embedded_text
+from memotree_storage.features import Ahead, FeatureMaker, Features, FeatureSlice
 from memotree_storage.frequencies import ALL_DOCUMENTS
 from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
 from memotree_storage.postgres import outbox
@@ -25,8 +25,6 @@ from memotree_storage.postgres.outbox import Pending
 from memotree_storage.shield import cancel
 from memotree_storage.term_worker import TermMaker
 from memotree_storage.tokens import in_pieces
-
-__all__ = ["Indexer", "embedded_text", "point_id"]
 
 _NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
 _BATCH: Final = 16_000

@@ -1,5 +1,6 @@
 """Nodes and archives: the unit of knowledge and the tree that holds it."""
 
+import hashlib
 import re
 import secrets
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ MIN_PREFIX: Final = 4
 
 DEFAULT_TYPE: Final = "note"
 
+LEAF_TYPE: Final = "leaf_chunk"
+"""The type of a piece of a document."""
+
 SUMMARY_TYPE: Final = "summary_node"
 """The one type whose content is made from its leaves and not stored."""
 
@@ -28,7 +32,7 @@ NODE_TYPES: Final = frozenset(
         "plan",
         "reference",
         "code",
-        "leaf_chunk",
+        LEAF_TYPE,
         SUMMARY_TYPE,
         "project",
         "goal",
@@ -49,7 +53,16 @@ _PREFIX = re.compile(rf"[{ID_ALPHABET}]{{{MIN_PREFIX},{ID_LENGTH}}}")
 
 def new_id() -> str:
     """A fresh id: 80 random bits as 16 characters, spread evenly over every prefix."""
-    number = secrets.randbits(5 * ID_LENGTH)
+    return _written(secrets.randbits(5 * ID_LENGTH))
+
+
+def derived_id(*names: str | int) -> str:
+    """An id that names decide: as evenly spread as a fresh one, and the same whenever the names are."""
+    digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
+    return _written(int.from_bytes(digest[: 5 * ID_LENGTH // 8], "big"))
+
+
+def _written(number: int) -> str:
     return "".join(ID_ALPHABET[(number >> shift) & 31] for shift in range(5 * (ID_LENGTH - 1), -1, -5))
 
 

@@ -441,3 +441,23 @@ async def test_a_made_up_summary_attribute_is_no_reason_to_fail(forest: Forest) 
     assert await forest.stale() == [(node.id, CHILDREN)]
     assert (await forest.renew()).state == SUCCEEDED
     assert await forest.stale() == []
+
+
+@pytest.mark.requirement("STORE-1", "CANVAS-6")
+async def test_a_commit_that_stands_is_answered_though_nothing_can_be_looked_up_any_more(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = await Planted.of(forest)
+    session = await forest.session()
+    await forest.change(session, nodes_pb.UpdateNodeRequest(node_id=planted.leaf, content=CHANGED))
+    find = forest.sessions._workspace
+    asked = []
+
+    async def once(name: str) -> Any:
+        asked.append(name)
+        if len(asked) > 1:
+            raise DatabaseUnavailableError("PostgreSQL went away. Try again.")
+        return await find(name)
+
+    monkeypatch.setattr(forest.sessions, "_workspace", once)
+    assert await forest.commit(session) == await forest.world.head()

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.node import Node
+from memotree_storage.node import LEAF_TYPE, Node
 from memotree_storage.postgres.rows import staged_version
 
 from memotree.forest.documents import Document, read_document
 from memotree.forest.growth.splitting import split
 from memotree.forest.ingestion.intake import Cutting
 from memotree.forest.ingestion.known import align_with
-from memotree.forest.ingestion.planting import LEAF_TYPE, Planter, Soil
+from memotree.forest.ingestion.planting import Planter, Soil
 from memotree.forest.ingestion.regrowth import Regrower
 from memotree.forest.ingestion.stand import Stand
 from memotree.models.cache import AnswerCache

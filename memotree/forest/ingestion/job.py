@@ -13,7 +13,7 @@ from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.bulk import ImportRacedError
-from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
@@ -37,10 +37,9 @@ from memotree.forest.ingestion.intake import (
 )
 from memotree.forest.ingestion.known import KnownDocument, align_with, check_name, find_document, free_name, read_stand
 from memotree.forest.ingestion.mending import mended
-from memotree.forest.ingestion.planting import Planter, Soil, derived_id
+from memotree.forest.ingestion.planting import Planter, Soil
 from memotree.forest.ingestion.regrowth import Regrower, Regrowth
 from memotree.forest.ingestion.stand import Stand, is_own
-from memotree.forest.summaries.staleness import DERIVED_TYPE
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import Runner, RunningJob
 from memotree.jobs.operations import job_message
@@ -295,7 +294,7 @@ def _counted(
     result.created_leaves = regrowth.created
     result.kept_leaves = regrowth.kept
     result.removed_leaves = regrowth.removed
-    result.summary_nodes = sum(version.type == DERIVED_TYPE for version in own)
+    result.summary_nodes = sum(version.type == SUMMARY_TYPE for version in own)
     result.roots = sum(version.parent_id in {"", stand.top} for version in own)
     result.pending_summaries = sum(SUMMARY_PENDING in version.attributes for version in own)
     return result

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from memotree_storage.errors import AlreadyExistsError
-from memotree_storage.node import Entry, Node
+from memotree_storage.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -15,10 +15,8 @@ from memotree_storage.store import Store
 from memotree.forest.documents import Document
 from memotree.forest.growth.alignment import Kept, OldLeaf, align
 from memotree.forest.ingestion.intake import DOCUMENT_ID, SHA256
-from memotree.forest.ingestion.planting import LEAF_TYPE
 from memotree.forest.ingestion.stand import TOP, Stand, is_own
 from memotree.forest.reading import read_nodes
-from memotree.forest.summaries.staleness import DERIVED_TYPE
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200
@@ -107,7 +105,7 @@ async def find_document(
     holders = [
         node
         for node in await tree.with_attribute(conn, state, DOCUMENT_ID, document_id)
-        if node.type == DERIVED_TYPE and SHA256 in node.attributes
+        if node.type == SUMMARY_TYPE and SHA256 in node.attributes
     ]
     return KnownDocument(document_id, holders[0]) if holders else None
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memotree_storage.node import Node
+from memotree_storage.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.tree import State
@@ -19,7 +19,7 @@ from memotree.forest.ingestion.regrowth import Regrowth
 from memotree.forest.ingestion.stand import Stand
 from memotree.forest.reading import read_nodes
 from memotree.forest.summaries.renewal import renew
-from memotree.forest.summaries.staleness import DERIVED_TYPE, Scope, scope_of
+from memotree.forest.summaries.staleness import Scope, scope_of
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 
@@ -89,7 +89,7 @@ async def _whole(store: Store, state: State, stand: Stand, versions: list[Versio
     for version in versions:
         if version.entry_id in stand.leaves:
             found[version.entry_id] = stand.leaves[version.entry_id]
-        elif version.type == DERIVED_TYPE:
+        elif version.type == SUMMARY_TYPE:
             found[version.entry_id] = version.to_node()
         else:
             unread.append(version)
@@ -114,6 +114,6 @@ def _scope(versions: Mapping[str, Version], looked_at: set[str]) -> Scope:
     children = {
         node_id: sorted(below.get(node_id, ()), key=lambda child: (versions[child].position, child))
         for node_id in looked_at
-        if versions[node_id].type == DERIVED_TYPE
+        if versions[node_id].type == SUMMARY_TYPE
     }
     return Scope(levels[::-1], versions, children)

@@ -1,7 +1,6 @@
 """A new tree from a document: leaves with summaries and vectors, neighbours merged, sections above."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Final, TypedDict
 import numpy as np
 from memotree_storage import faults
 from memotree_storage.features import embedded_text
-from memotree_storage.node import ID_ALPHABET, ID_LENGTH, Node, Source
+from memotree_storage.node import LEAF_TYPE, SUMMARY_TYPE, Node, Source, derived_id
 from memotree_storage.ports import Vector
 from memotree_storage.position import many_between
 
@@ -21,14 +20,12 @@ from memotree.forest.growth.splitting import Piece
 from memotree.forest.growth.titles import merged_title
 from memotree.forest.ingestion.intake import Cutting
 from memotree.forest.summaries.renewal import summarise_families, summarise_texts
-from memotree.forest.summaries.staleness import DERIVED_TYPE
-from memotree.forest.together import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
 from memotree.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
+from memotree.together import finish_all
 
-LEAF_TYPE: Final = "leaf_chunk"
 SECTION: Final = "section"
 """The attribute of a node that stands for a heading of the document: its level, 1 for the outermost."""
 
@@ -60,13 +57,6 @@ class Soil:
     def new_id(self, role: str, number: int) -> str:
         """The id of one new node."""
         return derived_id(self.job_id, role, number)
-
-
-def derived_id(job_id: str, role: str, number: int) -> str:
-    """An id that a job, a role and a number decide: as random as others, and the same when the job begins again."""
-    digest = hashlib.sha256(f"{job_id}/{role}/{number}".encode()).digest()
-    value = int.from_bytes(digest[:10], "big")
-    return "".join(ID_ALPHABET[(value >> shift) & 31] for shift in range(5 * (ID_LENGTH - 1), -1, -5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +323,7 @@ class Planter:
             archive_id=self.soil.archive_id,
             parent_id=parent_id,
             position=position,
-            type=DERIVED_TYPE,
+            type=SUMMARY_TYPE,
             title=node.title,
             brief=brief_of(node.title, summary.text),
             summary=summary.text,

@@ -103,7 +103,7 @@ class Regrower:
             self._graft(pieces, group, number, grafted, self._place(run, group.section))
         gone = self._gone()
         self._house_foreign(gone)
-        after = self._changed()
+        after = await asyncio.to_thread(self._changed)
         return Regrowth(after, gone, len(pieces), len(self._kept), len(self._stand.leaves) - len(self._kept))
 
     # --- Sections ----------------------------------------------------------------------------------------------------

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from memotree_storage.node import Node
+from memotree_storage.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.postgres.rows import Version
 
 from memotree.forest.documents import Document
 from memotree.forest.documents.document import NO_SECTION
 from memotree.forest.growth.alignment import Kept
 from memotree.forest.growth.splitting import Stretch
-from memotree.forest.ingestion.planting import LEAF_TYPE, SECTION
-from memotree.forest.summaries.staleness import DERIVED_TYPE
+from memotree.forest.ingestion.planting import SECTION
 
 TOP: Final = ""
 """Stands for what the document's roots stand below: the archive, or the node of a joined document."""
@@ -51,7 +50,7 @@ class Stand:
     def is_section(self, node_id: str) -> bool:
         """Whether a node stands for a section of the document."""
         version = self.versions[node_id]
-        return version.type == DERIVED_TYPE and SECTION in version.attributes and self.is_own(node_id)
+        return version.type == SUMMARY_TYPE and SECTION in version.attributes and self.is_own(node_id)
 
     def parent(self, node_id: str) -> str:
         """The node above, or `TOP`."""
@@ -70,7 +69,7 @@ class Stand:
 
 def is_own(version: Version, document_id: str) -> bool:
     """Whether a node was made from a document."""
-    return (version.source or {}).get("document_id") == document_id and version.type in {LEAF_TYPE, DERIVED_TYPE}
+    return (version.source or {}).get("document_id") == document_id and version.type in {LEAF_TYPE, SUMMARY_TYPE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ another id: of a former root the file changes in its parent and archive, of all 
 """
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import Final
 from memotree_storage import trailers
 from memotree_storage.bulk import ImportBrokenError, ImportRacedError, import_entries
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
-from memotree_storage.node import ID_ALPHABET, ID_LENGTH, SUMMARY_TYPE, Archive, Entry, Node, new_id
+from memotree_storage.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
 from memotree_storage.ports import Signature
 from memotree_storage.position import many_between
 from memotree_storage.postgres import registry, tree
@@ -112,9 +111,7 @@ class _Order:
 
     def new_id(self, role: str) -> str:
         """The id of something new, the same in each attempt at the request."""
-        digest = hashlib.sha256(f"{self.workspace_id}/{self.seed}/{role}".encode()).digest()
-        value = int.from_bytes(digest[:10], "big")
-        return "".join(ID_ALPHABET[(value >> shift) & 31] for shift in range(5 * (ID_LENGTH - 1), -1, -5))
+        return derived_id(self.workspace_id, self.seed, role)
 
 
 class Joining:

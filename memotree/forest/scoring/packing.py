@@ -11,14 +11,7 @@ MOST_MISFITS: Final = 10
 """So many leaves that no longer fit end the packing: what follows is too far from the best."""
 
 
-def pack(
-    total: NDArray[np.floating],
-    grove: Grove,
-    budget: float,
-    *,
-    misfits: int = MOST_MISFITS,
-    density: float = 0.0,
-) -> NDArray[np.int64]:
+def pack(total: NDArray[np.floating], grove: Grove, budget: float) -> NDArray[np.int64]:
     """The leaves to answer with, in document order; their tokens together are within the budget.
 
     Leaves are taken as they score, and one that does not fit any more is passed over. Leaves without any score are
@@ -28,16 +21,11 @@ def pack(
         total: The score of each leaf; 0 for one that may not be taken.
         grove: The leaves.
         budget: Tokens.
-        misfits: How many leaves may be passed over.
-        density: Above 0, leaves are taken by their score divided by their tokens to this power: more leaves, but
-            shorter ones.
     """
-    if density:
-        total = total / np.maximum(grove.tokens, 1.0) ** density
     ranked = _ranked(np.asarray(total, dtype=np.float64))
     edges = np.concatenate([[0.0], np.cumsum(grove.tokens[ranked], dtype=np.float64)])
     taken, used, place = [], 0.0, 0
-    for _ in range(misfits):
+    for _ in range(MOST_MISFITS):
         # All that fit from here on, at once; the one behind them does not.
         end = int(np.searchsorted(edges, budget - used + edges[place], side="right")) - 1
         end = max(end, place)

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from memotree_storage.node import Node
+from memotree_storage.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.forest.reading import read_nodes
-from memotree.forest.summaries.staleness import DERIVED_TYPE, Scope, reason_of
-from memotree.forest.together import finish_all
+from memotree.forest.summaries.staleness import Scope, reason_of
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
 from memotree.provenance import PENDING_MODEL, SUMMARY_BY, hash_of_children, hash_of_content, with_provenance
+from memotree.together import finish_all
 
 VERBATIM: Final = "verbatim"
 """Who wrote a summary that is the text itself."""
@@ -116,9 +116,9 @@ async def renew(
     made: list[Renewed] = []
 
     async def renewed(due: Sequence[Version]) -> list[Renewed]:
-        leaves = [version for version in due if version.type != DERIVED_TYPE]
+        leaves = [version for version in due if version.type != SUMMARY_TYPE]
         texts = [contents[version.entry_id] for version in leaves]
-        inner = [version for version in due if version.type == DERIVED_TYPE]
+        inner = [version for version in due if version.type == SUMMARY_TYPE]
         families = [[now[child] for child in scope.children[version.entry_id]] for version in inner]
         found = [
             _renewed(version, summary, hash_of_content(text))
@@ -134,7 +134,7 @@ async def renew(
         due = [
             now[entry_id]
             for entry_id in level
-            if (now[entry_id].type == DERIVED_TYPE or entry_id in contents)
+            if (now[entry_id].type == SUMMARY_TYPE or entry_id in contents)
             and reason_of(now[entry_id], scope, now, with_models=models.has_chat) is not None
         ]
         for start in range(0, len(due), _AT_ONCE):
@@ -157,7 +157,7 @@ async def _contents(store: Store, state: State, scope: Scope, models: Models) ->
     wanted = [
         version
         for version in (scope.versions[entry_id] for entry_id in chain.from_iterable(scope.levels))
-        if version.type != DERIVED_TYPE
+        if version.type != SUMMARY_TYPE
         and reason_of(version, scope, scope.versions, with_models=models.has_chat) is not None
     ]
     nodes = await read_nodes(store, state, wanted)

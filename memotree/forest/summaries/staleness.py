@@ -10,6 +10,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
+from memotree_storage.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -17,7 +18,6 @@ from memotree_storage.postgres.tree import State
 
 from memotree.provenance import PENDING_CONTENT, SUMMARY_OF, SUMMARY_PENDING, hash_of_children
 
-DERIVED_TYPE: Final = "summary_node"
 _AT_ONCE: Final = 2000
 
 
@@ -107,7 +107,7 @@ async def everywhere(conn: Connection, state: State, archive_ids: Iterable[str])
 async def scope_of(conn: Connection, state: State, ids: Collection[str]) -> Scope:
     """The given nodes as a scope; those that are not alive are left out."""
     versions = await _versions(conn, state, ids)
-    derived = [entry_id for entry_id, version in versions.items() if version.type == DERIVED_TYPE]
+    derived = [entry_id for entry_id, version in versions.items() if version.type == SUMMARY_TYPE]
     children: dict[str, Sequence[str]] = dict.fromkeys(derived, ())
     for start in range(0, len(derived), _AT_ONCE):
         children |= await tree.directly_below(conn, state, derived[start : start + _AT_ONCE])
@@ -157,7 +157,7 @@ def reason_of(
     if pending == PENDING_CONTENT:
         return Reason.CONTENT
     children = scope.children.get(version.entry_id)
-    if version.type == DERIVED_TYPE and children is not None:
+    if version.type == SUMMARY_TYPE and children is not None:
         now = hash_of_children((child, summaries[child].summary) for child in children)
         if now != made_of or any(child in below for child in children):
             return Reason.CHILDREN
