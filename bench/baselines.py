@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evidence import Document, EvaluationSet, Place
-from memotree.forest.scoring.stemming import stem
+from memotree.forest.recall.scoring.stemming import stem
 
 WINDOWS: Final = (1, 3, 8, 20)
 """Turns of a window; the next one begins half a window later."""

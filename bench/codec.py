@@ -2,8 +2,8 @@
 
 import time
 
-from memotree_storage.codec import decode_entry, encode_entry, entry_path
-from memotree_storage.node import Node
+from memotree_storage.model.codec import decode_entry, encode_entry, entry_path
+from memotree_storage.model.node import Node
 
 from bench.table import Row
 from bench.worlds import Text, forest

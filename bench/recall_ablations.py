@@ -12,15 +12,15 @@ from typing import Final
 
 from bench.evidence import EvaluationSet
 from bench.recall_asking import WORKSPACE, Planted, Where, packed_turns
-from memotree import lookup
-from memotree.forest.recall.groves import Groves
-from memotree.forest.recall.rarity import in_workspace
-from memotree.forest.recall.recalling import CACHE_BYTES
-from memotree.forest.recall.tracts import Wood
-from memotree.forest.scoring.packing import pack
-from memotree.forest.scoring.scores import DEFAULT, Settings, score
-from memotree.forest.scoring.vocabulary import BuiltinWords
+from memotree.forest.recall.archive_snapshot import Wood
+from memotree.forest.recall.idf import in_workspace
+from memotree.forest.recall.recall import CACHE_BYTES
+from memotree.forest.recall.scoring.packing import pack
+from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
+from memotree.forest.recall.scoring.vocabulary import BuiltinWords
+from memotree.forest.recall.snapshot_cache import Groves
 from memotree.models.builtin import WordllamaEmbedder
+from memotree.request import lookup
 from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from memotree_storage.bulk import import_entries
-from memotree_storage.node import SUMMARY_TYPE, Archive, Entry, Node, new_id
-from memotree_storage.position import many_between
+from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, new_id
+from memotree_storage.model.position import many_between
 from rich.console import Console
 
 from bench.recall_asking import WORKSPACE, private_server

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from memotree_storage.bulk import import_entries
-from memotree_storage.node import Node
+from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.model.node import Node
 
 from bench.table import Row, median_ms, paired, timed
 from bench.worlds import Text, World, forest, served

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 from grpc import aio
-from memotree_storage import passages
-from memotree_storage.bulk import import_entries
-from memotree_storage.node import Node
+from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.index import leaf_features
+from memotree_storage.index.search import SearchQuery, lineage_of
+from memotree_storage.model.node import Node
 from memotree_storage.ports import IndexQuery
-from memotree_storage.postgres import groves, tree
+from memotree_storage.postgres import archive_trees, tree
 from memotree_storage.postgres.tree import State
-from memotree_storage.search import SearchQuery, lineage_of
 
 from bench.table import Row, median_ms, p95_ms, timed
 from bench.worlds import Text, World, forest, served
@@ -108,10 +108,10 @@ async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
     """What a search inside documents reads when nothing of a state is in memory yet."""
     async with place.store.database.connection() as conn:
         begun = time.perf_counter()
-        leaves = await groves.leaves(conn, state)
+        leaves = await archive_trees.leaves(conn, state)
         listed = time.perf_counter() - begun
         begun = time.perf_counter()
-        await passages.load_block(conn, [leaf.version_id for leaf in leaves if leaf.version_id is not None])
+        await leaf_features.load_block(conn, [leaf.version_id for leaf in leaves if leaf.version_id is not None])
         loaded = time.perf_counter() - begun
     return [
         Row(f"list all {len(leaves):,} nodes in the order of the tree", listed, "s"),

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import ID_ALPHABET
+from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.ports import CommitDraft, Signature
 
 Figures = dict[str, float]

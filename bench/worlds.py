@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from memotree_storage.node import Archive, Entry, Node, new_id
-from memotree_storage.position import many_between
+from memotree_storage.model.node import Archive, Entry, Node, new_id
+from memotree_storage.model.position import many_between
 from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.history import HistoryOperations
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.extractive import brief_of, summary_of
-from memotree.pages import PageTokens
+from memotree.request.pages import PageTokens
 from memotree.server.app import Server
 from memotree.server.compose import open_store, service_limits
 from memotree.sessions import SessionOperations

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
-from memotree_storage.terms import words_of
+from memotree_storage.index.terms import words_of
 
 CHAT_MODEL: Final = "test-chat"
 EMBEDDING_MODEL: Final = "test-embedding"

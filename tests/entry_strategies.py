@@ -1,9 +1,18 @@
 """Hypothesis strategies for valid nodes and archives, shared by the property tests."""
 
 from hypothesis import strategies as st
-from memotree_storage.node import ID_ALPHABET, ID_LENGTH, NODE_TYPES, RELATION_TYPES, Archive, Node, Relation, Source
-from memotree_storage.position import many_between
-from memotree_storage.validation import canonical_node
+from memotree_storage.model.node import (
+    ID_ALPHABET,
+    ID_LENGTH,
+    NODE_TYPES,
+    RELATION_TYPES,
+    Archive,
+    Node,
+    Relation,
+    Source,
+)
+from memotree_storage.model.position import many_between
+from memotree_storage.model.validation import canonical_node
 
 # Texts that YAML, Git or a careless parser could take for something else, one a line.
 _AWKWARD_LINES = r"""

@@ -5,18 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, FieldViolation, InvalidInputError
-from memotree_storage.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relation, new_id
-from memotree_storage.position import between
+from memotree_storage.model.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relation, new_id
+from memotree_storage.model.position import between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
-from memotree import dangling, lookup
-from memotree.canvas import summing
-from memotree.canvas.fields import RequestFields
-from memotree.canvas.summing import told_briefly
-from memotree.messages import read_relation, read_source
+from memotree.canvas import summaries
+from memotree.canvas.field_paths import RequestFields
+from memotree.canvas.summaries import told_briefly
+from memotree.request import lookup
+from memotree.request.messages import read_relation, read_source
+from memotree.sessions import dangling
+from memotree.sessions.editing import Placed, Workbench
 from memotree.v1 import node_service_pb2 as pb
-from memotree.workbench import Placed, Workbench
 
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
 """The fields that an update mask may name."""
@@ -84,7 +85,7 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
             node_id,
         )
     kind = request.type or DEFAULT_TYPE
-    summing.check_attributes(request.attributes, {})
+    summaries.check_attributes(request.attributes, {})
     if kind == SUMMARY_TYPE and request.content:
         raise DerivedContentError.of(node_id, "leave it empty")
     index = request.position if request.HasField("position") else None
@@ -131,17 +132,17 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         )
     if "content" in given and SUMMARY_TYPE in (node.type, request.type if "type" in given else node.type):
         raise DerivedContentError.of(node.id, "edit those")
-    summing.check_attributes(request.attributes, node.attributes)
+    summaries.check_attributes(request.attributes, node.attributes)
     changed = _with_given(node, request, given)
     if changed.type == SUMMARY_TYPE != node.type and changed.content:
         raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")
     warnings: list[str] = []
     if "summary" in given:
-        changed = summing.by_hand(changed)
+        changed = summaries.by_hand(changed)
     if request.regenerate_summary:
-        changed = summing.with_made(changed, await summing.made_for(bench, changed), given)
+        changed = summaries.with_made(changed, await summaries.made_for(bench, changed), given)
     elif changed.content != node.content and "summary" not in given:
-        changed = summing.left_behind(changed)
+        changed = summaries.left_behind(changed)
         if node.summary:
             warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
@@ -257,7 +258,7 @@ def _with_given(node: Node, request: pb.UpdateNodeRequest, given: set[str]) -> N
         attributes: Mapping[str, str] = dict(request.attributes)
         if attributes and not exactly:
             attributes = {**node.attributes, **attributes}
-        changed = replace(changed, attributes=summing.kept(attributes, node.attributes))
+        changed = replace(changed, attributes=summaries.kept(attributes, node.attributes))
     return changed
 
 

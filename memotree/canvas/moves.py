@@ -5,24 +5,24 @@ from dataclasses import replace
 from typing import Final
 
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.node import SUMMARY_TYPE, Node, Relation, new_id
-from memotree_storage.position import many_between
+from memotree_storage.model.node import SUMMARY_TYPE, Node, Relation, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.provenance import hash_of_content
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 
-from memotree import lookup
 from memotree.canvas.edits import (
     DerivedContentError,
     NodeExistsError,
     Outcome,
     check_archive_of,
 )
-from memotree.canvas.fields import RequestFields
-from memotree.canvas.summing import Made, kept, told_briefly, with_made
+from memotree.canvas.field_paths import RequestFields
+from memotree.canvas.summaries import Made, kept, told_briefly, with_made
 from memotree.models.extractive import MADE_BY
-from memotree.provenance import hash_of_content
+from memotree.request import lookup
+from memotree.sessions.editing import Workbench, moved_to
 from memotree.v1 import node_service_pb2 as pb
-from memotree.workbench import Workbench, moved_to
 
 _LEAST: Final = 2
 _MOST_PARTS: Final = 1000

@@ -4,25 +4,25 @@ from dataclasses import replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError
-from memotree_storage.node import SUMMARY_TYPE
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 
-from memotree import lookup
 from memotree.canvas import edits, moves, relations
 from memotree.canvas.edits import Outcome
-from memotree.canvas.reading import node_at, nodes_at
-from memotree.canvas.searching import Searching
-from memotree.canvas.shown import render, shown
+from memotree.canvas.node_messages import node_at, nodes_at
+from memotree.canvas.search import Searching
 from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
-from memotree.limits import ServiceLimits
-from memotree.lookup import Place
-from memotree.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
-from memotree.pages import PageTokens, page_size
+from memotree.canvas.view_rendering import render, shown
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
+from memotree.request.lookup import Place
+from memotree.request.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
+from memotree.request.pages import PageTokens, page_size
+from memotree.sessions.editing import Workbench, change, check_note
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
-from memotree.workbench import Workbench, change, check_note
 
 _DEFAULT_TREE: Final = 1000
 _MOST_TREE: Final = 10_000

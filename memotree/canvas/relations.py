@@ -4,19 +4,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
-from memotree_storage.node import is_id, is_id_prefix
+from memotree_storage.model.node import is_id, is_id_prefix
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
-from memotree import lookup
 from memotree.canvas.edits import Outcome, resolved
-from memotree.canvas.fields import RequestFields
-from memotree.messages import TITLE, node_message, read_relation, relation_message, relation_name
+from memotree.canvas.field_paths import RequestFields
+from memotree.request import lookup
+from memotree.request.messages import TITLE, node_message, read_relation, relation_message, relation_name
+from memotree.sessions.editing import Workbench
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
-from memotree.workbench import Workbench
 
 
 class RelationNotFoundError(NotFoundError):

@@ -3,19 +3,19 @@
 from collections.abc import Iterable
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.model.validation import check_text
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State
 from memotree_storage.postgres.views import ViewKey
 from memotree_storage.store import Store
-from memotree_storage.validation import check_text
 
-from memotree import lookup
-from memotree.canvas.shown import render, shown
-from memotree.limits import ServiceLimits
-from memotree.lookup import Place
-from memotree.messages import timestamp
-from memotree.pages import PageTokens, page_size
+from memotree.canvas.view_rendering import render, shown
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
+from memotree.request.lookup import Place
+from memotree.request.messages import timestamp
+from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import view_service_pb2 as pb
 
 DEFAULT_VIEW = "default"

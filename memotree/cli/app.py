@@ -7,13 +7,14 @@ import typer
 from typer.core import TyperGroup
 
 from memotree.cli import (
+    archive_merges,
     archives,
     ask,
     commits,
     explore,
     ingest,
     jobs,
-    joins,
+    maintenance,
     nodes,
     recall,
     refs,
@@ -22,7 +23,6 @@ from memotree.cli import (
     sessions,
     structure,
     summaries,
-    upkeep,
     views,
     workspaces,
 )
@@ -81,9 +81,9 @@ recall.register(app)
 ask.register(app)
 explore.register(app)
 commits.register(app)
-upkeep.register(app)
+maintenance.register(app)
 app.add_typer(workspaces.app)
-joins.register(archives.app)
+archive_merges.register(archives.app)
 app.add_typer(archives.app)
 app.add_typer(sessions.app)
 structure.register(nodes.app)

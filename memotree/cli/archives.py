@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.desk import REVISION, SESSION, Desk, command
+from memotree.cli.context import REVISION, SESSION, Desk, command
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, facts, table
 from memotree.cli.workspaces import confirm

@@ -6,7 +6,8 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli.context import REVISION, Desk, command
+from memotree.cli.display import source_place
 from memotree.cli.forest_options import (
     ArchivesOption,
     BudgetOption,
@@ -19,7 +20,6 @@ from memotree.cli.forest_options import (
     UnderOption,
     UntilOption,
 )
-from memotree.cli.looks import source_place
 from memotree.cli.options import TagsOption, word
 from memotree.cli.output import ID, counted, short
 from memotree.cli.wording import in_commands

@@ -8,8 +8,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from memotree.cli import completion, looks
-from memotree.cli.desk import SESSION, WORKSPACE, Desk, command
+from memotree.cli import completion, display
+from memotree.cli.context import SESSION, WORKSPACE, Desk, command
 from memotree.cli.errors import CliError
 from memotree.cli.options import LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import short, table, when
@@ -99,7 +99,7 @@ def log(
 
     def look() -> RenderableType:
         branches = _branches(desk)
-        one = looks.commit_line if oneline else looks.commit_block
+        one = display.commit_line if oneline else display.commit_block
         return Group(*(one(each, branches.get(each.id, ())) for each in shown))
 
     desk.output.show({"commits": shown, "more": more}, look)
@@ -127,7 +127,7 @@ def show(
 
     def look() -> RenderableType:
         more = Text(f"… and {rest} more" if rest > 0 else "", "dim", end="")
-        head = looks.commit_with_entries(details.commit, changes, _branches(desk).get(details.commit.id, ()))
+        head = display.commit_with_entries(details.commit, changes, _branches(desk).get(details.commit.id, ()))
         return Group(head, more)
 
     desk.output.show({"commit": details.commit, "changes": changes, "change_count": details.change_count}, look)
@@ -159,7 +159,7 @@ def diff(
     desk.output.show(
         found,
         lambda: (
-            Group(looks.entries(found.changes), Text(found.summary, "dim"))
+            Group(display.entries(found.changes), Text(found.summary, "dim"))
             if found.changes
             else Text("No difference.", "dim")
         ),
@@ -195,7 +195,7 @@ def revisions(
             [
                 (
                     short(each.commit.id),
-                    looks.change_kind(each.kind),
+                    display.change_kind(each.kind),
                     each.node.title if each.node else "",
                     each.commit.author.name,
                     when(each.commit.commit_time),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from memotree.cli.place import find_address, read_choice
+from memotree.cli.target import find_address, read_choice
 
 if TYPE_CHECKING:
     from memotree.client import Client, Workspace

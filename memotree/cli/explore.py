@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli import looks
-from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli import display
+from memotree.cli.context import REVISION, Desk, command
 from memotree.cli.output import ID, counted
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def look(walk: Walk, choices: list[_Choice], rest: int) -> "RenderableType":
     way = Text(" > ").join(Text(stop.name, "dim") for stop in walk.way[:-1])
     parts: list[RenderableType] = [way] if walk.way[1:] else []
     if here.node is not None:
-        parts.append(looks.node_line(here.node))
+        parts.append(display.node_line(here.node))
         summary = here.node.summary or here.node.brief
         if not here.node.child_count:
             summary = walk.text() or summary

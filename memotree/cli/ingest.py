@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.context import WORKSPACE, Desk, command
 from memotree.cli.errors import CliError, ExitCode, FileError
 from memotree.cli.options import TagsOption
 from memotree.cli.output import Cell, counted, short, table

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.text import Text
 
 from memotree.cli import completion
-from memotree.cli.desk import SERVER, WORKSPACE, Desk, command
+from memotree.cli.context import SERVER, WORKSPACE, Desk, command
 from memotree.cli.errors import ExitCode
 from memotree.cli.output import ID, facts, table, when
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from memotree.client import Job
-    from memotree.client.words import JobStateName
+    from memotree.client.enums import JobStateName
 
 app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs: long work that goes on when nobody watches.")
 

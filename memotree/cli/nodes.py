@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memotree.cli import looks
-from memotree.cli.content import read_content
-from memotree.cli.desk import REVISION, SESSION, Desk, command
+from memotree.cli import display
+from memotree.cli.context import REVISION, SESSION, Desk, command
 from memotree.cli.options import (
     ArchiveOption,
     AttributesOption,
@@ -24,6 +23,7 @@ from memotree.cli.options import (
     word,
 )
 from memotree.cli.output import counted
+from memotree.cli.text_input import read_content
 
 if TYPE_CHECKING:
     from memotree.client import Node
@@ -33,7 +33,7 @@ app = typer.Typer(name="node", no_args_is_help=True, help="Nodes: the units of k
 
 def staged(desk: Desk, node: "Node", what: str) -> None:
     """Shows a node that was just changed."""
-    desk.output.show(node, lambda: looks.node_line(node))
+    desk.output.show(node, lambda: display.node_line(node))
     desk.output.done(f"{what}; `memotree commit -m MESSAGE` makes it permanent.")
 
 
@@ -85,7 +85,7 @@ def get(
 ) -> None:
     """Show a node."""
     found = desk.here.node(node, word(level))
-    desk.output.show(found, lambda: found.content if raw else looks.node(found))
+    desk.output.show(found, lambda: found.content if raw else display.node(found))
 
 
 @command(app, "update", SESSION)

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli.context import REVISION, Desk, command
 from memotree.cli.forest_options import (
     ArchivesOption,
     BudgetOption,

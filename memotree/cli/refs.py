@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.context import WORKSPACE, Desk, command
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, short, table, when
 from memotree.cli.workspaces import confirm

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from memotree.cli import looks
-from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli import display
+from memotree.cli.context import REVISION, Desk, command
 from memotree.cli.options import ArchiveOption, RelationChoice, SearchChoice, TagsOption, word
 
 
@@ -46,7 +46,7 @@ def search(
         max_depth=depth,
         preview_length=preview,
     )
-    desk.output.show(found, lambda: looks.hits(found) if found else Text("Nothing was found.", "dim"))
+    desk.output.show(found, lambda: display.hits(found) if found else Text("Nothing was found.", "dim"))
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memotree.cli.desk import NOWHERE, Desk, command
+from memotree.cli.context import NOWHERE, Desk, command
 from memotree.cli.errors import StartError
 
 
@@ -36,7 +36,7 @@ def serve(
     # pydantic, gRPC and the stores are only loaded by the one command that serves
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
-    from memotree.gateways.web import WebFace  # noqa: PLC0415 - see above
+    from memotree.gateways.http_server import WebFace  # noqa: PLC0415 - see above
     from memotree.server import compose  # noqa: PLC0415 - see above
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
 

@@ -7,12 +7,12 @@ import typer
 from rich.text import Text
 
 from memotree.cli import completion
-from memotree.cli.desk import WORKSPACE, Desk, command
+from memotree.cli.context import WORKSPACE, Desk, command
+from memotree.cli.display import change_kind
 from memotree.cli.errors import CliError, ExitCode, NoSessionError
-from memotree.cli.looks import change_kind
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, facts, short, table, when
-from memotree.cli.place import Choice, forget_session
+from memotree.cli.target import Choice, forget_session
 from memotree.cli.workspaces import confirm
 
 if TYPE_CHECKING:

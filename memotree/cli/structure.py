@@ -7,9 +7,8 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from memotree.cli import looks
-from memotree.cli.content import read_content
-from memotree.cli.desk import REVISION, SESSION, Desk, command
+from memotree.cli import display
+from memotree.cli.context import REVISION, SESSION, Desk, command
 from memotree.cli.errors import CliError
 from memotree.cli.nodes import staged
 from memotree.cli.options import (
@@ -26,6 +25,7 @@ from memotree.cli.options import (
     word,
 )
 from memotree.cli.output import ID, Column, counted, table
+from memotree.cli.text_input import read_content
 
 _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 
@@ -95,7 +95,9 @@ def tree(
     nodes = [each for _, part in found for each in part.nodes]
     desk.output.show(
         {"nodes": nodes, "truncated": sum(part.truncated for _, part in found)},
-        lambda: Group(*(looks.tree(part, name) for name, part in found)) if found else Text("There is no archive yet."),
+        lambda: (
+            Group(*(display.tree(part, name) for name, part in found)) if found else Text("There is no archive yet.")
+        ),
     )
 
 
@@ -148,7 +150,7 @@ def split(
             "There is nothing to split at: put a line `# Title` before each part (--edit opens the text)."
         )
     made = session.split(node, parts, as_children=as_children, etag=present.etag, message=message)
-    desk.output.show({"nodes": made}, lambda: Group(*(looks.node_line(each) for each in made)))
+    desk.output.show({"nodes": made}, lambda: Group(*(display.node_line(each) for each in made)))
     desk.output.done(f"Split into {len(made)} nodes.")
 
 
@@ -160,7 +162,7 @@ def merge(
 ) -> None:
     """Stage the union of several nodes into the first."""
     merged = desk.session.merge(nodes, title=title, message=message)
-    desk.output.show(merged, lambda: looks.node_line(merged.node))
+    desk.output.show(merged, lambda: display.node_line(merged.node))
     desk.output.done(f"Merged; {counted(len(merged.deleted_ids), 'node')} went into it.")
 
 

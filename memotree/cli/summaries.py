@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import jobs
-from memotree.cli.desk import REVISION, WORKSPACE, Desk, command
+from memotree.cli.context import REVISION, WORKSPACE, Desk, command
 from memotree.cli.options import ArchiveOption
 from memotree.cli.output import ID, table
 

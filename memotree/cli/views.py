@@ -6,8 +6,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from memotree.cli import looks
-from memotree.cli.desk import REVISION, Desk, command
+from memotree.cli import display
+from memotree.cli.context import REVISION, Desk, command
 from memotree.cli.options import ArchiveOption, LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import table, when
 
@@ -44,7 +44,7 @@ def expand(
     found = desk.here.view(name).expand(node, word(level), include_children=children, include_relations=relations)
 
     def look() -> RenderableType:
-        lines = [looks.node_line(child) for child in found.children]
+        lines = [display.node_line(child) for child in found.children]
         for each in found.relations:
             arrow = "→" if each.outgoing else "←"
             lines.append(
@@ -64,7 +64,7 @@ def collapse(
 ) -> None:
     """Set a node of a view back to its title."""
     found = desk.here.view(name).collapse(node, recursive=recursive)
-    desk.output.show(found, lambda: looks.node_line(found.node))
+    desk.output.show(found, lambda: display.node_line(found.node))
     desk.output.done(f"The view {name} shows {found.usage.tokens_used} tokens now.")
 
 

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.desk import SERVER, Desk, command
+from memotree.cli.context import SERVER, Desk, command
 from memotree.cli.errors import CliError
 from memotree.cli.options import YesOption
 from memotree.cli.output import facts, table, when
-from memotree.cli.place import Choice
+from memotree.cli.target import Choice
 
 app = typer.Typer(name="ws", no_args_is_help=True, help="Workspaces: each is one Git repository.")
 

@@ -13,6 +13,18 @@ from memotree.client import changes
 from memotree.client.aio import AsyncClient
 from memotree.client.blocking import Client, Revision, Session, View, Workspace
 from memotree.client.changes import Change
+from memotree.client.enums import (
+    ChangeKind,
+    JobState,
+    Level,
+    RecallStrategy,
+    RelationType,
+    SearchScope,
+    SearchType,
+    SessionState,
+    StaleReason,
+    UpdateMode,
+)
 from memotree.client.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -32,35 +44,7 @@ from memotree.client.errors import (
     UnimplementedError,
     Violation,
 )
-from memotree.client.history import (
-    Author,
-    BlamedLine,
-    Branch,
-    Commit,
-    CommitDetails,
-    Diff,
-    EntryChange,
-    FieldChange,
-    NodeRevision,
-    Tag,
-)
-from memotree.client.jobs import Ingestion, Job, ModelUsage, Renewal
-from memotree.client.link import DEFAULT_ADDRESS
-from memotree.client.nodes import Archive, Node, RelatedNode, Relation, SearchHit, SearchResult, Source, Tree, TreeNode
-from memotree.client.places import (
-    ChangeResult,
-    CommitResult,
-    Difference,
-    MergeResult,
-    Progress,
-    ServerStatus,
-    SessionInfo,
-    StagedChange,
-    StoreStatus,
-    WorkspaceInfo,
-)
-from memotree.client.reading import AsyncRevision
-from memotree.client.recalled import (
+from memotree.client.forest_values import (
     Answer,
     ArchiveMerge,
     ArchiveMergeSuggestion,
@@ -77,22 +61,48 @@ from memotree.client.recalled import (
     StaleSummary,
     Turn,
 )
-from memotree.client.session import AsyncSession
-from memotree.client.viewing import AsyncView
-from memotree.client.views import Collapse, ContextUsage, Expansion, Rendering, ViewInfo
-from memotree.client.words import (
-    ChangeKind,
-    JobState,
-    Level,
-    RecallStrategy,
-    RelationType,
-    SearchScope,
-    SearchType,
-    SessionState,
-    StaleReason,
-    UpdateMode,
+from memotree.client.history_values import (
+    Author,
+    BlamedLine,
+    Branch,
+    Commit,
+    CommitDetails,
+    Diff,
+    EntryChange,
+    FieldChange,
+    NodeRevision,
+    Tag,
 )
+from memotree.client.jobs import Ingestion, Job, ModelUsage, Renewal
+from memotree.client.node_values import (
+    Archive,
+    Node,
+    RelatedNode,
+    Relation,
+    SearchHit,
+    SearchResult,
+    Source,
+    Tree,
+    TreeNode,
+)
+from memotree.client.revision import AsyncRevision
+from memotree.client.session import AsyncSession
+from memotree.client.transport import DEFAULT_ADDRESS
+from memotree.client.view import AsyncView
+from memotree.client.view_values import Collapse, ContextUsage, Expansion, Rendering, ViewInfo
 from memotree.client.workspace import AsyncWorkspace
+from memotree.client.workspace_values import (
+    ChangeResult,
+    CommitResult,
+    Difference,
+    MergeResult,
+    Progress,
+    ServerStatus,
+    SessionInfo,
+    StagedChange,
+    StoreStatus,
+    WorkspaceInfo,
+)
 
 __all__ = [
     "DEFAULT_ADDRESS",

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from memotree.client.jobs import AsyncJobs
-from memotree.client.link import DEFAULT_ADDRESS, AioLink, LinkSettings, log_warning
 from memotree.client.paging import pages
-from memotree.client.places import ServerStatus, WorkspaceInfo
-from memotree.client.reading import MOST_PER_PAGE
+from memotree.client.revision import MOST_PER_PAGE
+from memotree.client.transport import DEFAULT_ADDRESS, AioLink, LinkSettings, log_warning
 from memotree.client.workspace import AsyncWorkspace
+from memotree.client.workspace_values import ServerStatus, WorkspaceInfo
 from memotree.v1 import (
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from grpc import aio
 
-    from memotree.client.link import Link
+    from memotree.client.transport import Link
 
 
 @dataclass(frozen=True, slots=True)

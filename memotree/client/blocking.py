@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import grpc
 
 from memotree.client.aio import Calls
-from memotree.client.link import DEFAULT_ADDRESS, BlockingLink, LinkSettings, log_warning
-from memotree.client.reading import AsyncRevision
+from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
-from memotree.client.viewing import AsyncView
+from memotree.client.transport import DEFAULT_ADDRESS, BlockingLink, LinkSettings, log_warning
+from memotree.client.view import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
 from memotree.v1 import (
     forest_service_pb2_grpc,

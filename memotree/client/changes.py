@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from memotree.client.nodes import ArchiveRef, NodeRef, Relation, Source, archive_id
-from memotree.client.nodes import node_id as id_of
-from memotree.client.words import Level, LevelName, RelationName, RelationType, UpdateMode, UpdateModeName, to_wire
+from memotree.client.enums import Level, LevelName, RelationName, RelationType, UpdateMode, UpdateModeName, to_wire
+from memotree.client.node_values import ArchiveRef, NodeRef, Relation, Source, archive_id
+from memotree.client.node_values import node_id as id_of
 from memotree.v1.node_service_pb2 import (
     AddRelationRequest,
     CreateNodeRequest,

@@ -11,7 +11,7 @@ from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 
-from memotree.client.nodes import Node
+from memotree.client.node_values import Node
 from memotree.v1 import types_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"

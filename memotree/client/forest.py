@@ -3,12 +3,8 @@
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 
-from memotree.client.history import Author
-from memotree.client.jobs import Job
-from memotree.client.link import Link
-from memotree.client.nodes import ArchiveRef, NodeRef, archive_id, node_id
-from memotree.client.places import Progress
-from memotree.client.recalled import (
+from memotree.client.enums import RecallStrategy, RecallStrategyName, to_wire
+from memotree.client.forest_values import (
     Answer,
     ArchiveMerge,
     ArchiveMergeSuggestion,
@@ -18,7 +14,11 @@ from memotree.client.recalled import (
     StaleSummaries,
     Turn,
 )
-from memotree.client.words import RecallStrategy, RecallStrategyName, to_wire
+from memotree.client.history_values import Author
+from memotree.client.jobs import Job
+from memotree.client.node_values import ArchiveRef, NodeRef, archive_id, node_id
+from memotree.client.transport import Link
+from memotree.client.workspace_values import Progress
 from memotree.v1 import forest_service_pb2 as wire
 
 

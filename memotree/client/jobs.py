@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self, TypeAlias
 
-from memotree.client.link import Link
-from memotree.client.nodes import moment
+from memotree.client.enums import JobState, JobStateName, from_wire, to_wire
+from memotree.client.node_values import moment
 from memotree.client.paging import pages
-from memotree.client.places import Progress
-from memotree.client.words import JobState, JobStateName, from_wire, to_wire
+from memotree.client.transport import Link
+from memotree.client.workspace_values import Progress
 from memotree.v1 import job_service_pb2 as wire
 from memotree.v1 import types_pb2
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from memotree.client.link import Link
+from memotree.client.transport import Link
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Message)

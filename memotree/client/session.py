@@ -8,12 +8,12 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from google.protobuf.message import Message
 
 from memotree.client import changes
-from memotree.client.history import Author
-from memotree.client.link import Link
-from memotree.client.nodes import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
+from memotree.client.history_values import Author
+from memotree.client.node_values import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
 from memotree.client.paging import pages
-from memotree.client.places import ChangeResult, CommitResult, MergeResult, SessionInfo, StagedChange
-from memotree.client.reading import MOST_PER_PAGE, AsyncRevision
+from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
+from memotree.client.transport import Link
+from memotree.client.workspace_values import ChangeResult, CommitResult, MergeResult, SessionInfo, StagedChange
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import workspace_service_pb2 as workspaces

@@ -7,13 +7,13 @@ from types import TracebackType
 from google.protobuf.duration_pb2 import Duration
 
 from memotree.client.forest import AsyncForestry
-from memotree.client.history import Author, Branch, Tag
+from memotree.client.history_values import Author, Branch, Tag
 from memotree.client.jobs import AsyncUpkeep
-from memotree.client.link import Link
 from memotree.client.paging import pages
-from memotree.client.places import Difference, Progress, SessionInfo, WorkspaceInfo
-from memotree.client.reading import MOST_PER_PAGE, AsyncRevision
+from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
+from memotree.client.transport import Link
+from memotree.client.workspace_values import Difference, Progress, SessionInfo, WorkspaceInfo
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions

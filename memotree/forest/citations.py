@@ -9,15 +9,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memotree_storage.node import SUMMARY_TYPE, Node
+from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree.canvas.derived import texts as derived_texts
-from memotree.canvas.loading import contents
+from memotree.canvas.contents import contents
+from memotree.canvas.derived_content import texts as derived_texts
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 

@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from memotree.forest.asking.drilling import Drilling
-from memotree.forest.asking.loop import Asking
+from memotree.forest.asking.ask import Asking
+from memotree.forest.asking.drill_down import Drilling
 from memotree.forest.ingestion.job import Ingestion
-from memotree.forest.joining.archives import Joining
-from memotree.forest.recall.recalling import Recalling
-from memotree.forest.summaries.upkeep import SummaryUpkeep
+from memotree.forest.joining.join import Joining
+from memotree.forest.recall.recall import Recalling
+from memotree.forest.summaries.renewal_job import SummaryUpkeep
 from memotree.v1 import forest_service_pb2 as pb
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from memotree_storage.node import Entry, Node
+from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import staging
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Staged

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from structlog.contextvars import bind_contextvars
 
 from memotree.client.errors import MemoTreeClientError, decode_error
-from memotree.client.link import Link
+from memotree.client.transport import Link
 from memotree.errors import HIDDEN, Code, classify
 from memotree.server.binding import OperationMissingError, operation_name
 from memotree.server.calls import RunningCalls

@@ -13,11 +13,11 @@ from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeE
 from memotree.client.errors import AlreadyExistsError, MemoTreeClientError
 from memotree.gateways.callers import Caller, told
 from memotree.gateways.contract import method
-from memotree.gateways.jsonform import from_json, to_json
+from memotree.gateways.json_messages import from_json, to_json
+from memotree.gateways.json_schema import WORKSPACE, in_tools
+from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.schema import WORKSPACE, in_tools
-from memotree.gateways.texts import one_line, readable, refusal
-from memotree.gateways.tools import BY_NAME, TOOLS, Tool
+from memotree.gateways.tool_table import BY_NAME, TOOLS, Tool
 
 OnProgress = Callable[[float, str], Awaitable[None]]
 """Told how far a call is: a number that only grows, and what is done now."""

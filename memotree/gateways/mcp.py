@@ -9,8 +9,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from memotree.gateways.catalogue import Catalogue, UnknownToolError
-from memotree.gateways.schema import OUTPUT, description, input_schema
-from memotree.gateways.tools import Tool
+from memotree.gateways.json_schema import OUTPUT, description, input_schema
+from memotree.gateways.tool_table import Tool
 
 NAME: Final = "memotree"
 

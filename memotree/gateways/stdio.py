@@ -22,11 +22,11 @@ from memotree_storage.errors import MemoTreeError
 
 from memotree.client.contract import make_repeatable
 from memotree.client.errors import MemoTreeClientError, UnavailableError
-from memotree.client.link import AioLink, LinkSettings
+from memotree.client.transport import AioLink, LinkSettings
 from memotree.gateways.callers import Caller, LocalCaller, RemoteCaller, told
 from memotree.gateways.catalogue import Catalogue
+from memotree.gateways.http_server import log_libraries
 from memotree.gateways.mcp import mcp_server
-from memotree.gateways.web import log_libraries
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Compose, Operations, Server
 from memotree.server.calls import RunningCalls

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from memotree_storage import trailers
-from memotree_storage.node import Node
-from memotree_storage.postgres import commits
+from memotree_storage.model import trailers
+from memotree_storage.model.node import Node
+from memotree_storage.postgres import history
 from memotree_storage.store import Store
 
-from memotree import lookup
-from memotree.history import names
+from memotree.history import entry_ids
 from memotree.history.log import commit_message
+from memotree.request import lookup
 from memotree.v1 import history_service_pb2 as pb
 
 MOST_REVISIONS: Final = 2000
@@ -40,10 +40,10 @@ class Blame:
         """Each line of the content with the commit that wrote it."""
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            version = await names.alive(conn, place.state, request.node_id)
+            version = await entry_ids.alive(conn, place.state, request.node_id)
             if version.is_archive:
                 raise lookup.NodeNotFoundError(request.node_id)
-            rows = await commits.list_revisions(
+            rows = await history.list_revisions(
                 conn, place.state, version.entry_id, after=None, limit=MOST_REVISIONS + 1
             )
         cut = len(rows) > MOST_REVISIONS
@@ -58,7 +58,7 @@ class Blame:
             warnings=_warnings(cut=cut, cost=work),
         )
 
-    async def _found(self, workspace_id: str, rows: Sequence[commits.Revision]) -> tuple[list[_Line], int]:
+    async def _found(self, workspace_id: str, rows: Sequence[history.Revision]) -> tuple[list[_Line], int]:
         """The last text's lines, each with the number of the row that wrote it, and what finding them has cost.
 
         Only a few of the texts are in memory at a time.
@@ -82,7 +82,7 @@ def _warnings(*, cut: bool, cost: int) -> list[str]:
     return warnings
 
 
-def _agent(row: commits.CommitRow) -> str:
+def _agent(row: history.CommitRow) -> str:
     return trailers.trailers_of(row.message).get(trailers.AGENT, row.author_name)
 
 

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from memotree_storage.node import Entry
-from memotree_storage.postgres import commits, staging, tree
-from memotree_storage.postgres.commits import NOTHING, Counted
+from memotree_storage.model.node import Entry
+from memotree_storage.postgres import history, staging, tree
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.history import NOTHING, Counted
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree import lookup
-from memotree.history.differences import entry_change
+from memotree.history.entry_diff import entry_change
 from memotree.history.log import fitting
-from memotree.pages import PageTokens, page_size
+from memotree.request import lookup
+from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 MOST_COUNTED: Final = 10_000
@@ -45,12 +45,12 @@ class Diff:
                 new_state = replace(new_state, commit_id=cursor["new"])
             node_id = await _named(conn, old_state, new_state, request.node_id)
             after = cursor["after"] if cursor else ""
-            ids = await commits.differing(conn, old_state, new_state, node_id=node_id, after=after, limit=size + 1)
+            ids = await history.differing(conn, old_state, new_state, node_id=node_id, after=after, limit=size + 1)
             summary = (
                 cursor["summary"]
                 if cursor
                 else _sentence(
-                    await commits.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
+                    await history.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
                 )
             )
             changes = await self._changes(conn, old_state, new_state, ids[:size], fields=request.include_fields)
@@ -95,7 +95,7 @@ async def _older(conn: Connection, place: lookup.Place, revision: str) -> State:
         return (await lookup.place(conn, workspace_id, revision, "old_revision")).state
     if place.resolved.kind == "session":
         return State(workspace_id, place.state.commit_id)
-    parents = (await commits.read_commit(conn, workspace_id, place.state.commit_id)).parents
+    parents = (await history.read_commit(conn, workspace_id, place.state.commit_id)).parents
     return State(workspace_id, parents[0] if parents else NOTHING)
 
 

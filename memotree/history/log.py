@@ -5,20 +5,20 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.node import Entry, Node
-from memotree_storage.postgres import commits, tree
-from memotree_storage.postgres.commits import NOTHING, CommitFilter, CommitRow, Revision
+from memotree_storage.model.node import Entry, Node
+from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.history import NOTHING, CommitFilter, CommitRow, Revision
 from memotree_storage.postgres.registry import Resolved
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree import lookup
-from memotree.history import names
-from memotree.history.differences import CREATED, DELETED, UPDATED, entry_change
-from memotree.messages import DETAIL, TITLE, Level, level_or, node_message, read_time, timestamp
-from memotree.pages import PageTokens, page_size
+from memotree.history import entry_ids
+from memotree.history.entry_diff import CREATED, DELETED, UPDATED, entry_change
+from memotree.request import lookup
+from memotree.request.messages import DETAIL, TITLE, Level, level_or, node_message, read_time, timestamp
+from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -56,14 +56,14 @@ class Log:
             place = await lookup.place(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             wanted = CommitFilter(
-                node_id=await names.known_id(conn, place.state, request.node_id) if request.node_id else "",
+                node_id=await entry_ids.known_id(conn, place.state, request.node_id) if request.node_id else "",
                 entry_ids=await _subtree(conn, place.state, request.subtree_id) if request.subtree_id else None,
                 author=request.author,
                 since=since,
                 until=until,
             )
             after = cursor["after"] if cursor else None
-            rows = await commits.list_commits(conn, state, wanted, after=after, limit=size + 1)
+            rows = await history.list_commits(conn, state, wanted, after=after, limit=size + 1)
             if not rows and wanted.node_id and not await _ever_was(conn, state, wanted.node_id):
                 raise lookup.NodeNotFoundError(request.node_id)
         found = fitting([commit_message(row) for row in rows[:size]])
@@ -80,11 +80,11 @@ class Log:
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
             workspace_id, commit_id = place.workspace.workspace_id, committed(place.resolved).state.commit_id
-            row = await commits.read_commit(conn, workspace_id, commit_id)
-            after = await commits.touched(conn, workspace_id, commit_id, limit=MOST_CHANGES)
+            row = await history.read_commit(conn, workspace_id, commit_id)
+            after = await history.touched(conn, workspace_id, commit_id, limit=MOST_CHANGES)
             total = len(after)
             if total == MOST_CHANGES:
-                total = await commits.count_touched(conn, workspace_id, commit_id)
+                total = await history.count_touched(conn, workspace_id, commit_id)
             parent = State(workspace_id, row.parents[0] if row.parents else NOTHING)
             before = await tree.versions(conn, parent, [version.entry_id for version in after])
         changes = await self._changes(workspace_id, before, after)
@@ -97,11 +97,11 @@ class Log:
         cursor = self._pages.read(request, {"commit": str, "after": str})
         async with self._store.database.connection() as conn:
             place = await lookup.place(conn, request.workspace, request.revision)
-            node_id = await names.known_id(conn, place.state, request.node_id)
+            node_id = await entry_ids.known_id(conn, place.state, request.node_id)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             after = cursor["after"] if cursor else None
             # One more than the page, twice over: the last shown needs the one before it to know whether it is new.
-            rows = await commits.list_revisions(conn, state, node_id, after=after, limit=size + 1)
+            rows = await history.list_revisions(conn, state, node_id, after=after, limit=size + 1)
         if (not rows and not cursor) or any(row.version.is_archive for row in rows):
             raise lookup.NodeNotFoundError(request.node_id)
         found = await self._revision_messages(state.workspace_id, rows, size, level)
@@ -206,7 +206,7 @@ def _revision_message(
 
 async def _subtree(conn: Connection, state: State, text: str) -> list[str]:
     """The ids of a node or archive and of all below it at a state."""
-    top = await names.alive(conn, state, text, "subtree_id")
+    top = await entry_ids.alive(conn, state, text, "subtree_id")
     if top.is_archive:
         return [top.entry_id, *(item.entry_id for item in await tree.archive_tree(conn, state, top.entry_id))]
     return [item.entry_id for item in await tree.subtree(conn, state, [top.entry_id])]

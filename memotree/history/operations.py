@@ -6,8 +6,8 @@ from memotree.history.blame import Blame
 from memotree.history.diff import Diff
 from memotree.history.log import Log
 from memotree.history.refs import Refs
-from memotree.limits import ServiceLimits
-from memotree.pages import PageTokens
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
 from memotree.v1 import history_service_pb2 as pb
 
 

@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from memotree_storage.commit.transaction import turn_of
+from memotree_storage.concurrency.cancellation import Passage, finish_once_begun
 from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.held import turn_of
+from memotree_storage.model.validation import check_text
 from memotree_storage.ports import Signature, TagDraft
-from memotree_storage.postgres import commits, projector, registry
-from memotree_storage.postgres.commits import RefRow
+from memotree_storage.postgres import history, projector, registry
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.history import RefRow
 from memotree_storage.postgres.registry import Workspace
-from memotree_storage.shield import Passage, finish_once_begun
 from memotree_storage.store import Store
-from memotree_storage.validation import check_text
 
-from memotree import lookup
 from memotree.history.log import committed
-from memotree.limits import ServiceLimits
-from memotree.messages import read_author, timestamp
-from memotree.naming import (
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import read_author, timestamp
+from memotree.request.naming import (
     BRANCHES,
     TAGS,
     BranchExistsError,
@@ -37,7 +37,7 @@ from memotree.naming import (
     check_branch_name,
     check_tag_name,
 )
-from memotree.pages import PageTokens, page_size
+from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 _MESSAGE_BYTES: Final = 64 << 10
@@ -76,7 +76,7 @@ class _Turn:
 
     async def find(self, prefix: str, name: str) -> RefRow | None:
         """The ref of that name."""
-        return await commits.find_ref(self.conn, self.workspace.workspace_id, prefix, name)
+        return await history.find_ref(self.conn, self.workspace.workspace_id, prefix, name)
 
     async def put(self, ref: str, object_id: str, commit_id: str) -> bool:
         """Make a ref; ``False`` when somebody else has."""
@@ -133,7 +133,7 @@ class Refs:
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             after = cursor["after"] if cursor else ""
-            rows = await commits.list_refs(conn, workspace.workspace_id, BRANCHES, after=after, limit=size + 1)
+            rows = await history.list_refs(conn, workspace.workspace_id, BRANCHES, after=after, limit=size + 1)
         return pb.ListBranchesResponse(
             branches=[_branch_message(row, workspace) for row in rows[:size]],
             next_page_token=self._pages.write(request, {"after": rows[size - 1].name} if len(rows) > size else None),
@@ -188,7 +188,7 @@ class Refs:
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             after = cursor["after"] if cursor else ""
-            rows = await commits.list_refs(conn, workspace.workspace_id, TAGS, after=after, limit=size + 1)
+            rows = await history.list_refs(conn, workspace.workspace_id, TAGS, after=after, limit=size + 1)
         repository = await asyncio.to_thread(self._store.repositories.get, workspace.workspace_id)
         shown = rows[:size]
         drafts = await asyncio.to_thread(lambda: [_read_tag(repository, row) for row in shown])

@@ -6,10 +6,10 @@ JobService.
 
 from memotree_storage.postgres.jobs import Job
 
+from memotree.jobs.job_context import JobInputMissingError, RunningJob
 from memotree.jobs.operations import JobOperations
-from memotree.jobs.outcome import JobStoppedError
+from memotree.jobs.outcomes import JobStoppedError
 from memotree.jobs.runner import JobNotFoundError, Runner, Work
-from memotree.jobs.running import JobInputMissingError, RunningJob
 
 __all__ = [
     "Job",

@@ -5,17 +5,17 @@ from contextlib import aclosing
 from typing import Final
 
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
-from memotree_storage.node import is_id, is_id_prefix
+from memotree_storage.model.node import is_id, is_id_prefix
 from memotree_storage.postgres import jobs, registry
 from memotree_storage.postgres.jobs import Job, JobFilter
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.store import Store
 
-from memotree import lookup
-from memotree.jobs import mirrors
+from memotree.jobs import rebuilds
 from memotree.jobs.runner import JobNotFoundError, Runner
-from memotree.messages import timestamp
-from memotree.pages import PageTokens, page_size
+from memotree.request import lookup
+from memotree.request.messages import timestamp
+from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import job_service_pb2 as pb
 from memotree.v1 import maintenance_service_pb2, types_pb2
 
@@ -113,11 +113,11 @@ class JobOperations:
 
     async def start_rebuild(self, request: pb.StartRebuildRequest) -> pb.StartRebuildResponse:
         """Make rows and vectors anew from Git."""
-        return pb.StartRebuildResponse(job=await self._start(mirrors.REBUILD, request))
+        return pb.StartRebuildResponse(job=await self._start(rebuilds.REBUILD, request))
 
     async def start_reindex(self, request: pb.StartReindexRequest) -> pb.StartReindexResponse:
         """Make vectors anew."""
-        return pb.StartReindexResponse(job=await self._start(mirrors.REINDEX, request))
+        return pb.StartReindexResponse(job=await self._start(rebuilds.REINDEX, request))
 
     async def _start(self, kind: str, request: pb.StartRebuildRequest | pb.StartReindexRequest) -> pb.Job:
         workspace = await self._workspace(request.workspace)
@@ -126,7 +126,7 @@ class JobOperations:
             kind,
             request,
             subject=workspace.name,
-            lane=mirrors.lane(workspace.workspace_id),
+            lane=rebuilds.lane(workspace.workspace_id),
             request_id=request.request_id,
         )
         return job_message(job)

@@ -18,7 +18,9 @@ import psycopg
 import structlog
 from google.protobuf.message import Message
 from memotree_storage import faults
+from memotree_storage.concurrency.cancellation import cancel
 from memotree_storage.errors import MemoTreeError, NotFoundError, UnavailableError
+from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import jobs
 from memotree_storage.postgres.database import (
     Database,
@@ -28,13 +30,11 @@ from memotree_storage.postgres.database import (
 )
 from memotree_storage.postgres.jobs import CANCELLED, FAILED, QUEUED, SUCCEEDED, Job, NewJob, Outcome
 from memotree_storage.postgres.requests import begin_request, end_request
-from memotree_storage.qdrant.outage import IndexUnavailableError
-from memotree_storage.shield import cancel
 
-from memotree.jobs.outcome import outcome_of
-from memotree.jobs.running import RunningJob
-from memotree.jobs.watching import Watchers
-from memotree.requests import check_request_id
+from memotree.jobs.job_context import RunningJob
+from memotree.jobs.outcomes import outcome_of
+from memotree.jobs.watchers import Watchers
+from memotree.request.idempotency import check_request_id
 
 MOST_DEATHS: Final = 5
 """A job in which this many processes ended, one after the other, is not begun again by itself."""

@@ -7,14 +7,14 @@ from importlib.metadata import version
 
 import structlog
 from memotree_storage.errors import AbortedError, UnavailableError
+from memotree_storage.model.tokens import COUNTER_NAME
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store
-from memotree_storage.tokens import COUNTER_NAME
 from memotree_storage.verify import Difference, Step, verify
 
-from memotree import lookup
-from memotree.limits import ServiceLimits
 from memotree.maintenance.health import git_status, postgres_status, qdrant_status
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
 from memotree.v1 import maintenance_service_pb2 as pb
 
 _log = structlog.get_logger(__name__)

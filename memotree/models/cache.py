@@ -13,8 +13,8 @@ from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.postgres import answers
 from memotree_storage.postgres.database import Database
 
+from memotree.models.concurrent import finish_all
 from memotree.models.meter import BudgetExhaustedError
-from memotree.together import finish_all
 
 _log = structlog.get_logger(__name__)
 

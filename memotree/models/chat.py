@@ -8,15 +8,15 @@ checked, and is asked for once more with the fault named when it is not what it 
 from typing import Any, Final, Literal, TypeVar
 
 import openai
-from memotree_storage.tokens import count_tokens
+from memotree_storage.model.tokens import count_tokens
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from pydantic import BaseModel, ValidationError
 
+from memotree.models.chat_requests import Question
 from memotree.models.endpoint import Endpoint
+from memotree.models.failures import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
 from memotree.models.meter import Meter, told_or_counted
-from memotree.models.outage import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
 from memotree.models.parsing import first_object
-from memotree.models.questions import Question
 
 _TURNS: Final = 2
 _SHOWN: Final = 2_000

@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 import openai
 from memotree_storage.errors import FailedPreconditionError
+from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 from memotree_storage.ports import Vector, Vectors
-from memotree_storage.tokens import count_tokens, truncate_to_tokens
 from openai.types import CreateEmbeddingResponse
 
 from memotree.models.cache import AnswerCache, key_of
 from memotree.models.endpoint import Endpoint
+from memotree.models.failures import BrokenAnswerError, MalformedRequestError
 from memotree.models.meter import Meter, told_or_counted
-from memotree.models.outage import BrokenAnswerError, MalformedRequestError
 
 BATCH_TEXTS: Final = 128
 """The most texts of one call."""

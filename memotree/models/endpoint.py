@@ -15,15 +15,15 @@ import openai
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from memotree.models.meter import Kind
-from memotree.models.outage import (
+from memotree.models.failures import (
     BrokenAnswerError,
     MalformedRequestError,
     ModelRefusedError,
     ModelUnavailableError,
     Patience,
 )
-from memotree.models.pace import Pace
+from memotree.models.meter import Kind
+from memotree.models.rate_limit import Pace
 
 LONGEST_RETRY_AFTER: Final = 60.0
 """Seconds that an endpoint may ask us to wait; one that asks for more is not asked again."""

@@ -16,7 +16,7 @@ from itertools import chain
 from math import fsum, log2
 from typing import Final
 
-from memotree_storage.terms import words_of
+from memotree_storage.index.terms import words_of
 
 from memotree.models.markup import UNPRINTED, Kind, blocks
 

@@ -10,12 +10,10 @@ from memotree_storage.ports import Embedder, Vectors
 from memotree_storage.postgres.database import Database
 
 from memotree.models import extractive, relevance
-from memotree.models.answers import Answer, ContextNode, Decision, Explore, Summary
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.cache import AnswerCache, key_of, one_batch
-from memotree.models.meter import Meter
-from memotree.models.outage import ModelRefusedError, ModelUnavailableError, Patience
-from memotree.models.questions import (
+from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore, Summary
+from memotree.models.chat_requests import (
     ExplorePayload,
     LoopAnswer,
     Question,
@@ -24,6 +22,8 @@ from memotree.models.questions import (
     loop_question,
     parent_question,
 )
+from memotree.models.failures import ModelRefusedError, ModelUnavailableError, Patience
+from memotree.models.meter import Meter
 from memotree.settings import Settings
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most servers start without it

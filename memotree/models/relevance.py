@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from math import exp, log
 from typing import Final
 
+from memotree_storage.index.terms import words_of
+from memotree_storage.model.tokens import UNSPACED
 from memotree_storage.ports import Vectors
-from memotree_storage.terms import words_of
-from memotree_storage.tokens import UNSPACED
 
 from memotree.models.extractive import telling_words
 

@@ -7,9 +7,9 @@ from memotree.models.cache import AnswerCache
 from memotree.models.chat import Chat
 from memotree.models.embedding import EndpointEmbedder
 from memotree.models.endpoint import Endpoint
+from memotree.models.failures import Patience
 from memotree.models.meter import Kind
-from memotree.models.outage import Patience
-from memotree.models.pace import Pace
+from memotree.models.rate_limit import Pace
 from memotree.models.reranking import EndpointRanking, rerank_base
 from memotree.settings import Settings
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import openai
-from memotree_storage.tokens import count_tokens, truncate_to_tokens
+from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 
 from memotree.models.cache import AnswerCache, key_of
 from memotree.models.endpoint import Endpoint
+from memotree.models.failures import BrokenAnswerError
 from memotree.models.meter import Meter
-from memotree.models.outage import BrokenAnswerError
 
 BATCH_TEXTS: Final = 64
 """The most texts of one call."""

@@ -7,27 +7,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from memotree_storage.embedded.lock import DataFolderLock
 from memotree_storage.embedded.postgres import EmbeddedPostgres
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.model.validation import Limits
 from memotree_storage.postgres.database import Database
 from memotree_storage.qdrant.client import connect
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
-from memotree_storage.validation import Limits
 
 from memotree.canvas import NodeOperations, ViewOperations
-from memotree.forest.asking.drilling import Drilling
-from memotree.forest.asking.loop import Asking
+from memotree.forest.asking.ask import Asking
+from memotree.forest.asking.drill_down import Drilling
 from memotree.forest.ingestion.job import Ingestion
-from memotree.forest.joining.archives import Joining
+from memotree.forest.joining.join import Joining
 from memotree.forest.operations import ForestOperations
-from memotree.forest.recall.recalling import Recalling
-from memotree.forest.summaries.upkeep import SummaryUpkeep
+from memotree.forest.recall.recall import Recalling
+from memotree.forest.summaries.renewal_job import SummaryUpkeep
 from memotree.history import HistoryOperations
-from memotree.jobs import JobOperations, Runner, mirrors
-from memotree.limits import ServiceLimits
+from memotree.jobs import JobOperations, Runner, rebuilds
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.gateway import Models
-from memotree.pages import PageTokens, read_or_make_key
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens, read_or_make_key
 from memotree.server.app import MakeFace, Operations, Server
 from memotree.server.app import serve as run
 from memotree.sessions import SessionOperations
@@ -68,7 +68,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         pages = PageTokens(_page_key(settings))
         limits = service_limits(settings)
         runner = Runner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
-        mirrors.register(runner, store)
+        rebuilds.register(runner, store)
         summaries = SummaryUpkeep(store, models, runner, limits, background=settings.renew_summaries)
         forest = forest_operations(store, models, runner, limits, summaries, settings)
         sessions = SessionOperations(store, pages, limits, summaries)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from memotree_storage import faults, trailers
-from memotree_storage.catchup import catch_up_within, is_behind
-from memotree_storage.codec import READ_LIMITS, encode_entry, entry_path
+from memotree_storage import faults
+from memotree_storage.commit.tree_check import Missing, check_structure
+from memotree_storage.concurrency.cancellation import Passage
 from memotree_storage.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -27,7 +27,11 @@ from memotree_storage.errors import (
 )
 from memotree_storage.git.refs import RefNameTakenError
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Archive, Entry
+from memotree_storage.mirror.catch_up import catch_up_within, is_behind
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import READ_LIMITS, encode_entry, entry_path
+from memotree_storage.model.node import Archive, Entry
+from memotree_storage.model.validation import check_archive, check_node, check_text
 from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenCommit
 from memotree_storage.postgres import projector, staging, tree
 from memotree_storage.postgres.database import Connection
@@ -36,13 +40,10 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
-from memotree_storage.shield import Passage
 from memotree_storage.store import Store
-from memotree_storage.structure import Missing, check_structure
-from memotree_storage.validation import check_archive, check_node, check_text
 
-from memotree.naming import BRANCHES, TAGS, ConfusingNameError, TagExistsError
-from memotree.sessions.message import ListedChange, compose
+from memotree.request.naming import BRANCHES, TAGS, ConfusingNameError, TagExistsError
+from memotree.sessions.commit_message import ListedChange, compose
 from memotree.sessions.rebase import ConflictError, Merged, carry_over, merge_onto
 
 _ATTEMPTS: Final = 8

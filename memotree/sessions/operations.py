@@ -10,11 +10,16 @@ from typing import Final, Protocol
 
 import structlog
 from memotree_storage import faults
-from memotree_storage.catchup import catch_up_within, is_behind
-from memotree_storage.codec import archive_path, decode_entry, node_path
+from memotree_storage.commit.transaction import Turn, turn_of
+from memotree_storage.commit.tree_check import Verdict, check_structure
+from memotree_storage.concurrency.cancellation import Passage, finish_once_begun, until_done
 from memotree_storage.errors import InvalidInputError, UnavailableError
-from memotree_storage.held import Turn, turn_of
-from memotree_storage.node import Entry, is_id, is_id_prefix, new_id
+from memotree_storage.mirror.catch_up import catch_up_within, is_behind
+from memotree_storage.model.changes import fields_changed
+from memotree_storage.model.codec import archive_path, decode_entry, node_path
+from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
+from memotree_storage.model.validation import check_author
+from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import registry, sessions, staging
 from memotree_storage.postgres.database import Connection
@@ -22,19 +27,14 @@ from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
-from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
-from memotree_storage.structure import Verdict, check_structure
-from memotree_storage.validation import check_author
-from memotree_storage.workspaces import KEEP_PREFIX
 
-from memotree import lookup
-from memotree.changes import fields_changed
-from memotree.limits import ServiceLimits
-from memotree.messages import read_author, session_message
-from memotree.naming import BranchNotFoundError, check_tag_name
-from memotree.pages import PageTokens, page_size
-from memotree.requests import once
+from memotree.request import lookup
+from memotree.request.idempotency import once
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import read_author, session_message
+from memotree.request.naming import BranchNotFoundError, check_tag_name
+from memotree.request.pages import PageTokens, page_size
 from memotree.sessions.commit import (
     Commit,
     CommitOrder,

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memotree_storage.codec import archive_path, decode_entry, node_path
 from memotree_storage.errors import AbortedError, Conflict
-from memotree_storage.merge import merge_entries
-from memotree_storage.node import Entry
+from memotree_storage.model.codec import archive_path, decode_entry, node_path
+from memotree_storage.model.merge import merge_entries
+from memotree_storage.model.node import Entry
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version

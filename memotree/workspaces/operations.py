@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from memotree_storage import faults
+from memotree_storage.commit.transaction import turn_of
+from memotree_storage.concurrency.cancellation import Passage, finish_once_begun, until_done
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
-from memotree_storage.held import turn_of
-from memotree_storage.node import Archive, is_id, new_id
+from memotree_storage.model.node import Archive, is_id, new_id
+from memotree_storage.model.validation import check_text
+from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
-from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
-from memotree_storage.validation import check_text
-from memotree_storage.workspaces import WorkspaceInfo, WorkspaceNotFoundError
 
-from memotree import dangling, lookup
-from memotree.limits import ServiceLimits
-from memotree.messages import archive_message, timestamp
-from memotree.naming import check_workspace_name
-from memotree.pages import PageTokens, page_size
-from memotree.requests import once
+from memotree.request import lookup
+from memotree.request.idempotency import once
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import archive_message, timestamp
+from memotree.request.naming import check_workspace_name
+from memotree.request.pages import PageTokens, page_size
+from memotree.sessions import dangling
+from memotree.sessions.editing import Workbench, change, check_etag
 from memotree.v1 import workspace_service_pb2 as pb
-from memotree.workbench import Workbench, change, check_etag
 
 _DESCRIPTION_CHARS = 2000
 _NO_WORKSPACE = ""

@@ -11,6 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from memotree_storage.errors import UnavailableError
+
 Vector = NDArray[np.float32]
 """One embedding: a unit vector of shape (dimensions,)."""
 
@@ -198,6 +200,20 @@ class IndexQuery:
     tags: Sequence[str] = ()
     archive_ids: Sequence[str] = ()
     node_ids: Sequence[str] | None = None
+
+
+class IndexUnavailableError(UnavailableError):
+    """The index of vectors and terms does not answer."""
+
+    reason = "INDEX_UNAVAILABLE"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            "The search index does not answer. Nothing is lost; send the call again, and check Qdrant if that keeps "
+            "failing: the log of the server says how."
+        )
+        self.detail = detail
+        """What the connection said; for the log, never for a client."""
 
 
 class VectorIndex(Protocol):

@@ -13,22 +13,22 @@ from typing import Final
 import psycopg
 import structlog
 
-from memotree_storage import passages
-from memotree_storage.catchup import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
-from memotree_storage.entries import EntryReader
+from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.locks import Turns
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
-from memotree_storage.git.cache import BoundedCache
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.indexer import Indexer
-from memotree_storage.ports import Embedder, VectorIndex
+from memotree_storage.git.workspaces import Repositories
+from memotree_storage.index import leaf_features
+from memotree_storage.index.indexer import Indexer
+from memotree_storage.index.search import Search
+from memotree_storage.maintenance.background import Upkeep, remove_gone_points
+from memotree_storage.mirror.catch_up import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
+from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
+from memotree_storage.ports import Embedder, IndexUnavailableError, VectorIndex
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError, get_setting, put_setting
 from memotree_storage.postgres.rows import Version
-from memotree_storage.qdrant.outage import IndexUnavailableError
-from memotree_storage.search import Search
-from memotree_storage.turns import Turns
-from memotree_storage.upkeep import Upkeep, remove_gone_points
-from memotree_storage.workspaces import SERVICE_EMAIL, Repositories, WorkspaceInfo
 
 _log = structlog.get_logger(__name__)
 
@@ -231,7 +231,7 @@ class Store:
                 (workspace_id,),
             )
             row = await cursor.fetchone()
-            if await passages.missing(conn, workspace_id, 1):
+            if await leaf_features.missing(conn, workspace_id, 1):
                 return False
         return row is not None and int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import grpc
 import psycopg
 from crash.workload import WORKSPACE, Services, Writer
-from memotree_storage import trailers
-from memotree_storage.catchup import mirrored_refs
-from memotree_storage.codec import decode_entry, node_path, parse_path
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Node
+from memotree_storage.mirror.catch_up import mirrored_refs
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import decode_entry, node_path, parse_path
+from memotree_storage.model.node import Node
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import State

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from crash.service import DEADLINE, Service, start
 from integration.calls import Calls
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.jobs.runner import MOST_DEATHS
 from memotree.v1 import job_service_pb2 as pb

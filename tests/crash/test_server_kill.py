@@ -16,7 +16,7 @@ import pytest
 from crash.campaign import BEHIND, POINTS, RECOVERY_POINTS, Campaign, all_points
 from crash.service import Service, start
 from integration.calls import Calls
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 from unit.git.judge import Judge
 
 from memotree.v1 import workspace_service_pb2

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import grpc
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.v1 import (
     maintenance_service_pb2_grpc,

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package has no stubs
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.v1 import (
     history_service_pb2_grpc,

@@ -21,9 +21,9 @@ from integration.pushes import OpenAgain
 from integration.wires import UNBOUNDED, Wire
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.postgres.database import Database
 from memotree_storage.qdrant.client import connect
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 from psycopg import sql
@@ -31,9 +31,9 @@ from psycopg.conninfo import make_conninfo
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.history import HistoryOperations
-from memotree.limits import ServiceLimits
 from memotree.models.builtin import WordllamaEmbedder
-from memotree.pages import PageTokens
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
 from memotree.server.app import Server
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings

@@ -10,9 +10,9 @@ from integration.worlds import World
 from memotree_storage.errors import FieldViolation, InvalidInputError
 
 from memotree.canvas import NodeOperations, ViewOperations
-from memotree.gateways.web import WebFace
+from memotree.gateways.http_server import WebFace
 from memotree.history import HistoryOperations
-from memotree.lookup import NodeNotFoundError
+from memotree.request.lookup import NodeNotFoundError
 from memotree.server.app import Server
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings

@@ -18,11 +18,11 @@ from memotree_storage.postgres.tree import State
 
 from memotree.canvas import NodeOperations
 from memotree.forest.ingestion.job import Ingestion
-from memotree.forest.joining.archives import Joining
-from memotree.forest.summaries.upkeep import SummaryUpkeep
+from memotree.forest.joining.join import Joining
+from memotree.forest.summaries.renewal_job import SummaryUpkeep
 from memotree.jobs import JobOperations, Runner
+from memotree.models.failures import Patience
 from memotree.models.gateway import Models
-from memotree.models.outage import Patience
 from memotree.sessions import SessionOperations
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2 as pb

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from integration.worlds import World
-from memotree_storage.node import Node
+from memotree_storage.model.node import Node
 
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2 as pb

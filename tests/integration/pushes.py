@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from integration.worlds import World
-from memotree_storage import trailers
-from memotree_storage.codec import encode_entry, entry_path
-from memotree_storage.node import Entry
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.node import Entry
+from memotree_storage.model.trailers import with_trailers
+from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import sessions
 from memotree_storage.store import Store
-from memotree_storage.trailers import with_trailers
 from memotree_storage.verify import Difference, verify
-from memotree_storage.workspaces import service_signature
 
 PERSON = Signature("A person", "person@example.org", datetime(2024, 5, 1, tzinfo=UTC))
 DEADLINE = 10.0

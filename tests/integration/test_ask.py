@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError, NotFoundError
-from memotree_storage.node import Archive, Node, Source, new_id
-from memotree_storage.position import many_between
-from memotree_storage.tokens import count_tokens
+from memotree_storage.model.node import Archive, Node, Source, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.tokens import count_tokens
 
-from memotree.canvas.reading import nodes_at
-from memotree.forest.asking.answers import INNER, LEAF, tokens_of
-from memotree.forest.asking.drilling import Drilling
-from memotree.forest.asking.loop import Asking
+from memotree.canvas.node_messages import nodes_at
+from memotree.forest.asking.ask import Asking
+from memotree.forest.asking.drill_down import Drilling
+from memotree.forest.asking.loop_context import INNER, LEAF, tokens_of
 from memotree.forest.citations import content_hash
-from memotree.lookup import place
-from memotree.messages import DETAIL
-from memotree.models.answers import Answer, ContextNode, Decision, Explore
+from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
+from memotree.models.failures import ModelUnavailableError, UnusableAnswerError
 from memotree.models.meter import Meter
-from memotree.models.outage import ModelUnavailableError, UnusableAnswerError
+from memotree.request.lookup import place
+from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb
 
 Move = Decision | Exception | Callable[[Sequence[ContextNode]], Decision]

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from endpoints import CHAT_MODEL, Fault, ModelEndpoint, input_data
 from integration.worlds import World
-from memotree_storage.node import Archive, Node, new_id
+from memotree_storage.model.node import Archive, Node, new_id
 
-from memotree.forest.asking.drilling import Drilling
-from memotree.forest.asking.loop import Asking
+from memotree.forest.asking.ask import Asking
+from memotree.forest.asking.drill_down import Drilling
 from memotree.forest.citations import is_right
-from memotree.forest.recall.recalling import Recalling
+from memotree.forest.recall.recall import Recalling
+from memotree.models.failures import Patience
 from memotree.models.gateway import Models
-from memotree.models.outage import Patience
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2 as pb
 

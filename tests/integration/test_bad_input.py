@@ -6,7 +6,7 @@ import grpc
 import pytest
 from integration.prepared import AMBIGUOUS, CHILD, GONE, LEAF, ROOT, STAGED, TWINS, UNKNOWN, creation
 from integration.wires import Refusal, Wire
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2

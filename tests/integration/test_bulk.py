@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from integration.plants import differences
 from integration.worlds import World
-from memotree_storage.bulk import ImportBrokenError, ImportRacedError, import_entries
-from memotree_storage.node import Archive, Entry, Node, new_id
+from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, import_entries
+from memotree_storage.index.search import SearchQuery
+from memotree_storage.model.node import Archive, Entry, Node, new_id
+from memotree_storage.model.trailers import JOB, trailers_of, with_trailers
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
-from memotree_storage.search import SearchQuery
-from memotree_storage.trailers import JOB, trailers_of, with_trailers
 
 
 async def bring(world: World, *entries: Entry, removals: tuple[str, ...] = (), **more: object) -> str:

@@ -11,9 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 from integration.worlds import World
-from memotree_storage.bulk import import_entries
-from memotree_storage.catchup import is_behind
+from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.concurrency.cancellation import Passage, finish_once_begun, until_done
+from memotree_storage.concurrency.locks import Turns
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.git.workspaces import Repositories
+from memotree_storage.mirror.catch_up import is_behind
+from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
 from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import (
     Database,
@@ -21,13 +25,10 @@ from memotree_storage.postgres.database import (
     ServerBusyError,
     TransactionRacedError,
 )
-from memotree_storage.shield import Passage, finish_once_begun, until_done
 from memotree_storage.store import Store
-from memotree_storage.turns import Turns
-from memotree_storage.workspaces import KEEP_PREFIX, Repositories, WorkspaceNotFoundError
 
 from memotree.history import HistoryOperations
-from memotree.naming import BranchNotFoundError
+from memotree.request.naming import BranchNotFoundError
 from memotree.v1 import history_service_pb2 as history_pb
 from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.v1 import workspace_service_pb2 as workspaces_pb
@@ -219,7 +220,7 @@ async def test_a_workspace_that_fails_after_its_repository_was_made_leaves_none(
         monkeypatch.undo()
         raise DatabaseUnavailableError("gone")
 
-    monkeypatch.setattr("memotree.requests.end_request", refuse)
+    monkeypatch.setattr("memotree.request.idempotency.end_request", refuse)
     with pytest.raises(DatabaseUnavailableError):
         await workspaces.create_workspace(workspaces_pb.CreateWorkspaceRequest(name="half", request_id="r-1"))
     await world.sessions.finish()

@@ -8,17 +8,16 @@ from dataclasses import replace
 import pytest
 from integration.pushes import DEADLINE, OpenAgain, differences, push, run
 from integration.worlds import World
-from memotree_storage.codec import entry_path
-from memotree_storage.frequencies import Tally
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Entry, new_id
-from memotree_storage.ports import IndexPoint, TermVector
+from memotree_storage.index.frequencies import Tally
+from memotree_storage.index.search import SearchQuery
+from memotree_storage.model.codec import entry_path
+from memotree_storage.model.node import Entry, new_id
+from memotree_storage.ports import IndexPoint, IndexUnavailableError, TermVector
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.index import QdrantIndex
-from memotree_storage.qdrant.outage import IndexUnavailableError
-from memotree_storage.search import SearchQuery
 from memotree_storage.store import Store
 
 # --- lines that went, and their points -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from integration.wires import Refusal, Wire, family
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.server.app import Server
 from memotree.v1 import node_service_pb2 as pb

@@ -6,15 +6,10 @@ from typing import Any
 import pytest
 from integration.wires import Wire
 from integration.worlds import World
-from memotree_storage.bulk import import_entries
-from memotree_storage.node import Node, Source
-from memotree_storage.position import many_between
-from memotree_storage.tokens import count_tokens
-from memotree_storage.validation import Limits
-
-from memotree.canvas import NodeOperations, ViewOperations, derived, reading
-from memotree.limits import ServiceLimits
-from memotree.provenance import (
+from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.model.node import Node, Source
+from memotree_storage.model.position import many_between
+from memotree_storage.model.provenance import (
     PENDING_CONTENT,
     SUMMARY_BY,
     SUMMARY_OF,
@@ -23,6 +18,11 @@ from memotree.provenance import (
     hash_of_content,
     with_provenance,
 )
+from memotree_storage.model.tokens import count_tokens
+from memotree_storage.model.validation import Limits
+
+from memotree.canvas import NodeOperations, ViewOperations, derived_content, node_messages
+from memotree.request.limits import ServiceLimits
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2, view_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
@@ -180,7 +180,7 @@ async def test_expanding_and_rendering_show_the_derived_content(world: World) ->
 
 @pytest.mark.requirement("FOREST-2")
 async def test_a_tree_deeper_than_wide_is_read_as_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "_MOST_ROUNDS", 5)
+    monkeypatch.setattr(derived_content, "_MOST_ROUNDS", 5)
     above = root = summary(world, "Root")
     everything, text = [root, chunk(world, "outside", root, "a9", parent_id=None)], ""
     for number in range(30):
@@ -329,7 +329,7 @@ async def test_a_node_that_a_commit_takes_from_the_session_while_it_is_read_is_r
     node = world.node("Roses", type=kind, content="" if kind == "summary_node" else "Roses need water.")
     leaf = chunk(world, "Roses need water.", node, "a0")
     await world.stage(session, node, *([leaf] if kind == "summary_node" else []))
-    real, takes = derived.contents, ["a commit"]
+    real, takes = derived_content.contents, ["a commit"]
 
     async def contents(*args: Any) -> dict[str, Node]:
         if takes:
@@ -337,7 +337,7 @@ async def test_a_node_that_a_commit_takes_from_the_session_while_it_is_read_is_r
             await world.commit(session)
         return await real(*args)
 
-    monkeypatch.setattr(derived, "contents", contents)
-    monkeypatch.setattr(reading, "contents", contents)
+    monkeypatch.setattr(derived_content, "contents", contents)
+    monkeypatch.setattr(node_messages, "contents", contents)
     assert (await read(world, node, session)).content == "Roses need water."
     assert not takes

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from integration.histories import CREATED, DELETED, UPDATED, branch, diff, kinds, log
 from integration.worlds import World
-from memotree_storage.node import Relation
+from memotree_storage.model.node import Relation
 from memotree_storage.postgres import registry
 
 from memotree.history import HistoryOperations
-from memotree.history.texts import unified
-from memotree.lookup import NodeNotFoundError
+from memotree.history.text_diff import unified
+from memotree.request.lookup import NodeNotFoundError
 from memotree.v1 import history_service_pb2 as pb
 
 

@@ -26,8 +26,8 @@ from typing import Any, Final
 import psycopg
 import pytest
 from endpoints import endpoint_in_a_thread
-from memotree_storage.codec import node_path
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.model.codec import node_path
 from psycopg import conninfo
 from typer.testing import CliRunner
 

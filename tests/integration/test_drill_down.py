@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.node import Node, Source
-from memotree_storage.position import many_between
+from memotree_storage.model.node import Node, Source
+from memotree_storage.model.position import many_between
 from memotree_storage.store import Store
 
-from memotree.forest.asking.drilling import MOST_RERANKED, Drilling
+from memotree.forest.asking.drill_down import MOST_RERANKED, Drilling
 from memotree.forest.citations import content_hash
-from memotree.lookup import NodeNotFoundError
-from memotree.messages import DETAIL, SUMMARY
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
+from memotree.request.lookup import NodeNotFoundError
+from memotree.request.messages import DETAIL, SUMMARY
 from memotree.v1 import forest_service_pb2 as pb
 
 

@@ -7,10 +7,10 @@ from integration.prepared import AMBIGUOUS, CHILD, LEAF, ROOT, TWINS, creation
 from integration.wires import Wire, has_path
 from integration.worlds import World
 from memotree_storage.errors import FieldViolation
-from memotree_storage.node import Node, new_id
+from memotree_storage.model.node import Node, new_id
 from memotree_storage.postgres.registry import AmbiguousRevisionError
 
-from memotree.canvas.fields import RequestFields
+from memotree.canvas.field_paths import RequestFields
 from memotree.history import HistoryOperations
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2

@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 from integration.histories import CREATED, DELETED, DETAIL, UPDATED, branch, git, life, log
 from integration.worlds import World
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 from memotree_storage.postgres.registry import RevisionNotFoundError
 
 from memotree.history import HistoryOperations
 from memotree.history.log import PAGE_BYTES, SessionIsNoCommitError
-from memotree.lookup import AmbiguousIdError, NodeNotFoundError
-from memotree.messages import timestamp
-from memotree.pages import InvalidPageSizeError, InvalidPageTokenError
+from memotree.request.lookup import AmbiguousIdError, NodeNotFoundError
+from memotree.request.messages import timestamp
+from memotree.request.pages import InvalidPageSizeError, InvalidPageTokenError
 from memotree.v1 import history_service_pb2 as pb
 
 # --- the log ---------------------------------------------------------------------------------------------------------

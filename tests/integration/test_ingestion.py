@@ -20,11 +20,11 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from memotree.canvas import ViewOperations
 from memotree.forest.documents.document import EmptyDocumentError, UnreadableDocumentError
-from memotree.forest.growth.merging import merge_now
-from memotree.forest.ingestion.known import DocumentNameTakenError
+from memotree.forest.ingestion.known_document import DocumentNameTakenError
+from memotree.forest.tree_building.merging import merge_now
 from memotree.history import HistoryOperations
 from memotree.models.extractive import digest_of
-from memotree.naming import BranchNotFoundError
+from memotree.request.naming import BranchNotFoundError
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import history_service_pb2, node_service_pb2, types_pb2, view_service_pb2
 

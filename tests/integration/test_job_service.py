@@ -11,11 +11,11 @@ from integration.calls import reason
 from integration.plants import differences
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.workspaces import WorkspaceNotFoundError
+from memotree_storage.model.workspace import WorkspaceNotFoundError
 
-from memotree.jobs import JobNotFoundError, JobOperations, JobStoppedError, Runner, RunningJob, mirrors
+from memotree.jobs import JobNotFoundError, JobOperations, JobStoppedError, Runner, RunningJob, rebuilds
 from memotree.jobs.operations import RESUMED_LIMIT, AmbiguousJobIdError, JobNotResumableError
-from memotree.lookup import InvalidIdError
+from memotree.request.lookup import InvalidIdError
 from memotree.server.app import Server
 from memotree.settings import Settings
 from memotree.v1 import job_service_pb2 as pb
@@ -73,7 +73,7 @@ async def desk(world: World) -> AsyncIterator[Desk]:
     runner = Runner(world.store.database)
     made = Desk(world, runner, JobOperations(world.store, world.pages, runner))
     runner.register("act", made.act)
-    mirrors.register(runner, world.store)
+    rebuilds.register(runner, world.store)
     await runner.start()
     yield made
     await runner.stop()

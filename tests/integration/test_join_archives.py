@@ -13,7 +13,8 @@ from memotree_storage.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from memotree_storage.node import Archive, Node, new_id
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.provenance import SUMMARY_BY, SUMMARY_OF
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.rows import Version
@@ -21,12 +22,11 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.verify import Difference, verify
 
 from memotree.canvas import NodeOperations
-from memotree.forest.joining import archives as joining_module
-from memotree.forest.joining.archives import JOINED_FROM, Joining
+from memotree.forest.joining import join as joining_module
+from memotree.forest.joining.join import JOINED_FROM, Joining
 from memotree.history import HistoryOperations
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
-from memotree.provenance import SUMMARY_BY, SUMMARY_OF
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import history_service_pb2, node_service_pb2, types_pb2
 

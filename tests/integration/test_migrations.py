@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 from integration.worlds import World
-from memotree_storage.codec import encode_entry, entry_path
-from memotree_storage.node import Node, new_id
+from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.node import Node, new_id
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import WORK_MIGRATIONS, Database, DatabaseTooNewError, get_setting
 from memotree_storage.postgres.staging import blob_id
@@ -21,9 +21,9 @@ from memotree_storage.store import Store
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from memotree.limits import ServiceLimits
 from memotree.models.builtin import WordllamaEmbedder
-from memotree.pages import PageTokens
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
 
 pytestmark = pytest.mark.requirement("STORE-1", "STORE-3")
 

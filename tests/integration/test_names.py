@@ -8,7 +8,7 @@ import pytest
 from integration.wires import Wire
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 from memotree_storage.postgres import registry, sessions
 
 from memotree.server.app import Server

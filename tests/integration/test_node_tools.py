@@ -8,13 +8,13 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from integration.wires import Wire, family, rendered
 from integration.worlds import World
-from memotree_storage.node import Entry, new_id
+from memotree_storage.commit.tree_check import check_structure
+from memotree_storage.model.node import Entry, new_id
+from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import staging
 from memotree_storage.postgres.tree import State
-from memotree_storage.structure import check_structure
-from memotree_storage.tokens import count_tokens
 
-from memotree.canvas import summing
+from memotree.canvas import summaries
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -430,7 +430,7 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
     world: World, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     threads: list[bool] = []
-    encode_entry, brief_of = staging.encode_entry, summing.brief_of
+    encode_entry, brief_of = staging.encode_entry, summaries.brief_of
 
     def encoded(entry: Entry) -> bytes:
         threads.append(threading.current_thread() is not threading.main_thread())
@@ -441,8 +441,8 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
         return brief_of(title, content)
 
     monkeypatch.setattr(staging, "encode_entry", encoded)
-    monkeypatch.setattr(summing, "brief_of", brief)
+    monkeypatch.setattr(summaries, "brief_of", brief)
     content = "word " * (20_000 if is_large else 20)
     await world.stage(await world.open(), world.node("Node", content=content))
-    await summing.told_briefly("Node", content)
+    await summaries.told_briefly("Node", content)
     assert threads == [is_large, is_large]

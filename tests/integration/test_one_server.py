@@ -11,8 +11,8 @@ import pytest
 from crash.service import ServerEndedError, Service, start
 from integration.calls import Calls
 from memotree_storage.embedded.lock import LOCK_FILE
-from memotree_storage.node import new_id
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.model.node import new_id
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.server.announcement import read_announcement

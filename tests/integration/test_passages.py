@@ -7,26 +7,26 @@ import pytest
 from integration.plants import differences
 from integration.pushes import OpenAgain
 from integration.worlds import World
-from memotree_storage import passages
-from memotree_storage.bulk import import_entries
-from memotree_storage.node import Archive, Node, new_id
-from memotree_storage.passages import Passage
-from memotree_storage.postgres import groves, tree
+from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.index import leaf_features
+from memotree_storage.index.leaf_features import Passage
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.postgres import archive_trees, tree
+from memotree_storage.postgres.archive_trees import Leaf
 from memotree_storage.postgres.database import put_setting
-from memotree_storage.postgres.groves import Leaf
 from memotree_storage.postgres.tree import State
 
 
 async def listed(world: World, commit: str, session: str | None = None, archives: set[str] | None = None) -> list[Leaf]:
     async with world.store.database.connection() as conn:
-        return await groves.leaves(conn, State(world.workspace, commit, session), archives)
+        return await archive_trees.leaves(conn, State(world.workspace, commit, session), archives)
 
 
 async def loaded(world: World, leaves: list[Leaf]) -> dict[str, Passage]:
     await world.store.indexer.current(world.workspace)
     names = {leaf.version_id: leaf.entry_id for leaf in leaves if leaf.version_id is not None}
     async with world.store.database.connection() as conn:
-        return {names[key]: passage for key, passage in (await passages.load(conn, list(names))).items()}
+        return {names[key]: passage for key, passage in (await leaf_features.load(conn, list(names))).items()}
 
 
 async def as_the_tools_see(world: World, state: State, archives: list[str]) -> list[tuple[str, int]]:
@@ -54,7 +54,7 @@ async def test_every_committed_content_has_a_passage_equal_to_that_of_its_text(w
     commit = await import_entries(world.store, world.workspace, "main", [top, *some], "Import")
     found = await loaded(world, await listed(world, commit))
     assert set(found) == {node.id for node in some}
-    should = await passages.of_nodes([top, *some], world.store.embedder)
+    should = await leaf_features.of_nodes([top, *some], world.store.embedder)
     assert should[0] is None
     assert all(same(found[node.id], made) for node, made in zip(some, should[1:], strict=True) if made)
     few = found[some[3].id]
@@ -65,8 +65,8 @@ async def test_every_committed_content_has_a_passage_equal_to_that_of_its_text(w
 
 async def test_nothing_is_loaded_for_versions_that_are_not_there(world: World) -> None:
     async with world.store.database.connection() as conn:
-        assert await passages.load(conn, [1, 2, 3]) == {}
-        assert (await passages.load_block(conn, [])).vectors.shape[0] == 0
+        assert await leaf_features.load(conn, [1, 2, 3]) == {}
+        assert (await leaf_features.load_block(conn, [])).vectors.shape[0] == 0
 
 
 async def test_each_version_keeps_its_own_passage(world: World) -> None:
@@ -163,7 +163,7 @@ async def test_changed_archives_are_those_that_differ(world: World) -> None:
 
     async def changed(one: str, two: str) -> set[str] | None:
         async with world.store.database.connection() as conn:
-            return await groves.changed_archives(conn, world.workspace, one, two)
+            return await archive_trees.changed_archives(conn, world.workspace, one, two)
 
     first = await world.head()
     second = await world.put(replace(a, title="Changed"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from integration.wires import Wire, family
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.server.app import Server
 from memotree.v1 import node_service_pb2 as pb

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError, NotFoundError
-from memotree_storage.node import Archive, Node, Source, new_id
+from memotree_storage.model.node import Archive, Node, Source, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder
-from memotree_storage.position import many_between
-from memotree_storage.postgres import groves as stored_groves
+from memotree_storage.postgres import archive_trees as stored_groves
 from memotree_storage.postgres.tree import State
-from memotree_storage.tokens import count_tokens
 
-from memotree.canvas.reading import nodes_at
+from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import content_hash, is_right
-from memotree.forest.recall import recalling as recall_module
-from memotree.forest.recall.groves import SessionMovedError
-from memotree.forest.recall.recalling import Recalling
-from memotree.messages import DETAIL
+from memotree.forest.recall import recall as recall_module
+from memotree.forest.recall.recall import Recalling
+from memotree.forest.recall.snapshot_cache import SessionMovedError
 from memotree.models.meter import Meter
+from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb
 
 LCA, COLLAPSED, HYBRID = pb.RECALL_STRATEGY_LCA, pb.RECALL_STRATEGY_COLLAPSED, pb.RECALL_STRATEGY_HYBRID

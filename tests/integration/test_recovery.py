@@ -12,15 +12,16 @@ from datetime import timedelta
 import pytest
 from integration.pushes import DEADLINE, PERSON, OpenAgain, differences, push, run, session_of
 from integration.worlds import World
-from memotree_storage import catchup, shield, upkeep
-from memotree_storage.catchup import is_behind
+from memotree_storage.concurrency import cancellation
 from memotree_storage.git.maintenance import MaintenanceReport
-from memotree_storage.node import new_id
-from memotree_storage.ports import CommitDraft
+from memotree_storage.maintenance import background
+from memotree_storage.mirror import catch_up
+from memotree_storage.mirror.catch_up import is_behind
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import KEEP_PREFIX, WORKSPACE_REF, WorkspaceInfo
+from memotree_storage.ports import CommitDraft, IndexUnavailableError
 from memotree_storage.postgres import registry
-from memotree_storage.qdrant.outage import IndexUnavailableError
 from memotree_storage.store import Store
-from memotree_storage.workspaces import KEEP_PREFIX, WORKSPACE_REF, WorkspaceInfo
 
 
 async def names(store: Store) -> dict[str, str]:
@@ -201,7 +202,7 @@ async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
         raise IndexUnavailableError("cut off between the commits and the refs")
 
     with monkeypatch.context() as patched:
-        patched.setattr(catchup, "follow_refs", cut_off)
+        patched.setattr(catch_up, "follow_refs", cut_off)
         with pytest.raises(IndexUnavailableError):
             await world.store.catch_up(world.workspace)
     await world.store.upkeep.tidy()
@@ -234,8 +235,8 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
         ended.set()
         return MaintenanceReport(1, 1, repacked=True, commit_graph=True)
 
-    monkeypatch.setattr(upkeep, "maintain", slow)
-    monkeypatch.setattr(upkeep, "PACK_LIMIT", 0)
+    monkeypatch.setattr(background, "maintain", slow)
+    monkeypatch.setattr(background, "PACK_LIMIT", 0)
     world.store.upkeep.notice(world.workspace)
     assert await asyncio.to_thread(begun.wait, DEADLINE)
     stopping = asyncio.create_task(world.store.upkeep.stop())
@@ -257,7 +258,7 @@ async def test_a_stop_ends_the_background_also_when_its_first_cancellation_gets_
         return 0
 
     monkeypatch.setattr(world.store.upkeep, "tidy", deaf)
-    monkeypatch.setattr(shield, "_CANCEL_AGAIN", 0.01)
+    monkeypatch.setattr(cancellation, "_CANCEL_AGAIN", 0.01)
     world.store.upkeep.start()
     await begun.wait()
     await asyncio.wait_for(world.store.upkeep.stop(), DEADLINE)
@@ -288,8 +289,8 @@ async def test_repacking_and_tidying_go_on_whatever_they_meet(
 
     loop = asyncio.get_running_loop()
     await world.store.upkeep.stop()
-    monkeypatch.setattr(upkeep, "count_packs", count)
-    monkeypatch.setattr(upkeep, "_PERIOD", 0.0)
+    monkeypatch.setattr(background, "count_packs", count)
+    monkeypatch.setattr(background, "_PERIOD", 0.0)
     monkeypatch.setattr(world.store.upkeep, "tidy", tidy)
     world.store.upkeep.start()
     await asyncio.wait_for(twice.wait(), DEADLINE)

@@ -5,11 +5,11 @@ from integration.histories import branch, git
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.git.refs import InvalidRefNameError
-from memotree_storage.validation import InvalidTextError
+from memotree_storage.model.validation import InvalidTextError
 
 from memotree.history import HistoryOperations
 from memotree.history.refs import BranchProtectedError
-from memotree.naming import (
+from memotree.request.naming import (
     BranchExistsError,
     BranchNotFoundError,
     ConfusingNameError,

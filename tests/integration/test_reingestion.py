@@ -10,10 +10,10 @@ from endpoints import ModelEndpoint, input_data
 from integration.forests import SUCCEEDED, Forest, forest_of
 from integration.test_ingestion import paragraphs, pdf
 from integration.worlds import World
+from memotree_storage.model.provenance import SUMMARY_BY
 from pypdf import PdfReader
 
 from memotree.forest.ingestion import job as ingestion_module
-from memotree.provenance import SUMMARY_BY
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from integration.wires import Wire, family
 from integration.worlds import World
-from memotree_storage import search
+from memotree_storage.index import search
+from memotree_storage.index.search import Search, SearchQuery
 from memotree_storage.ports import IndexHit, IndexQuery, TermVector
 from memotree_storage.postgres import staging
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
-from memotree_storage.search import Search, SearchQuery
 
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2

@@ -7,9 +7,9 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Node
+from memotree_storage.model.node import Node
 
-from memotree.lookup import AmbiguousIdError, InvalidIdError
+from memotree.request.lookup import AmbiguousIdError, InvalidIdError
 from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.v1 import types_pb2
 from memotree.v1 import workspace_service_pb2 as workspaces_pb

@@ -11,9 +11,9 @@ from integration.forests import FAILED, IMPATIENT, STOPPED, SUCCEEDED, Forest, f
 from integration.test_ingestion import paragraphs
 from integration.test_reingestion import Book, above, chapter_of, leaf_of
 from integration.worlds import World
+from memotree_storage.model.provenance import PENDING_MODEL, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.postgres.database import DatabaseUnavailableError
 
-from memotree.provenance import PENDING_MODEL, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 

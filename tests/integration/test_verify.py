@@ -9,13 +9,13 @@ from integration.plants import change, differences, node_of, told
 from integration.worlds import World
 from memotree_storage.git.objects import COMMIT
 from memotree_storage.git.pack import PackWriter
-from memotree_storage.indexer import point_id
-from memotree_storage.node import new_id
+from memotree_storage.index.indexer import point_id
+from memotree_storage.index.terms import query_terms
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, IndexPoint, TermVector
 from memotree_storage.qdrant.index import QdrantIndex
-from memotree_storage.terms import query_terms
 from memotree_storage.verify import Step, verify
-from memotree_storage.workspaces import service_signature
 
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2

@@ -4,13 +4,13 @@ import psycopg
 import pytest
 from integration.wires import Wire, family, rendered
 from integration.worlds import World
-from memotree_storage.node import Archive, new_id
+from memotree_storage.model.node import Archive, new_id
+from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.tree import State
 from memotree_storage.postgres.views import ViewKey
-from memotree_storage.tokens import count_tokens
 
-from memotree.canvas import shown as shown_module
+from memotree.canvas import view_rendering as shown_module
 from memotree.v1 import types_pb2
 
 TITLE = types_pb2.LEVEL_OF_DETAIL_TITLE

@@ -11,7 +11,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 
 from memotree.server.binding import contract
 from memotree.v1 import types_pb2

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Archive, Entry, Node, new_id
-from memotree_storage.position import many_between
+from memotree_storage.model.node import Archive, Entry, Node, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
-from memotree_storage.workspaces import WorkspaceInfo
 
-from memotree.limits import ServiceLimits
-from memotree.pages import PageTokens
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
 from memotree.sessions import SessionOperations
 from memotree.v1 import session_service_pb2, types_pb2
 

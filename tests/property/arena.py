@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import psycopg
 from hypothesis import HealthCheck, Phase, settings
-from memotree_storage.node import ID_ALPHABET, ID_LENGTH, new_id
+from memotree_storage.model.node import ID_ALPHABET, ID_LENGTH, new_id
+from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.ports import (
     IndexEntry,
     IndexHit,
@@ -30,7 +31,6 @@ from memotree_storage.ports import (
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Database
 from memotree_storage.store import Store
-from memotree_storage.workspaces import WorkspaceInfo
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from memotree_storage.merge import merge_entries
-from memotree_storage.node import Entry
+from memotree_storage.model.merge import merge_entries
+from memotree_storage.model.node import Entry
 from property.trees import faults
 
 

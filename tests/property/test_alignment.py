@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memotree.forest.chunking.splitting import split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document
-from memotree.forest.growth.alignment import THIN, Alignment, OldLeaf, align
-from memotree.forest.growth.anchors import common_blocks, common_prefix, longest_ascent
-from memotree.forest.growth.splitting import split, stretches
+from memotree.forest.ingestion.alignment import THIN, Alignment, OldLeaf, align
+from memotree.forest.ingestion.shared_text import common_blocks, common_prefix, longest_ascent
 
 VOCABULARY = [
     f"{one}{two}" for one in ("ba", "do", "ki", "lu", "mo", "re") for two in ("n", "sta", "rim", "vel", "quo")

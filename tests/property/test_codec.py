@@ -7,12 +7,12 @@ import yaml
 from entry_strategies import AWKWARD, entries, lines, nodes, texts, titles
 from hypothesis import example, given
 from hypothesis import strategies as st
-from memotree_storage.codec import InvalidFileError, decode_entry, encode_entry, entry_path, node_path
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.frontmatter import FrontMatterError, _parse_canonical, _parse_yaml, parse_front_matter
-from memotree_storage.node import Entry, Node
-from memotree_storage.scalars import is_plain, quote, read_scalar, write_scalar
-from memotree_storage.validation import check_archive, check_node
+from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.model.frontmatter import FrontMatterError, _parse_canonical, _parse_yaml, parse_front_matter
+from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.scalars import is_plain, quote, read_scalar, write_scalar
+from memotree_storage.model.validation import check_archive, check_node
 
 NODE_ID = "7xk2m9qd4tnvw0ha"
 ARCHIVE_ID = "c41hz8rjy6ksm3pe"

@@ -19,19 +19,19 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.codec import encode_entry, entry_path
-from memotree_storage.collection import collect
 from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Archive, Entry, Node, Relation
+from memotree_storage.maintenance.line_collection import collect
+from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.position import many_between
+from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
-from memotree_storage.position import many_between
-from memotree_storage.postgres import groves, projector, registry, tree
+from memotree_storage.postgres import archive_trees, projector, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import State
-from memotree_storage.tokens import count_tokens
 from property.arena import Arena, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, children, subtree
 
@@ -255,7 +255,7 @@ class Histories(RuleBasedStateMachine):
         assert [columns(version) for version in found] == [row(point, times, alive[key]) for key in sorted(alive)]
         assert await tree.ancestors(conn, state, alive) == {key: ancestors(alive, key) for key in alive}
         archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
-        leaves = await groves.leaves(conn, state)
+        leaves = await archive_trees.leaves(conn, state)
         assert sorted(leaf.entry_id for leaf in leaves) == sorted(
             entry.id for entry in alive.values() if isinstance(entry, Node)
         )
@@ -266,7 +266,7 @@ class Histories(RuleBasedStateMachine):
             assert [(leaf.entry_id, leaf.depth) for leaf in leaves if leaf.entry_id in inside] == [
                 (item.entry_id, item.depth) for item in below
             ]
-            some = await groves.leaves(conn, state, {archive.id})
+            some = await archive_trees.leaves(conn, state, {archive.id})
             assert {leaf.entry_id for leaf in some} == {
                 entry.id for entry in alive.values() if isinstance(entry, Node) and entry.archive_id == archive.id
             }

@@ -9,9 +9,9 @@ from entry_strategies import nodes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from memotree_storage.errors import Conflict
-from memotree_storage.merge import merge_entries
-from memotree_storage.node import Node, Relation, Source
-from memotree_storage.validation import canonical_node
+from memotree_storage.model.merge import merge_entries
+from memotree_storage.model.node import Node, Relation, Source
+from memotree_storage.model.validation import canonical_node
 
 ID = "7xk2m9qd4tnvw0ha"
 OTHERS = ["c41hz8rjy6ksm3pe", "0d9vq2fgw7bnx5tj", "5sc6yp1ewk8mz3rb"]

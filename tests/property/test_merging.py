@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memotree.forest.growth.merging import Merging, Vector, merge, merge_now, similarity, unmerged
+from memotree.forest.tree_building.merging import Merging, Vector, merge, merge_now, similarity, unmerged
 
 
 def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: float, limit: int) -> Merging:

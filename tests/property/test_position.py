@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.position import between, check_position, many_between, position_fault
+from memotree_storage.model.position import between, check_position, many_between, position_fault
 
 SEEDS = st.integers(0, 2**32)
 

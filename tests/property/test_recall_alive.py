@@ -20,17 +20,17 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.codec import encode_entry, entry_path
-from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Embedder, Signature
-from memotree_storage.position import many_between
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from property.arena import Arena, effort, numbered_id
 
-from memotree.forest.recall.recalling import Recalling
-from memotree.limits import ServiceLimits
+from memotree.forest.recall.recall import Recalling
+from memotree.request.limits import ServiceLimits
 from memotree.v1 import forest_service_pb2 as pb
 
 PLACES: Final = many_between(None, None, 8)

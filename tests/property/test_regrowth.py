@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.node import LEAF_TYPE, Node
+from memotree_storage.model.node import LEAF_TYPE, Node
 from memotree_storage.postgres.rows import staged_version
 
+from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document, read_document
-from memotree.forest.growth.splitting import split
-from memotree.forest.ingestion.intake import Cutting
-from memotree.forest.ingestion.known import align_with
-from memotree.forest.ingestion.planting import Planter, Soil
-from memotree.forest.ingestion.regrowth import Regrower
-from memotree.forest.ingestion.stand import Stand
+from memotree.forest.ingestion.existing_tree import Stand
+from memotree.forest.ingestion.known_document import align_with
+from memotree.forest.ingestion.request_parsing import Cutting
+from memotree.forest.ingestion.tree_update import Regrower
+from memotree.forest.tree_building.builder import Planter, Soil
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
@@ -163,7 +163,7 @@ PROGRAM = """
 import asyncio, hashlib
 from dataclasses import replace
 from property.test_regrowth import document, planter
-from memotree.forest.growth.splitting import split
+from memotree.forest.chunking.splitting import split
 
 words = ("river", "tree", "search", "kettle", "violin", "harbour", "engine")
 text = [

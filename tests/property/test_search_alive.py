@@ -25,21 +25,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.codec import decode_entry, encode_entry, entry_path, node_path
-from memotree_storage.frequencies import ALL_DOCUMENTS
-from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.index.frequencies import ALL_DOCUMENTS
+from memotree_storage.index.search import SearchQuery
+from memotree_storage.index.terms import document_terms
+from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Signature
-from memotree_storage.position import many_between
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.client import connect
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from memotree_storage.qdrant.index import QdrantIndex
-from memotree_storage.search import SearchQuery
 from memotree_storage.store import Store
-from memotree_storage.terms import document_terms
 from property.arena import Arena, MemoryIndex, PositiveEmbedder, effort, fresh_database, numbered_id
 from qdrant_client import AsyncQdrantClient
 

@@ -20,21 +20,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.codec import decode_entry, encode_entry, entry_path, parse_path
 from memotree_storage.errors import MemoTreeError
-from memotree_storage.node import Archive, Entry, Node, Relation
+from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, parse_path
+from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.validation import canonical_node
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import State
-from memotree_storage.validation import canonical_node
 from property.arena import Arena, effort, numbered_id
 from property.desks import Row, Session, Verdict, carried, merged, overlaid
 from property.trees import ancestors, archive_tree, check_children, children, faults, subtree
 
 from memotree.canvas import NodeOperations
-from memotree.limits import ServiceLimits
-from memotree.pages import PageTokens
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
 from memotree.sessions import SessionOperations
 from memotree.v1 import node_service_pb2 as nodes_pb
 from memotree.v1 import session_service_pb2 as sessions_pb

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
+from memotree.forest.chunking.graphemes import may_cut
+from memotree.forest.chunking.separators import PROSE
+from memotree.forest.chunking.splitting import _cutter, split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document, UnreadableDocumentError
-from memotree.forest.growth.graphemes import may_cut
-from memotree.forest.growth.separators import PROSE
-from memotree.forest.growth.splitting import _cutter, split, stretches
 
 AWKWARD = st.sampled_from(
     (  # noqa: SIM905 - a list of forty strings would take forty lines

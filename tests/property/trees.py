@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from memotree_storage.node import Archive, Entry, Node
+from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from memotree_storage.codec import decode_entry, encode_entry, entry_path
-from memotree_storage.node import Node
-from memotree_storage.validation import check_node
+from memotree_storage.model.codec import decode_entry, encode_entry, entry_path
+from memotree_storage.model.node import Node
+from memotree_storage.model.validation import check_node
 
 from memotree.forest.documents import Document, SpokenTurn, UnreadableDocumentError, conversation, read_document
 from memotree.forest.documents.canonical import canonical_text, one_line, title_or

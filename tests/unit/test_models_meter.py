@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from memotree.models.meter import BudgetExhaustedError, Meter, Usage
-from memotree.models.pace import Pace
+from memotree.models.rate_limit import Pace
 
 pytestmark = pytest.mark.requirement("FOREST-12")
 

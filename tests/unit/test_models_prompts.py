@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.models.answers import ContextNode
+from memotree.models.chat_answers import ContextNode
+from memotree.models.chat_requests import leaf_question, loop_question, parent_question
 from memotree.models.language import speaks_otherwise
 from memotree.models.parsing import first_object
 from memotree.models.prompts import AGENTIC_LOOP, LEAF_SUMMARY, PARENT_SUMMARY, Prompt
-from memotree.models.questions import leaf_question, loop_question, parent_question
 
 ALL = [LEAF_SUMMARY, PARENT_SUMMARY, AGENTIC_LOOP]
 

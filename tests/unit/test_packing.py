@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.forest.scoring.grove import Grove, grove, leaf_features
-from memotree.forest.scoring.packing import MOST_MISFITS, pack
+from memotree.forest.recall.scoring.leaf_index import Grove, grove, leaf_features
+from memotree.forest.recall.scoring.packing import MOST_MISFITS, pack
 
 sizes = st.lists(st.integers(min_value=1, max_value=60), min_size=1, max_size=80)
 

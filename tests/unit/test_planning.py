@@ -4,13 +4,13 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from memotree_storage.validation import check_text
+from memotree_storage.model.validation import check_text
 
+from memotree.forest.chunking.splitting import Piece, split
 from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
-from memotree.forest.growth.merging import Merging, merge_now, unmerged
-from memotree.forest.growth.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
-from memotree.forest.growth.splitting import Piece, split
-from memotree.forest.growth.titles import leaf_title, merged_title
+from memotree.forest.tree_building.merging import Merging, merge_now, unmerged
+from memotree.forest.tree_building.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
+from memotree.forest.tree_building.titles import leaf_title, merged_title
 
 
 def grow(document: Document, pieces: list[Piece], limit: int) -> TreePlan:

@@ -1,10 +1,9 @@
 """The attributes that say where a summary comes from."""
 
 import pytest
-from memotree_storage.merge import SUMMARY_ATTRIBUTES, merge_entries
-from memotree_storage.node import Node
-
-from memotree.provenance import (
+from memotree_storage.model.merge import SUMMARY_ATTRIBUTES, merge_entries
+from memotree_storage.model.node import Node
+from memotree_storage.model.provenance import (
     PENDING_CONTENT,
     PENDING_MODEL,
     RESERVED,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.tokens import count_tokens
+from memotree_storage.model.tokens import count_tokens
 
 from memotree.forest.recall.excerpts import best_stretch
 

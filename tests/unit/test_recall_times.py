@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memotree.forest.recall.times import read_time
+from memotree.forest.recall.node_times import read_time
 
 
 @pytest.mark.parametrize(

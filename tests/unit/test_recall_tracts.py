@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.passages import Passage, PassageBlock
-from memotree_storage.postgres.groves import Leaf
-from memotree_storage.terms import count_terms
+from memotree_storage.index.leaf_features import Passage, PassageBlock
+from memotree_storage.index.terms import count_terms
+from memotree_storage.postgres.archive_trees import Leaf
 
+from memotree.forest.recall.archive_snapshot import Tract, block_of, picked, tracts_of
 from memotree.forest.recall.filters import Filter
-from memotree.forest.recall.tracts import Tract, block_of, picked, tracts_of
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memotree.forest.scoring.grove import Grove, concatenate, grove, leaf_features
-from memotree.forest.scoring.related import RelatedWords
-from memotree.forest.scoring.scales import SCALES, TYPICAL_REACH
-from memotree.forest.scoring.scores import DEFAULT, Settings, score
-from memotree.forest.scoring.stemming import forms, stem
-from memotree.forest.scoring.words import concepts
+from memotree.forest.recall.scoring.leaf_index import Grove, concatenate, grove, leaf_features
+from memotree.forest.recall.scoring.query_words import concepts
+from memotree.forest.recall.scoring.related_words import RelatedWords
+from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
+from memotree.forest.recall.scoring.stemming import forms, stem
+from memotree.forest.recall.scoring.windows import SCALES, TYPICAL_REACH
 
 DIMENSIONS = 8
 WORDS = ("harbour", "lantern", "meadow", "copper", "violin", "glacier", "the", "and")

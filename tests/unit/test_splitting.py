@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from memotree.forest.chunking.graphemes import cut_before, may_cut
+from memotree.forest.chunking.splitting import Piece, split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document
-from memotree.forest.growth.graphemes import cut_before, may_cut
-from memotree.forest.growth.splitting import Piece, split, stretches
 
 
 def cut(text: str, size: int, name: str = "a.txt") -> list[str]:

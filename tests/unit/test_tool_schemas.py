@@ -19,10 +19,10 @@ from memotree.errors import FAMILIES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
 from memotree.gateways.contract import comments, short_names
 from memotree.gateways.http import STATUSES
-from memotree.gateways.jsonform import from_json, to_json
+from memotree.gateways.json_messages import from_json, to_json
+from memotree.gateways.json_schema import OUTPUT, description, input_schema
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.schema import OUTPUT, description, input_schema
-from memotree.gateways.tools import BY_NAME, TOOLS, Tool
+from memotree.gateways.tool_table import BY_NAME, TOOLS, Tool
 from memotree.server.binding import contract
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions

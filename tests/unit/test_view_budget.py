@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres.rows import Version
-from memotree_storage.tokens import count_tokens
 
-from memotree.canvas.derived import Text
-from memotree.canvas.shown import Rendered, Shown, ShownNode, rendered
-from memotree.messages import BRIEF, DETAIL, SUMMARY, TITLE
+from memotree.canvas.derived_content import Text
+from memotree.canvas.view_rendering import Rendered, Shown, ShownNode, rendered
+from memotree.request.messages import BRIEF, DETAIL, SUMMARY, TITLE
 
 ARCHIVE = "a" * 16
 

@@ -3,10 +3,10 @@
 from contextlib import ExitStack
 from pathlib import Path
 
+from memotree.cli.context import Desk
 from memotree.cli.demo.private_server import fresh_folder, server_on
 from memotree.cli.demo.script import WORKSPACE, Demo, readable
-from memotree.cli.demo.stage import Stage
-from memotree.cli.desk import Desk
+from memotree.cli.demo.steps import Stage
 from memotree.client import Client
 
 

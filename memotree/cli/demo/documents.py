@@ -9,7 +9,7 @@ from typing import Final
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli.demo.stage import Stage
+from memotree.cli.demo.steps import Stage
 from memotree.cli.output import counted, short
 from memotree.client import Answer, Client, Ingestion, Job, Passage, Workspace
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli import looks
+from memotree.cli import display
 from memotree.cli.demo.documents import DocumentsDemo
-from memotree.cli.demo.stage import Stage
-from memotree.cli.demo.topics import Section, once_each, reference
+from memotree.cli.demo.language_reference import Section, once_each, reference
+from memotree.cli.demo.steps import Stage
 from memotree.cli.output import counted, short
 from memotree.client import Change, Client, Revision, SearchType, Session, Workspace, changes
 
@@ -110,7 +110,7 @@ class Demo:
         shown = self._topics["compound"]
         stage.step("Read it back at the tag", f"memotree node tree {shown[:6]} --at v1 --depth 1")
         revision = workspace.at("v1")
-        stage.show(Padding(looks.tree(revision.tree(shown, max_depth=1), ARCHIVE), (0, 3), expand=False))
+        stage.show(Padding(display.tree(revision.tree(shown, max_depth=1), ARCHIVE), (0, 3), expand=False))
         texts = {name: text for name, text in reference().items() if name in self._trees}
         with stage.output.progress() as bar:
             same = 0
@@ -134,7 +134,7 @@ class Demo:
         begun = time.monotonic()
         found = revision.search(query, search_type=SearchType(way.upper()), max_results=_SHOWN_HITS, preview_length=160)
         milliseconds = (time.monotonic() - begun) * 1000
-        self._stage.show(Padding(looks.hits(found), (0, 3), expand=False))
+        self._stage.show(Padding(display.hits(found), (0, 3), expand=False))
         self._stage.say(
             f"{counted(len(found), 'hit')} in {milliseconds:.0f} ms",
             query=query,
@@ -160,7 +160,7 @@ class Demo:
             session.update(other, title='The "for" statement: iterating', message="Say what it is for")
             session.create("上下文管理器", NOTE, parent=target, tags=["中文"], message="A note in Chinese")
             for change in session.changes():
-                line = Text.assemble("   ", looks.change_kind(change.kind), "  ", change.title)
+                line = Text.assemble("   ", display.change_kind(change.kind), "  ", change.title)
                 stage.show(line.append(f"  {', '.join(change.commit_messages)}", "dim"))
             self._search_staged(workspace, session)
             stage.step("Commit", "memotree commit -m 'Explain context managers further'")
@@ -192,7 +192,7 @@ class Demo:
         stage.fact(then_tokens=then.content_tokens, now_tokens=now.content_tokens)
         stage.step("See what differs", "memotree diff v1 main")
         difference = workspace.diff("v1", "main")
-        stage.show(Padding(looks.entries(difference.changes), (0, 3), expand=False))
+        stage.show(Padding(display.entries(difference.changes), (0, 3), expand=False))
         stage.say(difference.summary, changed=len(difference.changes))
 
     def _git(self, repository: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from memotree_storage.tokens import truncate_to_tokens
+from memotree_storage.model.tokens import truncate_to_tokens
 
 from memotree.v1 import forest_service_pb2 as pb
 

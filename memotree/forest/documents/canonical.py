@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from memotree_storage.validation import InvalidTextError, check_text
+from memotree_storage.model.validation import InvalidTextError, check_text
 
 TITLE_CHARS: Final = 500
 

@@ -12,18 +12,27 @@ from dataclasses import replace
 from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.bulk import ImportRacedError
-from memotree_storage.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
+from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
+from memotree_storage.model.provenance import SUMMARY_PENDING
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree import lookup
-from memotree.forest.changeset import Change, Changeset, branch_head, commit
+from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document
-from memotree.forest.growth.splitting import split
-from memotree.forest.ingestion.intake import (
+from memotree.forest.ingestion.affected_nodes import mended
+from memotree.forest.ingestion.existing_tree import Stand, is_own
+from memotree.forest.ingestion.known_document import (
+    KnownDocument,
+    align_with,
+    check_name,
+    find_document,
+    free_name,
+    read_stand,
+)
+from memotree.forest.ingestion.request_parsing import (
     DOCUMENT_ID,
     MEDIA_TYPE,
     SHA256,
@@ -35,19 +44,17 @@ from memotree.forest.ingestion.intake import (
     tags_of,
     to_json,
 )
-from memotree.forest.ingestion.known import KnownDocument, align_with, check_name, find_document, free_name, read_stand
-from memotree.forest.ingestion.mending import mended
-from memotree.forest.ingestion.planting import Planter, Soil
-from memotree.forest.ingestion.regrowth import Regrower, Regrowth
-from memotree.forest.ingestion.stand import Stand, is_own
+from memotree.forest.ingestion.tree_update import Regrower, Regrowth
+from memotree.forest.service_commit import Change, Changeset, branch_head, commit
+from memotree.forest.tree_building.builder import Planter, Soil
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import Runner, RunningJob
 from memotree.jobs.operations import job_message
-from memotree.limits import ServiceLimits
-from memotree.messages import read_author
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
-from memotree.provenance import SUMMARY_PENDING
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import read_author
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2, maintenance_service_pb2
 

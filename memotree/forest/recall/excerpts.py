@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memotree_storage.terms import words_of
-from memotree_storage.tokens import count_tokens, truncate_to_tokens
+from memotree_storage.index.terms import words_of
+from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 
 _LONG: Final = 400
 """Characters of a line from which it is cut into sentences, and of a sentence from which it is cut anywhere."""

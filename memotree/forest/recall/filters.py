@@ -10,8 +10,8 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
-from memotree import lookup
-from memotree.forest.recall.times import read_time
+from memotree.forest.recall.node_times import read_time
+from memotree.request import lookup
 from memotree.v1 import forest_service_pb2 as pb
 
 TIME: str = "time"

@@ -8,12 +8,12 @@ import numpy as np
 from memotree_storage.ports import Vector
 from numpy.typing import NDArray
 
+from memotree.forest.recall.archive_snapshot import Mask, Tract, Wood
 from memotree.forest.recall.filters import Filter
-from memotree.forest.recall.tracts import Mask, Tract, Wood
-from memotree.forest.scoring.grove import Grove
-from memotree.forest.scoring.packing import pack
-from memotree.forest.scoring.scores import Rarity, Scores, score
-from memotree.forest.scoring.words import Related
+from memotree.forest.recall.scoring.leaf_index import Grove
+from memotree.forest.recall.scoring.packing import pack
+from memotree.forest.recall.scoring.query_words import Related
+from memotree.forest.recall.scoring.scores import Rarity, Scores, score
 
 _SHORT: Final = 16
 """Tokens of a leaf under which an equal one elsewhere is no copy."""

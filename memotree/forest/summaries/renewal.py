@@ -6,18 +6,24 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from memotree_storage.node import SUMMARY_TYPE, Node
+from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.model.provenance import (
+    PENDING_MODEL,
+    SUMMARY_BY,
+    hash_of_children,
+    hash_of_content,
+    with_provenance,
+)
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.forest.reading import read_nodes
 from memotree.forest.summaries.staleness import Scope, reason_of
+from memotree.models.concurrent import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
-from memotree.provenance import PENDING_MODEL, SUMMARY_BY, hash_of_children, hash_of_content, with_provenance
-from memotree.together import finish_all
 
 VERBATIM: Final = "verbatim"
 """Who wrote a summary that is the text itself."""

@@ -10,13 +10,12 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
-from memotree_storage.node import SUMMARY_TYPE
+from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.provenance import PENDING_CONTENT, SUMMARY_OF, SUMMARY_PENDING, hash_of_children
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
-
-from memotree.provenance import PENDING_CONTENT, SUMMARY_OF, SUMMARY_PENDING, hash_of_children
 
 _AT_ONCE: Final = 2000
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 from memotree_storage.ports import (
     IndexEntry,
     IndexHit,

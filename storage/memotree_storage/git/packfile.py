@@ -15,7 +15,7 @@ from dulwich.object_format import SHA1
 from dulwich.objects import RawObjectID
 from dulwich.pack import OFS_DELTA, REF_DELTA, PackIndex, apply_delta, load_pack_index_file, unpack_object_at
 
-from memotree_storage.git.cache import BoundedCache
+from memotree_storage.cache import BoundedCache
 
 StoredObject = tuple[int, bytes]
 """Kind and bytes of an object."""

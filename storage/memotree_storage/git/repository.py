@@ -5,8 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
+from memotree_storage.cache import BoundedCache
 from memotree_storage.faults import point
-from memotree_storage.git.cache import BoundedCache
 from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.diff import diff_trees
 from memotree_storage.git.disk import disk_errors

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 from dulwich.index import validate_path_element_hfs, validate_path_element_ntfs
 
+from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.git.cache import BoundedCache
 from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, object_id
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from memotree_storage.node import new_id
+from memotree_storage.model.node import new_id
 from memotree_storage.postgres.database import Connection
 
 QUEUED: Final = "queued"

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memotree_storage import trailers
 from memotree_storage.errors import CorruptError
-from memotree_storage.node import Entry
+from memotree_storage.model import trailers
+from memotree_storage.model.node import Entry
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
@@ -160,7 +160,7 @@ async def unreached_lines(conn: Connection, workspace_id: str) -> list[int]:
 async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]) -> None:
     """Remove lines with all their rows; they are noted as gone until the index has lost their points as well.
 
-    What their terms counted stays in the frequencies: see `memotree_storage.collection`.
+    What their terms counted stays in the frequencies: see `memotree_storage.maintenance.line_collection`.
     """
     await conn.execute(
         "delete from mirror.line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))

@@ -8,9 +8,9 @@ import psycopg
 from psycopg.rows import class_row
 
 from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State
-from memotree_storage.workspaces import WorkspaceInfo, WorkspaceNotFoundError
 
 
 class WorkspaceExistsError(AlreadyExistsError):

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from psycopg.types.json import Jsonb
 
-from memotree_storage.node import Archive, Entry, Node, Relation, Source
-from memotree_storage.tokens import count_tokens
+from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
+from memotree_storage.model.tokens import count_tokens
 
 FIELDS: Final = (
     "entry_id",

@@ -11,7 +11,7 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
-from memotree_storage.qdrant.outage import IndexUnavailableError
+from memotree_storage.ports import IndexUnavailableError
 
 _REST_PORT: Final = 6333
 _GRPC_PORT: Final = 6334

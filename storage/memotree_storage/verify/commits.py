@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from memotree_storage import trailers
-from memotree_storage.catchup import mirrored_refs
-from memotree_storage.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.node import Entry, Node
+from memotree_storage.mirror.catch_up import mirrored_refs
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
+from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.ports import CommitInfo, PathChange
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
-from memotree_storage.workspaces import KEEP_PREFIX
 
 _ROWS: Final = 500
 """Rows that are compared in one statement."""

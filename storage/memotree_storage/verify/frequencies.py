@@ -5,8 +5,8 @@ from collections import Counter
 from heapq import nsmallest
 from typing import Any, Final
 
-from memotree_storage.frequencies import ALL_DOCUMENTS, count_node
-from memotree_storage.node import Node
+from memotree_storage.index.frequencies import ALL_DOCUMENTS, count_node
+from memotree_storage.model.node import Node
 from memotree_storage.postgres.database import Connection
 from memotree_storage.verify.report import Difference, in_postgres
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree_storage import passages
-from memotree_storage.indexer import point_id
+from memotree_storage.index import leaf_features
+from memotree_storage.index.indexer import point_id
 from memotree_storage.ports import IndexEntry
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
@@ -89,7 +89,7 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
 async def check_passages(store: Store, workspace_id: str) -> list[Difference]:
     """The versions with a content that have no passage, and wait for none."""
     async with store.database.connection() as conn:
-        found = await passages.missing(conn, workspace_id, _MOST_NAMED)
+        found = await leaf_features.missing(conn, workspace_id, _MOST_NAMED)
     return [
         in_postgres(
             "passage", f"{entry_id} at commit {commit_id} has no passage.", commit_id=commit_id, node_id=entry_id

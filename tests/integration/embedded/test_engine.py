@@ -14,12 +14,11 @@ import pytest
 from integration.embedded.programs import Program, alive
 from memotree_storage.conformance.vector_index import DIMENSIONS, entries, point, unit
 from memotree_storage.embedded.lock import DataFolderInUseError
+from memotree_storage.embedded.qdrant import EmbeddedQdrant, QdrantEndpoint
 from memotree_storage.errors import UnavailableError
-from memotree_storage.ports import IndexQuery, LineSpan, TermVector
+from memotree_storage.ports import IndexQuery, IndexUnavailableError, LineSpan, TermVector
 from memotree_storage.qdrant.client import IndexMissingError, IndexRefusedError, connect
-from memotree_storage.qdrant.embedded import EmbeddedQdrant, QdrantEndpoint
 from memotree_storage.qdrant.index import ALIAS, IndexShapeError, QdrantIndex
-from memotree_storage.qdrant.outage import IndexUnavailableError
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client import grpc as wire
 
@@ -31,7 +30,7 @@ Run = Callable[..., Awaitable[Program]]
 SERVE = """
 import asyncio, sys
 from pathlib import Path
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
 async def main():
     engine = EmbeddedQdrant(Path(sys.argv[1]))
     endpoint = await engine.start()

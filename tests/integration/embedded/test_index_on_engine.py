@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 from memotree_storage.conformance.vector_index import DIMENSIONS, VectorIndexSuite, workspace
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.qdrant.client import connect
-from memotree_storage.qdrant.embedded import EmbeddedQdrant
 from memotree_storage.qdrant.index import QdrantIndex
 
 __all__ = ["workspace"]

@@ -11,18 +11,18 @@ from urllib.parse import urlencode
 import pytest
 from endpoints import EMBEDDING_MODEL, Fault, ModelEndpoint
 from integration.worlds import World
+from memotree_storage.index.search import SearchQuery
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.tree import State
-from memotree_storage.search import SearchQuery
 from memotree_storage.store import Store
 from memotree_storage.verify import verify
 from memotree_storage.verify.report import Difference
 from psycopg.conninfo import conninfo_to_dict
 
-from memotree.limits import ServiceLimits
 from memotree.models.builtin import WordllamaEmbedder
-from memotree.models.outage import ModelUnavailableError
-from memotree.pages import PageTokens
+from memotree.models.failures import ModelUnavailableError
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
 from memotree.server.compose import open_store
 from memotree.sessions import SessionOperations
 from memotree.settings import load_settings

@@ -11,10 +11,10 @@ from endpoints import (
 )
 from integration.models.samples import INNER, LEAF, TEXT, MakeModels
 
-from memotree.models.answers import Answer, Explore
+from memotree.models.chat_answers import Answer, Explore
+from memotree.models.failures import ModelRefusedError, ModelUnavailableError, UnusableAnswerError
 from memotree.models.gateway import ChatMissingError
 from memotree.models.meter import Meter
-from memotree.models.outage import ModelRefusedError, ModelUnavailableError, UnusableAnswerError
 
 pytestmark = pytest.mark.requirement("FOREST-12")
 

@@ -7,9 +7,9 @@ from endpoints import (
     ModelEndpoint,
 )
 from integration.models.samples import CHINESE_TEXT, TEXT, MakeModels, until
+from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import answers
 from memotree_storage.postgres.database import Database
-from memotree_storage.tokens import count_tokens
 
 from memotree.models.embedding import BATCH_TEXTS
 from memotree.models.meter import BudgetExhaustedError, Meter

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.client.fake_memotree import FakeMemoTree, serving
 
+from memotree.cli.context import Desk
 from memotree.cli.demo import private_server, run_demo
+from memotree.cli.demo.language_reference import cut, once_each, reference
 from memotree.cli.demo.script import Demo
-from memotree.cli.demo.stage import Stage
-from memotree.cli.demo.topics import cut, once_each, reference
-from memotree.cli.desk import Desk
+from memotree.cli.demo.steps import Stage
 from memotree.cli.output import Output
 from memotree.client import Client
 

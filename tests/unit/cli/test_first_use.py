@@ -13,9 +13,9 @@ from rich.console import Console
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
-from memotree.cli import looks, refs, sessions
+from memotree.cli import display, refs, sessions
 from memotree.cli.errors import conflict_table
-from memotree.cli.place import DEFAULT_ADDRESS, find_address
+from memotree.cli.target import DEFAULT_ADDRESS, find_address
 from memotree.client import AbortedError, Author, Commit, Conflict, Difference, EntryChange
 from memotree.server import compose
 from memotree.settings import Settings
@@ -192,10 +192,10 @@ def test_differences_are_blocks_where_a_table_has_no_room_and_name_the_repair_on
     ready: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [Difference("postgres", "row", "a" * 40, CHILD, f"A row is missing. {REBUILD}")] * 2
-    assert looks.REBUILD == REBUILD
-    narrow = shown(looks.differences(found, narrow=True), 70)
+    assert display.REBUILD == REBUILD
+    narrow = shown(display.differences(found, narrow=True), 70)
     assert narrow == f"postgres row  commit {'a' * 10}  node {CHILD}\n      A row is missing.\n" * 2
-    wide = shown(looks.differences(found, narrow=False), 120)
+    wide = shown(display.differences(found, narrow=False), 120)
     assert ("Description" in wide, REBUILD in wide) == (True, False)
     ready.json("ws", "create", "broken", "-d", "damaged")
     monkeypatch.setenv("COLUMNS", "60")
@@ -229,7 +229,7 @@ def test_show_names_each_entry_once_and_keeps_the_reasons() -> None:
         "Changed:\n- C (cccc): title, content\n\nMemoTree-Session: s\n"
     )
     changes = [EntryChange(each * 4, "CREATED", each.upper()) for each in "abc"]  # type: ignore[arg-type] # a word of the enum
-    text = shown(looks.commit_with_entries(commit(message), changes), 100)
+    text = shown(display.commit_with_entries(commit(message), changes), 100)
     assert [text.count(each * 4) for each in "bc"] == [1, 1]
     assert "aaaa  A\n      because\n\n      of this\n" in text
     assert "    Text.\n\n    MemoTree-Session: s\n" in text
@@ -241,5 +241,5 @@ def test_show_names_each_entry_once_and_keeps_the_reasons() -> None:
 )
 def test_show_keeps_what_somebody_wrote_in_a_message(paragraph: str) -> None:
     changes = [EntryChange("aaaa", "CREATED", "A")]  # type: ignore[arg-type] # a word of the enum
-    text = shown(looks.commit_with_entries(commit(f"Subject\n\n{paragraph}\n"), changes), 100)
+    text = shown(display.commit_with_entries(commit(f"Subject\n\n{paragraph}\n"), changes), 100)
     assert paragraph.splitlines()[-1] in text

@@ -10,7 +10,7 @@ from rich.console import Console
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
-from memotree.cli import looks
+from memotree.cli import display
 from memotree.cli.ask import citation_line
 from memotree.client import Citation, Node, Source
 from memotree.v1 import forest_service_pb2 as pb
@@ -247,7 +247,7 @@ def test_a_node_is_shown_with_its_place_in_the_document() -> None:
     for page, told in ((2, "guide.pdf 3-9, page 2 Top > Sub"), (0, "guide.md 3-9 Top > Sub")):
         source = Source(told.partition(" ")[0], 3, 9, page, "Top > Sub")
         with console.capture() as shown:
-            console.print(looks.node(Node("c" * 16, title="Child", source=source)))
+            console.print(display.node(Node("c" * 16, title="Child", source=source)))
         assert told in shown.get()
 
 
@@ -256,7 +256,7 @@ def test_a_node_whose_derived_content_is_only_a_beginning_says_so() -> None:
     console = Console(width=100, file=io.StringIO())
     for cut in (True, False):
         with console.capture() as shown:
-            console.print(looks.node(Node("c" * 16, title="Child", content="alpha", content_cut=cut)))
+            console.print(display.node(Node("c" * 16, title="Child", content="alpha", content_cut=cut)))
         assert ("only a beginning" in shown.get()) is cut
 
 

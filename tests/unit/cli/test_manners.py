@@ -15,8 +15,8 @@ from unit.client.fake_state import RefusedError
 
 from memotree import cli, client
 from memotree.cli import app as app_module
-from memotree.cli import completion, looks, options
-from memotree.cli.place import DEFAULT_ADDRESS, find_address, read_choice
+from memotree.cli import completion, display, options
+from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 
@@ -252,6 +252,6 @@ def test_the_version_is_shown(memotree: CommandLine) -> None:
 
 
 def test_matched_terms_are_highlighted_and_asterisks_of_the_text_stay() -> None:
-    text = looks.marked("Title ***** A ***context** **managers*** is a **note**", ["context", "manager"])
+    text = display.marked("Title ***** A ***context** **managers*** is a **note**", ["context", "manager"])
     assert text.plain == "Title ***** A *context managers* is a **note**"
     assert [text.plain[span.start : span.end] for span in text.spans] == ["context", "managers"]

@@ -12,7 +12,7 @@ from memotree_storage.errors import FailedPreconditionError
 from unit.cli.conftest import CommandLine
 
 import memotree.server
-from memotree.gateways.web import WebFace
+from memotree.gateways.http_server import WebFace
 from memotree.settings import Settings
 
 Serve = Callable[[Settings, Callable[[Any], None], Any], None]

@@ -20,7 +20,7 @@ from memotree.client import (
     UnavailableError,
     Violation,
 )
-from memotree.client.link import DEFAULT_ADDRESS
+from memotree.client.transport import DEFAULT_ADDRESS
 from memotree.v1 import types_pb2 as types
 
 GONE = RefusedError(grpc.StatusCode.UNAVAILABLE, "PostgreSQL does not answer; try again.", "POSTGRES_UNAVAILABLE")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.ports import Vectors
 
-from memotree.forest.joining.alike import MOST_MEMBERS, groups
+from memotree.forest.joining.similarity_groups import MOST_MEMBERS, groups
 
 
 def unit(rows: list[list[float]]) -> Vectors:

@@ -2,10 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.tokens import count_tokens
+from memotree_storage.model.tokens import count_tokens
 
-from memotree.forest.asking.answers import Context, Shown, nearest_by_words, tokens_of
 from memotree.forest.asking.extracts import extract
+from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words, tokens_of
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 

@@ -5,9 +5,9 @@ from itertools import combinations, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.position import many_between
+from memotree_storage.model.position import many_between
 
-from memotree.forest.ingestion.ordering import new_positions
+from memotree.forest.ingestion.positions import new_positions
 
 pytestmark = pytest.mark.requirement("FOREST-5")
 

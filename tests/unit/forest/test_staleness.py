@@ -1,11 +1,8 @@
 """Which summaries are out of date follows from the nodes alone."""
 
 import pytest
-from memotree_storage.node import Node
-from memotree_storage.postgres.rows import Version, staged_version
-
-from memotree.forest.summaries.staleness import Reason, Scope, stale
-from memotree.provenance import (
+from memotree_storage.model.node import Node
+from memotree_storage.model.provenance import (
     PENDING_CONTENT,
     PENDING_MODEL,
     hash_of_children,
@@ -13,6 +10,9 @@ from memotree.provenance import (
     with_provenance,
     without_provenance,
 )
+from memotree_storage.postgres.rows import Version, staged_version
+
+from memotree.forest.summaries.staleness import Reason, Scope, stale
 
 pytestmark = pytest.mark.requirement("FOREST-5")
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from memotree_storage.node import Entry, Node, new_id
+from memotree_storage.model.node import Entry, Node, new_id
 from memotree_storage.postgres.rows import Version, staged_version
 
 from memotree.history.log import Log

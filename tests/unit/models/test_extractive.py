@@ -6,8 +6,8 @@ from pydoc_data.topics import topics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.node import Node
-from memotree_storage.validation import check_node
+from memotree_storage.model.node import Node
+from memotree_storage.model.validation import check_node
 
 from memotree.models.extractive import BRIEF_CHARS, SUMMARY_CHARS, brief_of, summary_of
 

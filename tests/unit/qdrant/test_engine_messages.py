@@ -8,7 +8,7 @@ import qdrant_client  # noqa: F401 - before the engine's own loading of its mess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memotree_storage.qdrant.engine import values
-from memotree_storage.qdrant.engine.faults import MalformedError, UnsupportedError, only
+from memotree_storage.qdrant.engine.errors import MalformedError, UnsupportedError, only
 from memotree_storage.qdrant.engine.wire import qdrant
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

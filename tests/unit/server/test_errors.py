@@ -25,7 +25,7 @@ from memotree_storage.errors import (
     TooLargeError,
     UnavailableError,
 )
-from memotree_storage.node import Node
+from memotree_storage.model.node import Node
 
 from memotree.errors import FAMILIES, UnimplementedError, classify, status_code
 from memotree.server.reference import error_classes, foreign_answers, import_all, stale_pages

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.pages import (
+from memotree.request.pages import (
     InvalidPageSizeError,
     InvalidPageTokenError,
     PageTokens,

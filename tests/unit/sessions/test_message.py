@@ -1,10 +1,10 @@
 """The message of a commit says why every change was made."""
 
 import pytest
-from memotree_storage.node import Node, new_id
-from memotree_storage.trailers import trailers_of
+from memotree_storage.model.node import Node, new_id
+from memotree_storage.model.trailers import trailers_of
 
-from memotree.sessions.message import ListedChange, compose
+from memotree.sessions.commit_message import ListedChange, compose
 
 ARCHIVE = new_id()
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from memotree_storage.codec import (
+from memotree_storage.model.codec import (
     FORMAT_VERSION,
     README_PATH,
     InvalidFileError,
@@ -16,9 +16,9 @@ from memotree_storage.codec import (
     parse_path,
     read_format_version,
 )
-from memotree_storage.frontmatter import MAX_FOREIGN_CHARS
-from memotree_storage.node import Archive, Node, Relation, Source
-from memotree_storage.validation import Limits
+from memotree_storage.model.frontmatter import MAX_FOREIGN_CHARS
+from memotree_storage.model.node import Archive, Node, Relation, Source
+from memotree_storage.model.validation import Limits
 
 ID = "7xk2m9qd4tnvw0ha"
 OTHER = "c41hz8rjy6ksm3pe"

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from memotree_storage.features import Ahead
+from memotree_storage.index.features import Ahead
 
 
 async def test_what_is_made_ahead_comes_in_order_and_two_at_a_time() -> None:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from memotree_storage.merge import MergeResult, merge_entries
-from memotree_storage.node import Archive, Node, Relation, Source
+from memotree_storage.model.merge import MergeResult, merge_entries
+from memotree_storage.model.node import Archive, Node, Relation, Source
 
 ID = "7xk2m9qd4tnvw0ha"
 A, B, C = "c41hz8rjy6ksm3pe", "0d9vq2fgw7bnx5tj", "5sc6yp1ewk8mz3rb"

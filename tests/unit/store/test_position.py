@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from memotree_storage.position import (
+from memotree_storage.model.position import (
     FIRST,
     MAX_LENGTH,
     InvalidPositionError,

@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from memotree_storage.preview import ELLIPSIS, MARK, Preview, make_preview
-from memotree_storage.terms import query_terms
+from memotree_storage.index.preview import ELLIPSIS, MARK, Preview, make_preview
+from memotree_storage.index.terms import query_terms
 
 FILLER = "Lorem ipsum dolor sit amet. "
 

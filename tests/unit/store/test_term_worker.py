@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from memotree_storage.node import Node, new_id
-from memotree_storage.passages import passage_terms
-from memotree_storage.term_worker import NodeTerms, TermMaker
-from memotree_storage.terms import document_terms
+from memotree_storage.index.leaf_features import passage_terms
+from memotree_storage.index.term_worker import NodeTerms, TermMaker
+from memotree_storage.index.terms import document_terms
+from memotree_storage.model.node import Node, new_id
 
 
 def node(number: int) -> Node:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.ports import TermVector
-from memotree_storage.terms import (
+from memotree_storage.index.terms import (
     AVERAGE_LENGTH,
     K1,
     MAX_QUERY_TERMS,
@@ -25,6 +24,7 @@ from memotree_storage.terms import (
     term_weights,
     tokens_of,
 )
+from memotree_storage.ports import TermVector
 
 SEARCH = "\u4e2d\u6587\u641c\u7d22"
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.tokens import COUNTER_NAME, count_tokens, truncate_to_tokens
+from memotree_storage.model.tokens import COUNTER_NAME, count_tokens, truncate_to_tokens
 
 ZHONGWEN = "\u4e2d\u6587"
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.node import Archive, Node, Relation, Source
-from memotree_storage.validation import (
+from memotree_storage.model.node import Archive, Node, Relation, Source
+from memotree_storage.model.validation import (
     DEFAULT_LIMITS,
     InvalidArchiveError,
     InvalidAuthorError,

@@ -5,7 +5,7 @@ from typing import Final
 import grpc
 import qdrant_edge as edge
 
-from memotree_storage.qdrant.engine.faults import only
+from memotree_storage.qdrant.engine.errors import only
 from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.wire import qdrant
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from memotree_storage.qdrant.engine.faults import UnsupportedError, only, variant
+from memotree_storage.qdrant.engine.errors import UnsupportedError, only, variant
 from memotree_storage.qdrant.engine.values import read_id
 from memotree_storage.qdrant.engine.wire import qdrant
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import grpc
 import qdrant_edge as edge
 
-from memotree_storage.qdrant.engine.faults import MalformedError, UnsupportedError, only, variant
+from memotree_storage.qdrant.engine.errors import MalformedError, UnsupportedError, only, variant
 from memotree_storage.qdrant.engine.filters import read_filter
 from memotree_storage.qdrant.engine.shards import Collection, Shards
 from memotree_storage.qdrant.engine.values import (

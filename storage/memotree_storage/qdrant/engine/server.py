@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 
 from memotree_storage.qdrant.engine.collections import CollectionsService, HealthService
-from memotree_storage.qdrant.engine.faults import EngineFaultError
+from memotree_storage.qdrant.engine.errors import EngineFaultError
 from memotree_storage.qdrant.engine.points import PointsService
 from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.wire import qdrant

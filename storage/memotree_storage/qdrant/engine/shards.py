@@ -12,7 +12,7 @@ from typing import Final
 
 import qdrant_edge as edge
 
-from memotree_storage.qdrant.engine.faults import (
+from memotree_storage.qdrant.engine.errors import (
     CollectionExistsError,
     CollectionMissingError,
     MalformedError,

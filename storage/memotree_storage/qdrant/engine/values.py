@@ -6,7 +6,7 @@ from uuid import UUID
 
 import qdrant_edge as edge
 
-from memotree_storage.qdrant.engine.faults import MalformedError, UnsupportedError, only, variant
+from memotree_storage.qdrant.engine.errors import MalformedError, UnsupportedError, only, variant
 from memotree_storage.qdrant.engine.wire import qdrant
 
 _KINDS: Final = {bool: "bool_value", int: "integer_value", float: "double_value", str: "string_value"}

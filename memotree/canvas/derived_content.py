@@ -1,0 +1,161 @@
+"""The content of nodes as a reader gets it: their own, or that of a summary node, which is made from its leaves.
+
+Nothing derived is stored. The leaves are walked in the order of the tree, a few at a time, and no further than the
+limit: so the root of a huge document costs as much to read as its beginning.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Final
+
+from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
+from memotree_storage.model.tokens import CHARS_PER_TOKEN, count_tokens, in_pieces
+from memotree_storage.postgres import archive_trees, tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.canvas.contents import contents
+
+_FIRST_LOOK: Final = 16
+_MOST_LOOKED_AT: Final = 256
+"""Nodes of a tree that one statement reads, growing from the first number to the second."""
+
+_MOST_ROUNDS: Final = 200
+"""A tree that is deeper than wide gives one node a look; after so many its whole archive is listed at once."""
+
+_MOST_READ: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A content: its tokens, and whether it is only a beginning (then the tokens are those of the beginning)."""
+
+    content: str
+    tokens: int
+    cut: bool = False
+
+
+async def texts(
+    conn: Connection, store: Store, state: State, versions: Iterable[Version], limit: int
+) -> dict[str, Text]:
+    """The contents of nodes, by id.
+
+    Args:
+        conn: A connection.
+        store: The store.
+        state: Where the nodes are.
+        versions: The nodes.
+        limit: The most bytes of UTF-8 that all derived contents have together; those behind it are cut.
+    """
+    chosen = list(versions)
+    nodes = await contents(conn, store, state, chosen)
+    found = {
+        version.entry_id: Text(nodes[version.entry_id].content, version.tokens)
+        for version in chosen
+        if version.entry_id in nodes
+    }
+    for version in chosen:
+        if version.type == SUMMARY_TYPE:
+            text = await _derived(conn, store, state, version, limit)
+            if text.content or text.cut:  # a file by hand may have a content, and no leaves
+                found[version.entry_id] = text
+                limit -= len(text.content.encode())
+    return found
+
+
+async def _derived(conn: Connection, store: Store, state: State, top: Version, limit: int) -> Text:
+    """The contents below a node, joined; a text of several documents has a blank line between those."""
+    parts: list[str] = []
+    room, last = limit, None
+    async for some in _below(conn, state, top):
+        for piece in in_pieces(some, _MOST_READ, max(limit // CHARS_PER_TOKEN, 1)):
+            if room <= 0:
+                return await asyncio.to_thread(_joined, parts, limit, cut=True)
+            nodes = await contents(conn, store, state, piece)
+            for version in piece:
+                if version.entry_id not in nodes:
+                    continue  # taken back, or committed, at this moment
+                text = nodes[version.entry_id].content
+                parts.append(text if last is None or _continues(last, version) else f"\n\n{text}")
+                room -= len(parts[-1].encode())
+                last = version
+    return await asyncio.to_thread(_joined, parts, limit, cut=room < 0)
+
+
+def _continues(before: Version, after: Version) -> bool:
+    """Whether a text goes on in the next one: both are pieces of one document, and say where they were cut."""
+    if before.type == after.type == LEAF_TYPE:
+        return True
+    return bool(before.source and after.source and before.source["document_id"] == after.source["document_id"])
+
+
+def _joined(parts: Sequence[str], limit: int, *, cut: bool) -> Text:
+    text = "".join(parts)
+    if cut:
+        text = text.encode()[: max(limit, 0)].decode(errors="ignore")  # half a character at the end goes
+    return Text(text, count_tokens(text), cut)
+
+
+async def _below(conn: Connection, state: State, top: Version) -> AsyncIterator[list[Version]]:
+    """The nodes below one that have a content of their own, in the order of the tree, as far as somebody asks."""
+    waiting: list[str | Version] = [top.entry_id]  # the next one last; an id was not looked at yet
+    seen: set[str] = set()
+    size, given = _FIRST_LOOK, 0
+    for _ in range(_MOST_ROUNDS):
+        if not waiting:
+            return
+        places = [place for place in range(len(waiting) - 1, -1, -1) if isinstance(waiting[place], str)][:size]
+        ids = [str(waiting[place]) for place in places]
+        seen.update(ids)
+        below = await tree.directly_below(conn, state, ids)
+        versions = await tree.versions(conn, state, [entry_id for entry_id in ids if entry_id != top.entry_id])
+        first = min(places, default=len(waiting))
+        opened = _opened(waiting[first:], versions, below, seen)
+        del waiting[first:]
+        waiting += opened
+        ready: list[Version] = []
+        while waiting and isinstance(item := waiting[-1], Version):
+            ready.append(item)
+            waiting.pop()
+        if ready:
+            yield ready
+        given += len(ready)
+        size = min(2 * size, _MOST_LOOKED_AT)
+    async for ready in _rest(conn, state, top, given):
+        yield ready
+
+
+async def _rest(conn: Connection, state: State, top: Version, given: int) -> AsyncIterator[list[Version]]:
+    """The same behind the first so many, from a list of the whole archive."""
+    leaves = await archive_trees.leaves(conn, state, {top.archive_id})
+    place = next((place for place, leaf in enumerate(leaves) if leaf.entry_id == top.entry_id), len(leaves))
+    below = takewhile(lambda leaf: leaf.depth > leaves[place].depth, islice(leaves, place + 1, None))
+    own = [leaf.entry_id for leaf in below if leaf.tokens and leaf.type != SUMMARY_TYPE][given:]
+    for start in range(0, len(own), _MOST_LOOKED_AT):
+        some = own[start : start + _MOST_LOOKED_AT]
+        versions = await tree.versions(conn, state, some)
+        yield [versions[entry_id] for entry_id in some if entry_id in versions]
+
+
+def _opened(
+    items: Sequence[str | Version],
+    versions: Mapping[str, Version],
+    below: Mapping[str, Sequence[str]],
+    seen: set[str],
+) -> list[str | Version]:
+    """The items with each id replaced by what stands there: all below it, and before those the node itself."""
+    opened: list[str | Version] = []
+    for item in items:
+        if isinstance(item, Version):
+            opened.append(item)
+            continue
+        # A circle, which only a push can make, is passed once.
+        opened += [child for child in reversed(below.get(item, ())) if child not in seen]
+        version = versions.get(item)
+        if version is not None and version.tokens and version.type != SUMMARY_TYPE:
+            opened.append(version)
+    return opened

@@ -1,0 +1,104 @@
+"""Reading nodes, children and trees as messages."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.validation import DEFAULT_LIMITS
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.canvas.contents import contents
+from memotree.canvas.derived_content import Text, texts
+from memotree.request.lookup import NodeNotFoundError
+from memotree.request.messages import DETAIL, Level, node_message
+from memotree.v1 import types_pb2
+
+__all__ = ["contents", "node_at", "nodes_at"]
+
+_NO_TEXT: Final = Text("", 0)
+_MOST_BYTES: Final = DEFAULT_LIMITS.content_bytes
+
+
+async def node_at(
+    conn: Connection,
+    store: Store,
+    state: State,
+    entry_id: str,
+    level: Level.ValueType,
+    *,
+    limit: int = _MOST_BYTES,
+) -> types_pb2.Node:
+    """One node with its way from the root and the number of its children.
+
+    Args:
+        conn: A connection.
+        store: The store.
+        state: Where it is read.
+        entry_id: Its whole id.
+        level: How much of its texts is wanted.
+        limit: The most bytes of a derived content.
+
+    Raises:
+        NodeNotFoundError: It is not alive there.
+    """
+    key = (state.workspace_id, state.commit_id, entry_id)
+    found = store.placed.get(key) if state.session_id is None else None
+    if found is None:
+        found = await tree.one(conn, state, entry_id)
+        if found is None or found[0].is_archive:
+            raise NodeNotFoundError(entry_id)
+        if state.session_id is None:
+            store.placed.put(key, found)
+    version, path, count = found
+    text: Text | None = _NO_TEXT
+    if level >= DETAIL and version.type == SUMMARY_TYPE:
+        text = (await texts(conn, store, state, [version], limit)).get(entry_id)
+    elif level >= DETAIL and version.tokens and version.commit_id is None:
+        node = (await contents(conn, store, state, [version])).get(entry_id)
+        text = Text(node.content, version.tokens) if node is not None else None
+    elif level >= DETAIL and version.tokens:
+        text = Text((await store.entries.node(state.workspace_id, version)).content, version.tokens)
+    if text is None:  # a commit took it from the session between both looks, or somebody took it back
+        return await node_at(conn, store, state, entry_id, level, limit=limit)
+    tokens = text.tokens if level >= DETAIL else None
+    return node_message(version, level, content=text.content, tokens=tokens, cut=text.cut, path=path, child_count=count)
+
+
+async def nodes_at(
+    conn: Connection,
+    store: Store,
+    state: State,
+    ids: Sequence[str],
+    level: Level.ValueType,
+    *,
+    limit: int = _MOST_BYTES,
+) -> list[types_pb2.Node]:
+    """Several alive nodes in the order given, with their ways and child counts.
+
+    ``limit`` is for all derived contents together.
+    """
+    versions = await tree.versions(conn, state, ids)
+    present = [versions[entry_id] for entry_id in ids if entry_id in versions]
+    ways = await tree.ancestors(conn, state, [version.entry_id for version in present])
+    counts = await tree.child_counts(conn, state, [version.entry_id for version in present])
+    found: Mapping[str, Text] = {}
+    if level >= DETAIL:
+        found = await texts(conn, store, state, present, limit)
+    messages = []
+    for version in present:
+        text = found.get(version.entry_id)
+        messages.append(
+            node_message(
+                version,
+                level,
+                content=text.content if text else "",
+                tokens=text.tokens if text else None,
+                cut=text is not None and text.cut,
+                path=ways[version.entry_id],
+                child_count=counts[version.entry_id],
+            )
+        )
+    return messages

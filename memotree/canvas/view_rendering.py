@@ -1,0 +1,291 @@
+"""What a view shows: roots at TITLE, its own nodes at their levels, nothing below a node that it hides.
+
+A node of the view stands below the nearest node above it that is shown; the ones between stay hidden. What is brought
+in after a node above it was hidden is shown.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from memotree_storage.model.tokens import count_tokens
+from memotree_storage.model.validation import DEFAULT_LIMITS
+from memotree_storage.postgres import tree, views
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.views import ViewKey, ViewLevel
+from memotree_storage.store import Store
+
+from memotree.canvas.derived_content import Text, texts
+from memotree.request.messages import BRIEF, DETAIL, SUMMARY, TITLE, Level
+from memotree.v1 import node_service_pb2 as pb
+
+_MOST_HASHES: Final = 6
+_MOST_NODES: Final = 5000
+"""Roots of an archive that a view shows."""
+
+_FEW_NODES: Final = 100
+_FEW_TOKENS: Final = 1 << 14
+"""A view of more nodes or tokens is put together in a thread, so that other calls go on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNode:
+    """One node that a view shows.
+
+    Attributes:
+        version: The node.
+        level: Its level of detail.
+        depth: Shown nodes above it.
+        used: When it was used last; 0 for a root that nobody touched.
+        hidden_below: Children that the view does not show.
+    """
+
+    version: Version
+    level: Level.ValueType
+    depth: int
+    used: int
+    hidden_below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Everything that a view shows.
+
+    Attributes:
+        nodes: In the order of the tree.
+        gone: Ids of nodes of the view that are not alive any more.
+        cut: Names of archives with more roots than are shown.
+    """
+
+    nodes: list[ShownNode]
+    gone: list[str]
+    cut: list[str]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know about what is not shown."""
+        return [
+            *(f"{entry_id} is in the view and not alive any more." for entry_id in self.gone),
+            *(
+                f"Archive {name} has more than {_MOST_NODES} roots; only the first {_MOST_NODES} roots are shown. "
+                "Expand others by their ids."
+                for name in self.cut
+            ),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A view as text, within its budget when that was possible; ``cut`` has the nodes whose content is a beginning."""
+
+    markdown: str
+    usage: pb.ContextUsage
+    collapsed: list[str]
+    fits: bool
+    cut: tuple[str, ...] = ()
+
+
+async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
+    """What a view shows of some archives."""
+    levels = await views.levels(conn, key)
+    roots: list[str] = []
+    cut: list[str] = []
+    for archive_id in archive_ids:
+        some = await tree.children(conn, state, archive_id, limit=_MOST_NODES + 1)
+        roots += [entry_id for entry_id, _ in some[:_MOST_NODES]]
+        if len(some) > _MOST_NODES:
+            cut.append(archive_id)
+    named = await tree.versions(conn, state, cut)
+    wanted = [*dict.fromkeys([*roots, *levels])]
+    alive = await tree.versions(conn, state, wanted)
+    ways = await tree.ancestors(conn, state, list(alive))
+    visible = {entry_id for entry_id in alive if _is_visible(entry_id, ways[entry_id], levels)}
+    visible = {entry_id for entry_id in visible if alive[entry_id].archive_id in archive_ids}
+    counts = await tree.child_counts(conn, state, sorted(visible))
+    ordered = await _ordered(conn, state, alive, ways, visible, archive_ids)
+    below: dict[str, int] = {}
+    for entry_id in visible:
+        parent = alive[entry_id].parent_id
+        below[parent] = below.get(parent, 0) + 1
+    nodes = [
+        ShownNode(
+            version=alive[entry_id],
+            level=Level.ValueType(levels[entry_id].level) if entry_id in levels else TITLE,
+            depth=sum(1 for above in ways[entry_id] if above in visible),
+            used=levels[entry_id].used if entry_id in levels else 0,
+            hidden_below=counts[entry_id] - below.get(entry_id, 0),
+        )
+        for entry_id in ordered
+    ]
+    return Shown(
+        nodes,
+        gone=sorted(entry_id for entry_id in levels if entry_id not in alive),
+        cut=[named[archive_id].title for archive_id in cut if archive_id in named],
+    )
+
+
+def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLevel]) -> bool:
+    """Whether nobody hid the node, nor one above it later than the node itself was used."""
+    own = levels.get(entry_id)
+    if own is not None and not own.shown:
+        return False
+    used = 0 if own is None else own.used
+    hidden = (levels[above].used for above in way if above in levels and not levels[above].shown)
+    return all(when < used for when in hidden)
+
+
+async def _ordered(
+    conn: Connection,
+    state: State,
+    alive: Mapping[str, Version],
+    ways: Mapping[str, list[str]],
+    visible: set[str],
+    archive_ids: Sequence[str],
+) -> list[str]:
+    """The visible nodes in the order of the tree: by the positions on the way down to each."""
+    between = {above for entry_id in visible for above in ways[entry_id]} - set(alive)
+    places = {**alive, **await tree.versions(conn, state, between)}
+    rank = {archive_id: number for number, archive_id in enumerate(archive_ids)}
+
+    def route(entry_id: str) -> tuple[int, list[tuple[str, str]]]:
+        steps = [*ways[entry_id], entry_id]
+        return rank[alive[entry_id].archive_id], [(places[step].position, step) for step in steps if step in places]
+
+    return sorted(visible, key=route)
+
+
+async def render(
+    conn: Connection,
+    store: Store,
+    state: State,
+    what: Shown,
+    budget: int = 0,
+    *,
+    limit: int = DEFAULT_LIMITS.content_bytes,
+) -> Rendered:
+    """A view as Markdown; over the budget, the least recently used nodes are collapsed first (0: there is no budget).
+
+    What is collapsed has its title alone, and nothing below it is shown. All derived contents together have ``limit``
+    bytes at most.
+    """
+    detailed = [node.version for node in what.nodes if node.level >= DETAIL]
+    found = await texts(conn, store, state, detailed, limit)
+    is_much = len(what.nodes) > _FEW_NODES or sum(text.tokens for text in found.values()) > _FEW_TOKENS
+    return await asyncio.to_thread(rendered, what, found, budget) if is_much else rendered(what, found, budget)
+
+
+def rendered(what: Shown, texts: Mapping[str, Text], budget: int) -> Rendered:
+    """The same from contents that were read.
+
+    Each collapse takes tokens away, so the fewest that keep the budget are found by bisection, and every try is counted
+    as the text that it is.
+    """
+    nodes, collapsed = what.nodes, list[str]()
+    markdown = _markdown(nodes, texts)
+    if budget and count_tokens(markdown) > budget:
+        collapses = _collapses(nodes)
+
+        def fits(number: int) -> bool:
+            return count_tokens(_markdown(_after(what.nodes, collapses[:number]), texts)) <= budget
+
+        made = collapses[: bisect_left(range(len(collapses)), True, key=fits)]  # noqa: FBT003 - the value sought
+        nodes = _after(what.nodes, made)
+        collapsed = list(dict.fromkeys(what.nodes[each.place].version.entry_id for each in made))
+        markdown = _markdown(nodes, texts)
+    used = count_tokens(markdown)
+    usage = pb.ContextUsage(
+        tokens_used=used,
+        token_budget=budget,
+        nodes_expanded=sum(1 for node in nodes if node.level > TITLE),
+        nodes_shown=len(nodes),
+    )
+    cut = tuple(
+        node.version.entry_id
+        for node in nodes
+        if node.level >= DETAIL and node.version.entry_id in texts and texts[node.version.entry_id].cut
+    )
+    return Rendered(markdown, usage, collapsed, fits=not budget or used <= budget, cut=cut)
+
+
+def _markdown(nodes: Sequence[ShownNode], texts: Mapping[str, Text]) -> str:
+    return "\n".join(block(node, node.level, texts) for node in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collapse:
+    """The node at a place of the view goes to TITLE, and all below it is hidden, up to the place ``end``."""
+
+    place: int
+    end: int
+
+
+def _collapses(nodes: Sequence[ShownNode]) -> list[_Collapse]:
+    """All that may be collapsed, least recently used first.
+
+    A node and all below it count as used when the last open one of them was: titles that came along keep nothing open.
+    The text of a node goes before what is open below it and was used later.
+    """
+    steps: list[tuple[int, int, int, _Collapse]] = []
+    ends: list[int] = [len(nodes)] * len(nodes)
+    latest = [node.used if node.level > TITLE else 0 for node in nodes]
+    above: list[int] = []
+    for place, node in enumerate([*nodes, None]):
+        while above and (node is None or nodes[above[-1]].depth >= node.depth):
+            done = above.pop()
+            ends[done] = place
+            if above:
+                latest[above[-1]] = max(latest[above[-1]], latest[done])
+        above.append(place)
+    for place, node in enumerate(nodes):
+        when = max(latest[place], node.used)
+        if node.level > TITLE and node.used < when:
+            steps.append((node.used, 0, -place, _Collapse(place, place + 1)))
+        if node.level > TITLE or ends[place] > place + 1:
+            steps.append((when, 1, -place, _Collapse(place, ends[place])))
+    return [step for *_, step in sorted(steps, key=lambda step: step[:3])]
+
+
+def _after(nodes: Sequence[ShownNode], collapses: Sequence[_Collapse]) -> list[ShownNode]:
+    """What is left of a view when some of its nodes are collapsed."""
+    ends = dict[int, int]()
+    for each in collapses:
+        ends[each.place] = max(each.end, ends.get(each.place, 0))
+    left: list[ShownNode] = []
+    below = Counter(node.version.parent_id for node in nodes)
+    hidden_to = 0
+    for place, node in enumerate(nodes):
+        if place < hidden_to:
+            continue
+        if place not in ends:
+            left.append(node)
+            continue
+        hidden_to = ends[place]
+        hides = below[node.version.entry_id] if hidden_to > place + 1 else 0
+        left.append(replace(node, level=TITLE, hidden_below=node.hidden_below + hides))
+    return left
+
+
+def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Text]) -> str:
+    """One node as Markdown: a heading with its id, and the text of its level."""
+    version = node.version
+    hashes = "#" * min(node.depth + 1, _MOST_HASHES)
+    more = f" (+{node.hidden_below})" if node.hidden_below > 0 else ""
+    heading = f"{hashes} {version.title} [{version.entry_id}]{more}\n"
+    text = text_at(version, level, texts)
+    return f"{heading}\n{text}\n" if text else heading
+
+
+def text_at(version: Version, level: Level.ValueType, texts: Mapping[str, Text]) -> str:
+    """The text of a node at a level, its title aside."""
+    if level == BRIEF:
+        return version.brief
+    if level == SUMMARY:
+        return version.summary or version.brief
+    if level == DETAIL and version.entry_id in texts:
+        return texts[version.entry_id].content
+    return ""

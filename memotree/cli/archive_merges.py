@@ -1,0 +1,75 @@
+"""``memotree archive suggest | join``: archives that are about the same, and one made of several."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from memotree.cli import completion
+from memotree.cli.context import REVISION, WORKSPACE, Desk, command
+from memotree.cli.options import YesOption
+from memotree.cli.output import ID, counted, facts, short, table
+from memotree.cli.workspaces import confirm
+
+
+def suggest(
+    desk: Desk,
+    model: Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")] = "",
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", min=0.0, max=1.0, help="How similar; 0.6 when not given.")
+    ] = None,
+) -> None:
+    """List archives of one model that are about the same."""
+    found = desk.here.suggest_archive_merges(model_id=model, threshold=threshold)
+    desk.output.show(
+        {"suggestions": found},
+        lambda: table(
+            ["Similarity", ("Archives", "bold cyan"), ("Ids", ID), "Model"],
+            [
+                (
+                    f"{each.similarity:.2f}",
+                    "\n".join(archive.name for archive in each.archives),
+                    "\n".join(archive.id for archive in each.archives),
+                    each.archives[0].model_id,
+                )
+                for each in found
+            ],
+            empty="No archives are about the same.",
+        ),
+    )
+
+
+def join(
+    desk: Desk,
+    archives: Annotated[
+        list[str],
+        typer.Argument(metavar="ARCHIVE...", help="Two or more: names or ids.", autocompletion=completion.archives),
+    ],
+    name: Annotated[str, typer.Option("--name", "-n", help="The name of the joined archive.")],
+    branch: Annotated[str, typer.Option("--branch", help="The branch that gets the commit.")] = "",
+    message: Annotated[str, typer.Option("--message", "-m", help="The message of the commit.")] = "",
+    yes: YesOption = False,
+) -> None:
+    """Join archives of one model under a new root, in one commit; nodes keep their ids and history."""
+    workspace = desk.workspace
+    confirm(desk, f"Join {counted(len(archives), 'archive')} into {name}?", yes=yes)
+    with desk.output.waiting("Joining"):
+        made = workspace.merge_archives(archives, name, branch=branch, message=message)
+    desk.output.show(
+        made,
+        lambda: facts(
+            [
+                ("archive", made.archive.name),
+                ("id", Text(made.archive.id, ID)),
+                ("root", Text(made.root.id, ID)),
+                ("commit", short(made.commit_id)),
+            ]
+        ),
+    )
+    desk.output.done(f"{counted(made.moved_nodes, 'node')} moved.")
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the commands among those of archives."""
+    command(app, "suggest", REVISION)(suggest)
+    command(app, "join", WORKSPACE)(join)

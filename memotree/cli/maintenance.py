@@ -1,0 +1,110 @@
+"""``memotree status | verify | rebuild | reindex``: looking after the server and its stores."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memotree.cli import display
+from memotree.cli.context import SERVER, WORKSPACE, Desk, command
+from memotree.cli.errors import ExitCode
+from memotree.cli.jobs import end
+from memotree.cli.output import counted, facts, table
+
+_WIDE_ENOUGH = 100
+"""Columns from which on differences are a table."""
+
+
+def status(desk: Desk) -> None:
+    """Show whether the server and its stores are well."""
+    found = desk.client.status()
+    chosen = desk.choice
+
+    def look() -> RenderableType:
+        head = facts(
+            [
+                ("server", desk.address),
+                ("version", found.version),
+                ("workspaces", str(found.workspace_count)),
+                ("chosen workspace", chosen.workspace),
+                ("chosen session", chosen.session),
+                ("embedding model", found.embedding_model),
+                ("token counter", found.token_counter),
+                ("content at most", f"{found.max_content_bytes:,} bytes a node"),
+                ("message at most", f"{found.max_message_bytes:,} bytes"),
+                ("vectors to flush", str(found.index_backlog)),
+            ]
+        )
+        stores = table(
+            [("Store", "bold cyan"), "State", "Run by", "Detail"],
+            [
+                (
+                    each.name,
+                    Text("healthy", "green") if each.healthy else Text("does not answer", "bold red"),
+                    "the server" if each.embedded else "others",
+                    each.detail,
+                )
+                for each in found.stores
+            ],
+            empty="The server names no stores.",
+        )
+        return Group(head, stores)
+
+    desk.output.show({"address": desk.address, "server": found, "chosen": chosen}, look)
+    if not all(store.healthy for store in found.stores):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def verify(desk: Desk) -> None:
+    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 when they differ."""
+    workspace = desk.workspace
+    from memotree.client import Difference  # noqa: PLC0415 - `--help` needs no gRPC
+
+    differences: list[Difference] = []
+    with desk.output.progress() as bar:
+        for event in workspace.verify():
+            if isinstance(event, Difference):
+                differences.append(event)
+            else:
+                bar.at(event.step, event.done, event.total)
+    narrow = desk.output.out.width < _WIDE_ENOUGH
+    desk.output.show({"differences": differences}, lambda: display.differences(differences, narrow=narrow))
+    if differences:
+        repair = "; `memotree rebuild` makes rows and vectors anew from Git"
+        mirrored = any(each.store != "git" for each in differences)
+        desk.output.note(f"{counted(len(differences), 'difference')}{repair if mirrored else ''}.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+BackgroundOption = Annotated[bool, typer.Option("--background", help="Leave it to the server as a job.")]
+
+
+def rebuild(desk: Desk, background: BackgroundOption = False) -> None:
+    """Make the rows and vectors of the workspace anew from Git; staged changes stay."""
+    if background:
+        end(desk, desk.workspace.start_rebuild(), background=True)
+        return
+    steps: dict[str, int] = {}
+    with desk.output.progress() as bar:
+        for event in desk.workspace.rebuild():
+            steps[event.step] = event.done
+            bar.at(event.step, event.done, event.total)
+    desk.output.show(
+        {"steps": [{"step": step, "done": done} for step, done in steps.items()]},
+        lambda: table(["Step", "Done"], [(step, f"{done:,}") for step, done in steps.items()], empty="Nothing to do."),
+    )
+    desk.output.done("Rows and vectors are made anew from Git.")
+
+
+def reindex(desk: Desk, background: BackgroundOption = False) -> None:
+    """Make the vectors of the workspace anew, as a job; for another embedding model, or a lost index."""
+    end(desk, desk.workspace.start_reindex(), background=background)
+
+
+def register(app: typer.Typer) -> None:
+    """Puts the commands of this module on the command line."""
+    command(app, "status", SERVER)(status)
+    command(app, "verify", WORKSPACE)(verify)
+    command(app, "rebuild", WORKSPACE)(rebuild)
+    command(app, "reindex", WORKSPACE)(reindex)

@@ -1,0 +1,330 @@
+"""What the memory forest answers: recalled nodes and passages, children drilled down to, answers with citations."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self, overload
+
+from memotree.client.enums import StaleReason, from_wire
+from memotree.client.jobs import ModelUsage
+from memotree.client.node_values import Archive, Node, Source
+from memotree.v1 import forest_service_pb2 as wire
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a conversation; ``time`` and ``id`` are kept as they are, turns of one ``session`` form a subtree."""
+
+    speaker: str
+    text: str
+    time: str = ""
+    id: str = ""
+    session: str = ""
+
+    def to_wire(self) -> wire.Turn:
+        """Writes the message."""
+        return wire.Turn(speaker=self.speaker, text=self.text, time=self.time, id=self.id, session=self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Where a passage stands: node, commit, and the span of the document that the node was cut from.
+
+    Attributes:
+        commit_id: The commit that was read; for a session, its base.
+        source: ``None`` for a node that was not cut from a document.
+        content_sha256: SHA-256 of the node's content in hexadecimal: with it, the citation can be checked.
+    """
+
+    node_id: str
+    commit_id: str = ""
+    source: Source | None = None
+    content_sha256: str = ""
+    title: str = ""
+    archive_id: str = ""
+    archive_name: str = ""
+
+    @classmethod
+    def from_wire(cls, message: wire.Citation) -> Self:
+        """Reads the message."""
+        return cls(
+            message.node_id,
+            message.commit_id,
+            Source.from_wire(message.source) if message.HasField("source") else None,
+            message.content_sha256,
+            message.title,
+            message.archive_id,
+            message.archive_name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSignal:
+    """How much one signal ("words", "meaning", "route", "rerank") adds to a score."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecallTrace:
+    """Why a node is part of an answer; ``route`` has the nodes above it, root first."""
+
+    signals: tuple[RecallSignal, ...] = ()
+    route: tuple[Node, ...] = ()
+    reason: str = ""
+
+    @classmethod
+    def from_wire(cls, message: wire.RecallTrace) -> Self:
+        """Reads the message."""
+        return cls(
+            tuple(RecallSignal(signal.name, signal.score) for signal in message.signals),
+            tuple(Node.from_wire(node) for node in message.route),
+            message.reason,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledNode:
+    """One recalled node (a leaf at level DETAIL, another at SUMMARY); ``trace`` is there when it was asked for."""
+
+    node: Node
+    score: float
+    tokens: int = 0
+    citation: Citation | None = None
+    trace: RecallTrace | None = None
+
+    @classmethod
+    def from_wire(cls, message: wire.RecalledNode) -> Self:
+        """Reads the message."""
+        return cls(
+            Node.from_wire(message.node),
+            message.score,
+            message.tokens,
+            Citation.from_wire(message.citation) if message.HasField("citation") else None,
+            RecallTrace.from_wire(message.trace) if message.HasField("trace") else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Neighbouring leaves of one document, joined; ``headings`` are those above it, outermost first."""
+
+    archive_id: str
+    archive_name: str
+    text: str
+    score: float
+    headings: tuple[str, ...] = ()
+    nodes: tuple[RecalledNode, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: wire.Passage) -> Self:
+        """Reads the message."""
+        return cls(
+            message.archive_id,
+            message.archive_name,
+            message.text,
+            message.score,
+            tuple(message.headings),
+            tuple(RecalledNode.from_wire(node) for node in message.nodes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecallResult:
+    """What was recalled.
+
+    Attributes:
+        passages: With HYBRID: the document with the best passage first, passages in document order.
+        nodes: With LCA and COLLAPSED: the nodes, best first.
+        text: Everything packed as one Markdown text, as a prompt can take it; with HYBRID.
+        tokens_used: Tokens of the packed leaves' text together; never over ``token_budget``.
+        leaves_considered: How many leaves were looked at.
+        commit_id: The commit that was read; for a session, its base.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    nodes: tuple[RecalledNode, ...] = ()
+    text: str = ""
+    tokens_used: int = 0
+    token_budget: int = 0
+    leaves_considered: int = 0
+    commit_id: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: wire.RecallResponse) -> Self:
+        """Reads the message."""
+        return cls(
+            tuple(Passage.from_wire(passage) for passage in message.passages),
+            tuple(RecalledNode.from_wire(node) for node in message.nodes),
+            message.text,
+            message.tokens_used,
+            message.token_budget,
+            message.leaves_considered,
+            message.commit_id,
+            tuple(message.warnings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DrilledNode:
+    """One child (or, of a leaf, the leaf itself) with its score from 0 to 1."""
+
+    node: Node
+    score: float
+    citation: Citation | None = None
+
+    @classmethod
+    def from_wire(cls, message: wire.DrilledNode) -> Self:
+        """Reads the message."""
+        citation = Citation.from_wire(message.citation) if message.HasField("citation") else None
+        return cls(Node.from_wire(message.node), message.score, citation)
+
+
+@dataclass(frozen=True, slots=True)
+class DrillDownResult(Sequence[DrilledNode]):
+    """What stands one level below a node, best first; ``below_threshold`` children were left out for their scores."""
+
+    nodes: tuple[DrilledNode, ...] = ()
+    below_threshold: int = 0
+    commit_id: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: wire.DrillDownResponse) -> Self:
+        """Reads the message."""
+        nodes = tuple(DrilledNode.from_wire(node) for node in message.nodes)
+        return cls(nodes, message.below_threshold, message.commit_id, tuple(message.warnings))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[DrilledNode]:
+        return iter(self.nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> DrilledNode: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[DrilledNode, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> DrilledNode | tuple[DrilledNode, ...]:
+        return self.nodes[index]
+
+
+@dataclass(frozen=True, slots=True)
+class AskStep:
+    """A step on the way to an answer, as it happens.
+
+    Attributes:
+        number: From 1.
+        action: ``"recall"``, ``"explore"`` or ``"answer"``.
+        node_id: The node that is explored.
+        reasoning: Why.
+        nodes: The nodes that the model sees from now on, at level TITLE.
+    """
+
+    number: int
+    action: str
+    node_id: str = ""
+    reasoning: str = ""
+    nodes: tuple[Node, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: wire.AskStep) -> Self:
+        """Reads the message."""
+        nodes = tuple(Node.from_wire(node) for node in message.nodes)
+        return cls(message.number, message.action, message.node_id, message.reasoning, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question.
+
+    Attributes:
+        citations: Where it stands, in the order of use.
+        extractive: Whether no chat model answered and ``text`` is the cited passages themselves.
+        steps_exhausted: Whether the last step was reached and the answer had to be given.
+        usage: What models were asked for.
+        commit_id: The commit that was read; for a session, its base.
+    """
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    extractive: bool = False
+    steps_exhausted: bool = False
+    usage: tuple[ModelUsage, ...] = ()
+    warnings: tuple[str, ...] = ()
+    commit_id: str = ""
+
+    @classmethod
+    def from_wire(cls, message: wire.Answer) -> Self:
+        """Reads the message."""
+        return cls(
+            message.text,
+            tuple(Citation.from_wire(citation) for citation in message.citations),
+            message.extractive,
+            message.steps_exhausted,
+            tuple(ModelUsage.from_wire(usage) for usage in message.usage),
+            tuple(message.warnings),
+            message.commit_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveMergeSuggestion:
+    """Archives of one model that may belong together; ``similarity`` is the least of one to its nearest other."""
+
+    archives: tuple[Archive, ...]
+    similarity: float
+    reason: str = ""
+
+    @classmethod
+    def from_wire(cls, message: wire.ArchiveMergeSuggestion) -> Self:
+        """Reads the message."""
+        return cls(
+            tuple(Archive.from_wire(archive) for archive in message.archives), message.similarity, message.reason
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveMerge:
+    """The archive that others were joined to, its new root, and how many nodes were moved."""
+
+    archive: Archive
+    root: Node
+    commit_id: str
+    moved_nodes: int = 0
+
+    @classmethod
+    def from_wire(cls, message: wire.MergeArchivesResponse) -> Self:
+        """Reads the message."""
+        return cls(
+            Archive.from_wire(message.archive), Node.from_wire(message.root), message.commit_id, message.moved_nodes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StaleSummary:
+    """A node, at level SUMMARY, whose summary is to be made anew, and why."""
+
+    node: Node
+    reason: StaleReason
+
+    @classmethod
+    def from_wire(cls, message: wire.StaleSummary) -> Self:
+        """Reads the message."""
+        return cls(Node.from_wire(message.node), from_wire(StaleReason, message.reason, StaleReason.CONTENT))
+
+
+@dataclass(frozen=True, slots=True)
+class StaleSummaries:
+    """Summaries to be made anew, the deepest first; ``total`` is how many there are in all."""
+
+    summaries: tuple[StaleSummary, ...] = ()
+    total: int = 0
+
+    @classmethod
+    def from_wire(cls, message: wire.ListStaleSummariesResponse) -> Self:
+        """Reads the message."""
+        return cls(tuple(StaleSummary.from_wire(each) for each in message.summaries), message.total)

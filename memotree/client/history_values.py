@@ -1,0 +1,173 @@
+"""Commits, differences, branches and tags, as plain values."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from memotree.client.enums import ChangeKind, from_wire
+from memotree.client.node_values import Node, moment, stamp
+from memotree.v1 import history_service_pb2, types_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who made a commit; ``time`` is now when ``None``."""
+
+    name: str
+    email: str = ""
+    time: datetime | None = None
+
+    @classmethod
+    def from_wire(cls, message: types_pb2.CommitAuthor) -> Self:
+        """Reads the message."""
+        return cls(message.name, message.email, moment(message, "timestamp"))
+
+    def to_wire(self) -> types_pb2.CommitAuthor:
+        """Writes the message."""
+        return types_pb2.CommitAuthor(name=self.name, email=self.email, timestamp=stamp(self.time))
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A Git commit; ``session_id`` is empty when MemoTree did not make it."""
+
+    id: str
+    parent_ids: tuple[str, ...]
+    author: Author
+    commit_time: datetime | None
+    subject: str
+    message: str = ""
+    session_id: str = ""
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.Commit) -> Self:
+        """Reads the message."""
+        return cls(
+            message.id,
+            tuple(message.parent_ids),
+            Author.from_wire(message.author),
+            moment(message, "commit_time"),
+            message.subject,
+            message.message,
+            message.session_id,
+            tuple(message.tags),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field that differs; texts of several lines come as a unified ``diff`` in place of the values."""
+
+    field: str
+    old_value: str = ""
+    new_value: str = ""
+    diff: str = ""
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.FieldChange) -> Self:
+        """Reads the message."""
+        return cls(message.field, message.old_value, message.new_value, message.diff)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """One node or archive that a commit or a difference touches; ``fields`` only when asked for."""
+
+    node_id: str
+    kind: ChangeKind
+    title: str
+    is_archive: bool = False
+    fields: tuple[FieldChange, ...] = ()
+    summary: str = ""
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.EntryChange) -> Self:
+        """Reads the message."""
+        return cls(
+            message.node_id,
+            from_wire(ChangeKind, message.kind, ChangeKind.UPDATED),
+            message.title,
+            message.is_archive,
+            tuple(FieldChange.from_wire(each) for each in message.fields),
+            message.summary,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDetails:
+    """A commit with what it changes against its first parent: at most 1000 of its ``change_count`` entries."""
+
+    commit: Commit
+    changes: tuple[EntryChange, ...] = ()
+    change_count: int = 0
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.GetCommitResponse) -> Self:
+        """Reads the message."""
+        changes = tuple(EntryChange.from_wire(change) for change in message.changes)
+        return cls(Commit.from_wire(message.commit), changes, message.change_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What differs between two revisions, by node id, and one sentence over all of it."""
+
+    changes: tuple[EntryChange, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch and the commit it points to; a protected one refuses to be deleted."""
+
+    name: str
+    commit_id: str
+    protected: bool = False
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.Branch) -> Self:
+        """Reads the message."""
+        return cls(message.name, message.commit_id, message.protected)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag and the commit it names; a lightweight one made with git has neither message nor time."""
+
+    name: str
+    commit_id: str
+    message: str = ""
+    create_time: datetime | None = None
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.Tag) -> Self:
+        """Reads the message."""
+        return cls(message.name, message.commit_id, message.message, moment(message, "create_time"))
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedLine:
+    """One line of a node's content, the commit that wrote it, and the agent of that commit."""
+
+    text: str
+    commit: Commit
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRevision:
+    """One version of a node: the commit that made it and the node as it was then (``None`` when deleted)."""
+
+    commit: Commit
+    kind: ChangeKind
+    node: Node | None = None
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.NodeRevision) -> Self:
+        """Reads the message."""
+        return cls(
+            Commit.from_wire(message.commit),
+            from_wire(ChangeKind, message.kind, ChangeKind.UPDATED),
+            Node.from_wire(message.node) if message.HasField("node") else None,
+        )

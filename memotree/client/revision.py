@@ -1,0 +1,260 @@
+"""Reading a workspace as it is at one revision: nodes, trees, searches, history and views."""
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+
+from memotree.client.enums import (
+    Level,
+    LevelName,
+    RelationName,
+    RelationType,
+    SearchScope,
+    SearchScopeName,
+    SearchType,
+    SearchTypeName,
+    to_wire,
+)
+from memotree.client.forest import AsyncForest
+from memotree.client.history_values import BlamedLine, Commit, CommitDetails, Diff, EntryChange, NodeRevision
+from memotree.client.node_values import (
+    Archive,
+    ArchiveRef,
+    Node,
+    NodeRef,
+    SearchResult,
+    Tree,
+    archive_id,
+    node_id,
+    stamp,
+)
+from memotree.client.paging import pages
+from memotree.client.transport import Link
+from memotree.client.view import AsyncView
+from memotree.client.view_values import ViewInfo
+from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import node_service_pb2 as nodes
+from memotree.v1 import view_service_pb2 as views
+from memotree.v1 import workspace_service_pb2 as workspaces
+
+MOST_PER_PAGE = 1000
+"""The largest page that the contract allows."""
+
+
+class AsyncRevision(AsyncForest):
+    """A workspace at one revision: a branch, tag, commit or session; at the default branch when it is empty."""
+
+    def __init__(self, link: Link, workspace: str, revision: str = "") -> None:
+        self._link = link
+        self._workspace = workspace
+        self._revision = revision
+
+    @property
+    def revision(self) -> str:
+        """What names this state; empty for the default branch."""
+        return self._revision
+
+    async def node(self, node: NodeRef, level: LevelName = Level.DETAIL) -> Node:
+        """The node at this revision."""
+        request = nodes.GetNodeRequest(
+            workspace=self._workspace, node_id=node_id(node), revision=self._revision, level=to_wire(Level, level)
+        )
+        return Node.from_wire((await self._link.call(request, nodes.GetNodeResponse)).node)
+
+    def children(
+        self, parent: NodeRef | None = None, *, archive: ArchiveRef | None = None, level: LevelName = Level.TITLE
+    ) -> AsyncIterator[Node]:
+        """The nodes directly below ``parent``, or the roots of ``archive``, in their order."""
+        request = nodes.ListChildrenRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            parent_id=node_id(parent),
+            archive=archive_id(archive),
+            level=to_wire(Level, level),
+            page_size=MOST_PER_PAGE,
+        )
+        return pages(self._link, request, nodes.ListChildrenResponse, lambda page: map(Node.from_wire, page.nodes))
+
+    async def tree(
+        self,
+        node: NodeRef | None = None,
+        *,
+        archive: ArchiveRef | None = None,
+        max_depth: int = 0,
+        level: LevelName = Level.TITLE,
+        max_nodes: int = 0,
+    ) -> Tree:
+        """The subtree below ``node``, or all of ``archive``: at most ``max_nodes`` (1000 when 0) nodes."""
+        request = nodes.GetTreeRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            node_id=node_id(node),
+            archive=archive_id(archive),
+            max_depth=max_depth,
+            level=to_wire(Level, level),
+            max_nodes=max_nodes,
+        )
+        return Tree.from_wire(await self._link.call(request, nodes.GetTreeResponse))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        search_type: SearchTypeName = SearchType.FULL_TEXT,
+        max_results: int = 10,
+        node_types: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        archives: Iterable[ArchiveRef] = (),
+        scope: SearchScopeName = SearchScope.ALL,
+        scope_node: NodeRef | None = None,
+        view: str = "",
+        relation_types: Iterable[RelationName] = (),
+        max_depth: int = 0,
+        include_preview: bool = True,
+        preview_length: int = 0,
+    ) -> SearchResult:
+        """Finds nodes by words, by meaning, by both, or along relations; best first.
+
+        Args:
+            query: Words or a question, at most 8192 characters; never syntax.
+            search_type: How to find.
+            max_results: At most this many.
+            node_types: Only nodes of one of these types.
+            tags: Only nodes with all of these tags.
+            archives: Only nodes of these archives.
+            scope: Where to look; SUBTREE and RELATED need ``scope_node``, CURRENT_VIEW needs ``view``.
+            scope_node: The node of those scopes, and the start of RELATION searches.
+            view: The view of CURRENT_VIEW.
+            relation_types: Which relations to follow; all when empty.
+            max_depth: How many relations to follow in a row; 2 when 0, at most 5.
+            include_preview: Whether hits carry a preview.
+            preview_length: Characters of a preview; 200 when 0.
+        """
+        request = nodes.SearchNodesRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            query=query,
+            search_type=to_wire(SearchType, search_type),
+            max_results=max_results,
+            node_types=list(node_types),
+            tags=list(tags),
+            scope=to_wire(SearchScope, scope),
+            include_preview=include_preview,
+            preview_length=preview_length,
+            scope_node_id=node_id(scope_node),
+            view_name=view,
+            relation_types=[to_wire(RelationType, each) for each in relation_types],
+            max_depth=max_depth,
+            archives=[archive_id(archive) for archive in archives],
+        )
+        return SearchResult.from_wire(await self._link.call(request, nodes.SearchNodesResponse))
+
+    async def archive(self, archive: ArchiveRef) -> Archive:
+        """One archive by id, unique prefix or name."""
+        request = workspaces.GetArchiveRequest(
+            workspace=self._workspace, archive=archive_id(archive), revision=self._revision
+        )
+        return Archive.from_wire((await self._link.call(request, workspaces.GetArchiveResponse)).archive)
+
+    def archives(self) -> AsyncIterator[Archive]:
+        """The archives by name."""
+        request = workspaces.ListArchivesRequest(
+            workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE
+        )
+        return pages(
+            self._link, request, workspaces.ListArchivesResponse, lambda page: map(Archive.from_wire, page.archives)
+        )
+
+    def log(
+        self,
+        *,
+        node: NodeRef | None = None,
+        subtree: NodeRef | None = None,
+        author: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int = 0,
+    ) -> AsyncIterator[Commit]:
+        """Commits from this revision (a session's base) on, newest first; only those that touch what is named.
+
+        Args:
+            node: Only commits that touch this node.
+            subtree: Only commits that touch this node or what is below it at the revision.
+            author: Only commits whose author's name or address contains this, in any case.
+            since: Only commits at or after this time.
+            until: Only commits before this time.
+            page_size: How many are fetched at once; 50 when 0.
+        """
+        request = history.ListCommitsRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            node_id=node_id(node),
+            subtree_id=node_id(subtree),
+            author=author,
+            since=stamp(since),
+            until=stamp(until),
+            page_size=page_size,
+        )
+        return pages(self._link, request, history.ListCommitsResponse, lambda page: map(Commit.from_wire, page.commits))
+
+    def revisions(self, node: NodeRef, *, level: LevelName = Level.TITLE) -> AsyncIterator[NodeRevision]:
+        """The versions of one node up to this revision, newest first."""
+        request = history.ListNodeRevisionsRequest(
+            workspace=self._workspace, node_id=node_id(node), revision=self._revision, level=to_wire(Level, level)
+        )
+        return pages(
+            self._link,
+            request,
+            history.ListNodeRevisionsResponse,
+            lambda page: map(NodeRevision.from_wire, page.revisions),
+        )
+
+    async def blame(self, node: NodeRef) -> list[BlamedLine]:
+        """Each line of a node's content with the commit and agent that wrote it."""
+        request = history.BlameNodeRequest(workspace=self._workspace, node_id=node_id(node), revision=self._revision)
+        answer = await self._link.call(request, history.BlameNodeResponse)
+        commits = [Commit.from_wire(commit) for commit in answer.commits]
+        return [
+            BlamedLine(line.text, commits[line.commit_index], answer.agents[line.commit_index]) for line in answer.lines
+        ]
+
+    async def show(self, revision: str = "") -> CommitDetails:
+        """The commit that ``revision`` (this one when empty) names, with the nodes it changes."""
+        request = history.GetCommitRequest(workspace=self._workspace, revision=revision or self._revision)
+        return CommitDetails.from_wire(await self._link.call(request, history.GetCommitResponse))
+
+    async def diff(
+        self, old: str = "", new: str = "", *, node: NodeRef | None = None, include_fields: bool = True
+    ) -> Diff:
+        """What differs from ``old`` to ``new`` (this revision when empty), per node and field.
+
+        Args:
+            old: The older state; when empty, the first parent of a commit or the base of a session.
+            new: The newer state.
+            node: Only this node.
+            include_fields: Whether each field that differs is told.
+        """
+        summaries: list[str] = []
+
+        def read(page: history.DiffRevisionsResponse) -> Iterable[EntryChange]:
+            summaries.append(page.summary)
+            return map(EntryChange.from_wire, page.changes)
+
+        request = history.DiffRevisionsRequest(
+            workspace=self._workspace,
+            old_revision=old,
+            new_revision=new or self._revision,
+            node_id=node_id(node),
+            include_fields=include_fields,
+            page_size=MOST_PER_PAGE if not include_fields else 0,
+        )
+        changes = [change async for change in pages(self._link, request, history.DiffRevisionsResponse, read)]
+        return Diff(tuple(changes), summaries[0])
+
+    def view(self, name: str = "default") -> AsyncView:
+        """The view of that name of this session or branch; it comes into being when a node is expanded in it."""
+        return AsyncView(self._link, self._workspace, self._revision, name)
+
+    def views(self) -> AsyncIterator[ViewInfo]:
+        """The views of this session or branch by name."""
+        request = views.ListViewsRequest(workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE)
+        return pages(self._link, request, views.ListViewsResponse, lambda page: map(ViewInfo.from_wire, page.views))

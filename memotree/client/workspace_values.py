@@ -1,0 +1,210 @@
+"""Workspaces, sessions and the state of the server, as plain values."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from memotree.client.enums import ChangeKind, SessionState, from_wire
+from memotree.client.node_values import Node, moment
+from memotree.v1 import maintenance_service_pb2, node_service_pb2, session_service_pb2, workspace_service_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceInfo:
+    """One Git repository; ``repository`` is its folder relative to the server's data folder."""
+
+    id: str
+    name: str
+    description: str = ""
+    create_time: datetime | None = None
+    default_branch: str = ""
+    repository: str = ""
+
+    @classmethod
+    def from_wire(cls, message: workspace_service_pb2.Workspace) -> Self:
+        """Reads the message."""
+        return cls(
+            message.id,
+            message.name,
+            message.description,
+            moment(message, "create_time"),
+            message.default_branch,
+            message.repository,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A working session as it stood when it was read."""
+
+    id: str
+    workspace_id: str = ""
+    branch: str = ""
+    base_commit_id: str = ""
+    agent: str = ""
+    state: SessionState = SessionState.OPEN
+    create_time: datetime | None = None
+    update_time: datetime | None = None
+    expire_time: datetime | None = None
+    change_count: int = 0
+
+    @classmethod
+    def from_wire(cls, message: session_service_pb2.Session) -> Self:
+        """Reads the message."""
+        return cls(
+            message.id,
+            message.workspace_id,
+            message.branch,
+            message.base_commit_id,
+            message.agent,
+            from_wire(SessionState, message.state, SessionState.OPEN),
+            moment(message, "create_time"),
+            moment(message, "update_time"),
+            moment(message, "expire_time"),
+            message.change_count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """What a session has done to one node or archive, against its base."""
+
+    node_id: str
+    kind: ChangeKind
+    title: str
+    fields: tuple[str, ...] = ()
+    commit_messages: tuple[str, ...] = ()
+    is_archive: bool = False
+    tools: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: session_service_pb2.StagedChange) -> Self:
+        """Reads the message."""
+        return cls(
+            message.node_id,
+            from_wire(ChangeKind, message.kind, ChangeKind.UPDATED),
+            message.title,
+            tuple(message.fields),
+            tuple(message.commit_messages),
+            message.is_archive,
+            tuple(message.tools),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """The commit that a session made; ``remaining_changes`` are still staged."""
+
+    commit_id: str
+    branch: str
+    tag_name: str | None = None
+    change_count: int = 0
+    remaining_changes: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: session_service_pb2.CommitChangesResponse) -> Self:
+        """Reads the message."""
+        return cls(
+            message.commit_id,
+            message.branch,
+            message.tag_name or None,
+            message.change_count,
+            message.remaining_changes,
+            tuple(message.warnings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """The first node with all the others in it, and the ids of those that went."""
+
+    node: Node
+    deleted_ids: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: node_service_pb2.MergeNodesResponse) -> Self:
+        """Reads the message."""
+        return cls(Node.from_wire(message.node), tuple(message.deleted_ids), tuple(message.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """What one change of a batch did: the node at level TITLE (its id alone when deleted)."""
+
+    node: Node
+    deleted_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: node_service_pb2.NodeChangeResult) -> Self:
+        """Reads the message."""
+        return cls(Node.from_wire(message.node), tuple(message.deleted_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """One store behind the server; ``detail`` is its version, or why it does not answer."""
+
+    name: str
+    healthy: bool
+    embedded: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """Versions, stores, counts and limits (in bytes) of the server."""
+
+    version: str
+    stores: tuple[StoreStatus, ...] = ()
+    workspace_count: int = 0
+    embedding_model: str = ""
+    token_counter: str = ""
+    max_content_bytes: int = 0
+    max_message_bytes: int = 0
+    index_backlog: int = 0
+
+    @classmethod
+    def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
+        """Reads the message."""
+        return cls(
+            message.version,
+            tuple(StoreStatus(each.name, each.healthy, each.embedded, each.detail) for each in message.stores),
+            message.workspace_count,
+            message.embedding_model,
+            message.token_counter,
+            message.max_content_bytes,
+            message.max_message_bytes,
+            message.index_backlog,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long job is: ``done`` of ``total`` units of its present step (0: not known how many)."""
+
+    step: str
+    done: int = 0
+    total: int = 0
+
+    @classmethod
+    def from_wire(cls, message: maintenance_service_pb2.Progress) -> Self:
+        """Reads the message."""
+        return cls(message.step, message.done, message.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between two stores that ``verify`` found; ``store`` is the one that is wrong."""
+
+    store: str
+    what: str
+    commit_id: str = ""
+    node_id: str = ""
+    description: str = ""
+
+    @classmethod
+    def from_wire(cls, message: maintenance_service_pb2.Difference) -> Self:
+        """Reads the message."""
+        return cls(message.store, message.what, message.commit_id, message.node_id, message.description)

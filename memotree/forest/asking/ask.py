@@ -1,0 +1,364 @@
+"""Ask: recall first, then let the chat model answer or explore, a bounded number of times, with citations."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from memotree_storage.errors import InvalidInputError, MemoTreeError
+from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.canvas.node_messages import nodes_at
+from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, Drilling, check_question
+from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
+from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words
+from memotree.forest.citations import cite
+from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.usage import usage_rows
+from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
+from memotree.models.failures import UnusableAnswerError
+from memotree.models.meter import Meter
+from memotree.request import lookup
+from memotree.request.messages import DETAIL, SUMMARY, TITLE
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+DEFAULT_STEPS: Final = 5
+MOST_STEPS: Final = 20
+DEFAULT_BUDGET: Final = 4000
+MOST_BUDGET: Final = 200_000
+
+_RECALL_SHARE: Final = 0.75
+"""The part of a decision's budget that recalled passages may fill; the rest is for the nodes above them."""
+
+_MOST_ABOVE: Final = 12
+"""Nodes above the recalled ones that are shown, so that there is something to explore."""
+
+_LEAST_BELOW: Final = 3
+"""Children that are shown after an exploration even if none reaches the threshold, and at most ``_MOST_BELOW``."""
+
+_MOST_BELOW: Final = 20
+
+_SHOWN_ID: Final = 40
+"""Characters that are told of an id that a model gives: it may be any text."""
+
+_INSTEAD: Final = "The chat model failed, so the answer is the passages that fit best."
+_FAR: Final = "No passage has a word of the question; these are the nearest in meaning, and may not be about it."
+_NOTHING: Final = "Nothing in the memory fits this question."
+
+
+class Recalls(Protocol):
+    """Finds the first nodes; ``memotree.forest.recall.recall.Recalling`` does."""
+
+    async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
+        """What the trees say about a question."""
+        ...
+
+
+class Decides(Protocol):
+    """Chooses between an answer and an exploration; ``memotree.models`` does."""
+
+    @property
+    def has_chat(self) -> bool:
+        """Whether a chat model is configured."""
+        ...
+
+    async def decide(
+        self,
+        query: str,
+        nodes: Sequence[ContextNode],
+        meter: Meter,
+        *,
+        must_answer: bool = False,
+    ) -> Decision:
+        """The next step; ``must_answer`` allows no exploration."""
+        ...
+
+
+@dataclass(slots=True)
+class _Question:
+    """One question under way, all of it at one state.
+
+    ``revision`` names that state: the commit, so that a branch that moves meanwhile changes nothing, or the session.
+    """
+
+    request: pb.AskRequest
+    state: State
+    revision: str
+    wanted: Filter
+    scope: set[str] | None
+    budget: int
+    context: Context
+    meter: Meter = field(default_factory=Meter)
+    warnings: list[str] = field(default_factory=list)
+
+    def admits(self, version: Version) -> bool:
+        """Whether a node may be shown: the filter of the request holds for what is explored, too."""
+        return self.wanted.admits(version) and (self.scope is None or version.entry_id in self.scope)
+
+
+class Asking:
+    """Answers questions.
+
+    Args:
+        recalling: Finds the first nodes.
+        drilling: Goes down from them.
+        store: An open store.
+        models: Decides; without a chat model the answer is the passages themselves.
+    """
+
+    def __init__(self, recalling: Recalls, drilling: Drilling, store: Store, models: Decides) -> None:
+        self._recalling = recalling
+        self._drilling = drilling
+        self._store = store
+        self._models = models
+
+    async def ask(self, request: pb.AskRequest) -> AsyncIterator[pb.AskResponse]:
+        """Answer a question: each step as it is taken, the answer last.
+
+        Raises:
+            InvalidInputError: No question, or a number outside of its bounds.
+        """
+        asked = await self._begin(request)
+        recalled = await self._recall(asked)
+        fresh = asked.context.add(await self._first(asked, recalled))
+        yield _step(1, "recall", nodes=fresh)
+        if not self._models.has_chat:
+            asked.warnings.append(
+                "No chat model is configured, so the answer is the passages that fit best. Set MEMOTREE_CHAT_URL for "
+                "answers in words."
+            )
+            yield await self._extractive(asked, recalled)
+            return
+        if not fresh:
+            yield await self._extractive(asked, recalled)
+            return
+        async with aclosing(self._decisions(asked, recalled)) as events:
+            async for event in events:
+                yield event
+
+    async def _decisions(self, asked: _Question, recalled: pb.RecallResponse) -> AsyncGenerator[pb.AskResponse, None]:
+        """The loop: the model answers, or explores and is asked again; the last time it has to answer."""
+        most = asked.request.max_steps or DEFAULT_STEPS
+        count, must_answer = 0, False
+        while count < most:
+            count += 1
+            must_answer = must_answer or count == most
+            nodes = asked.context.for_model()
+            try:
+                decision = await self._models.decide(asked.request.query, nodes, asked.meter, must_answer=must_answer)
+            except UnusableAnswerError as error:
+                if must_answer:
+                    asked.warnings.append(f"{_INSTEAD} {error.message}")
+                    break
+                asked.warnings.append(f"Step {count + 1} is lost: {error.message}")
+                must_answer = True
+                continue
+            except MemoTreeError as error:
+                asked.warnings.append(f"{_INSTEAD} {error.message}")
+                break
+            if isinstance(decision, Answer):
+                yield _step(count + 1, "answer")
+                yield await self._answer(asked, decision, exhausted=count == most)
+                return
+            fresh = await self._explore(asked, decision, count) if not must_answer else []
+            yield _step(count + 1, "explore", _clean(decision.node_id)[:_SHOWN_ID], _clean(decision.reasoning), fresh)
+            # A model that names what it cannot explore is told so by the hints of the nodes, where it was shown them.
+            known = asked.context.get(decision.node_id)
+            must_answer = known is None or known.is_leaf
+        yield await self._extractive(asked, recalled, exhausted=count == most)
+
+    async def _begin(self, request: pb.AskRequest) -> _Question:
+        check_question("query", request.query)
+        for name, value, most in (
+            ("max_steps", request.max_steps, MOST_STEPS),
+            ("token_budget", request.token_budget, MOST_BUDGET),
+        ):
+            if not 0 <= value <= most:
+                raise InvalidInputError.at(name, f"is {value}; give 0 (the default) to {most}.")
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            wanted = await read_filter(conn, place.state, request.filter, await tree.archives(conn, place.state))
+            scope = await scope_ids(conn, place.state, wanted)
+        budget = request.token_budget or DEFAULT_BUDGET
+        revision = place.state.session_id or place.state.commit_id
+        return _Question(request, place.state, revision, wanted, scope, budget, Context(budget))
+
+    async def _recall(self, asked: _Question) -> pb.RecallResponse:
+        request = asked.request
+        budget = int(asked.budget * _RECALL_SHARE)
+        if not self._models.has_chat:
+            budget = request.token_budget or EXTRACTIVE_BUDGET
+        recalled = await self._recalling.recall(
+            pb.RecallRequest(
+                workspace=asked.state.workspace_id,
+                revision=asked.revision,
+                query=request.query,
+                strategy=request.strategy,
+                token_budget=max(1, budget),
+                filter=request.filter,
+                include_trace=True,
+            )
+        )
+        asked.warnings += recalled.warnings
+        return recalled
+
+    async def _first(self, asked: _Question, recalled: pb.RecallResponse) -> list[Shown]:
+        """What was recalled, and the nodes just above it, which is where more can be found."""
+        found = [one for passage in recalled.passages for one in passage.nodes] + list(recalled.nodes)
+        if asked.scope is not None:
+            found = [one for one in found if one.node.id in asked.scope]
+        shown = [_recalled(one) for one in found]
+        above: dict[str, float] = {}
+        for one in sorted(shown, key=lambda each: -each.score):
+            for node_id in (one.node.path[-1:], one.node.path[:1]):  # its parent, and the root of its tree
+                above.setdefault("".join(node_id), one.score)
+        wanted = [node_id for node_id in above if node_id and asked.context.get(node_id) is None]
+        async with self._store.database.connection() as conn:
+            versions = await tree.versions(conn, asked.state, wanted)
+            kept = [each for each in wanted if each in versions and asked.admits(versions[each])][:_MOST_ABOVE]
+            nodes = await nodes_at(conn, self._store, asked.state, kept, SUMMARY)
+        hint = "stands above passages that were found; more of the same may be below"
+        shown += [Shown(node, "", hint, above[node.id], -1) for node in nodes]
+        return await self._with_text(asked, shown)
+
+    async def _with_text(self, asked: _Question, shown: Sequence[Shown]) -> list[Shown]:
+        """The nodes with the text of their own: those that have children, too, come without it from what found them."""
+        missing = [
+            one.node
+            for one in shown
+            if one.node.child_count and one.node.type != SUMMARY_TYPE and one.node.content_tokens and not one.content
+        ]
+        read = [node.id for node in missing if node.content_tokens <= asked.budget]
+        if read:
+            async with self._store.database.connection() as conn:
+                nodes = await nodes_at(conn, self._store, asked.state, read, DETAIL)
+            texts = {node.id: node.content for node in nodes}
+            for one in shown:
+                one.content = one.content or texts.get(one.node.id, "")
+        return list(shown)
+
+    async def _explore(self, asked: _Question, decision: Explore, count: int) -> list[Shown]:
+        """Show what is below a node, or note why not."""
+        refusal = asked.context.refusal(decision.node_id)
+        if refusal:
+            asked.warnings.append(f"Step {count + 1}: the model could not explore what it named. {refusal}")
+            return []
+        known = asked.context.get(decision.node_id)
+        question = f"{asked.request.query}\n{_clean(decision.reasoning)}"[:MAX_QUERY_CHARS]
+        request = pb.DrillDownRequest(
+            workspace=asked.state.workspace_id,
+            revision=asked.revision,
+            node_id=decision.node_id,
+            query=question,
+            threshold=0.0,
+        )
+        try:
+            below = await self._drilling.drill(request, asked.meter)
+        except lookup.NodeNotFoundError:  # of a session that changes meanwhile
+            asked.warnings.append(f"Step {count + 1}: node {decision.node_id} is not there any more.")
+            below = pb.DrillDownResponse()
+        if known is not None:
+            known.explored = True
+        asked.warnings += below.warnings
+        return asked.context.add(await self._below(asked, decision.node_id, below.nodes, count))
+
+    async def _below(self, asked: _Question, node_id: str, found: Sequence[pb.DrilledNode], count: int) -> list[Shown]:
+        async with self._store.database.connection() as conn:
+            versions = await tree.versions(conn, asked.state, [one.node.id for one in found])
+        admitted = [one for one in found if one.node.id in versions and asked.admits(versions[one.node.id])]
+        good = sum(1 for one in admitted if one.score >= DEFAULT_THRESHOLD)
+        shown = [
+            Shown(
+                one.node,
+                one.node.content if one.node.type != SUMMARY_TYPE else "",
+                f"below {node_id}, which was explored; relevance {one.score:.2f}",
+                one.score,
+                count,
+            )
+            for one in admitted[: min(max(good, _LEAST_BELOW), _MOST_BELOW)]
+        ]
+        return await self._with_text(asked, shown)
+
+    async def _answer(self, asked: _Question, decision: Answer, *, exhausted: bool) -> pb.AskResponse:
+        """The model's answer with the nodes that it names, or else those that say the same."""
+        cited, unknown = asked.context.cited(decision.cited)
+        if unknown:
+            asked.warnings.append(
+                f"The model cited {', '.join(repr(name[:_SHOWN_ID]) for name in unknown[:5])}, which it was not shown; "
+                "that is left out."
+            )
+        if not cited:
+            cited = await asyncio.to_thread(nearest_by_words, decision.text, asked.context.leaves())
+            asked.warnings.append(
+                "The model named no passages; those cited share most words with its answer."
+                if cited
+                else "The model named no passages, and none says the same in its words: check the answer."
+            )
+        return await self._end(asked, _clean(decision.text), [one.node.id for one in cited], exhausted=exhausted)
+
+    async def _extractive(
+        self, asked: _Question, recalled: pb.RecallResponse, *, exhausted: bool = False
+    ) -> pb.AskResponse:
+        """The passages that were recalled, as the answer."""
+        budget = asked.request.token_budget or EXTRACTIVE_BUDGET
+        text, cited = extract(recalled, budget, asked.scope)
+        if not cited:
+            asked.warnings.append("Nothing was found. Ask in other words, or with fewer filters.")
+        elif lacks_words(recalled, cited):
+            asked.warnings.append(_FAR)
+        return await self._end(asked, text or _NOTHING, cited, exhausted=exhausted, extractive=True)
+
+    async def _end(
+        self, asked: _Question, text: str, cited: Sequence[str], *, exhausted: bool, extractive: bool = False
+    ) -> pb.AskResponse:
+        async with self._store.database.connection() as conn:
+            versions = await tree.versions(conn, asked.state, cited)
+            present = [versions[node_id] for node_id in cited if node_id in versions]
+            citations = await cite(conn, self._store, asked.state, present)
+        return pb.AskResponse(
+            answer=pb.Answer(
+                text=text,
+                citations=[citations[each.entry_id] for each in present if each.entry_id in citations],
+                extractive=extractive,
+                steps_exhausted=exhausted,
+                usage=usage_rows(asked.meter),
+                warnings=list(dict.fromkeys([*asked.warnings, *asked.meter.warnings])),
+                commit_id=asked.state.commit_id,
+            )
+        )
+
+
+def _clean(text: str) -> str:
+    """A text of a model as it can be sent and searched for: no NUL, no half of a surrogate pair."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def _recalled(one: pb.RecalledNode) -> Shown:
+    inner = one.node.child_count > 0
+    hint = "the nearest common ancestor of several hits, maybe an outline of much" if inner else "a leaf that fits well"
+    content = one.node.content if one.node.type != SUMMARY_TYPE else ""
+    return Shown(one.node, content, hint, one.score, 0)
+
+
+def _step(
+    number: int, action: str, node_id: str = "", reasoning: str = "", nodes: Iterable[Shown] = ()
+) -> pb.AskResponse:
+    titles = [_at_title(one.node) for one in nodes]
+    return pb.AskResponse(
+        step=pb.AskStep(number=number, action=action, node_id=node_id, reasoning=reasoning, nodes=titles)
+    )
+
+
+def _at_title(node: types_pb2.Node) -> types_pb2.Node:
+    """A node without its texts."""
+    message = types_pb2.Node()
+    message.CopyFrom(node)
+    message.brief = message.summary = message.content = ""
+    message.level = TITLE
+    return message

@@ -1,0 +1,236 @@
+"""DrillDown: one level down from a node, its children by their relevance for a question."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.index.search import SearchQuery
+from memotree_storage.model.tokens import in_pieces
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.canvas.node_messages import contents, nodes_at
+from memotree.forest.citations import cite
+from memotree.models.meter import Meter
+from memotree.request import lookup
+from memotree.request.messages import DETAIL, SUMMARY
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+DEFAULT_THRESHOLD: Final = 0.5
+"""The least score of a child that is returned, unless the caller says (the seed's)."""
+
+MAX_QUERY_CHARS: Final = 8192
+
+MOST_RERANKED: Final = 200
+"""Children that the reranker reads; of more, words and meaning choose these first."""
+
+_RERANKED_CHARS: Final = 4000
+"""Characters of a leaf's content that the reranker reads: what a leaf is about stands at its beginning."""
+
+_READ_AT_ONCE: Final = 100
+_READ_TOKENS: Final = 1 << 19
+"""Leaves, and tokens of them, whose contents are in memory at once."""
+
+_MOST_TOKENS: Final = 1 << 19
+"""Tokens of the contents in one answer: 2 MiB of English, well below what a message may carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    version: Version
+    score: float
+    is_leaf: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """What stands below a node: the versions looked at in document order, which of them are leaves, and the rest."""
+
+    versions: list[Version]
+    leaves: frozenset[str]
+    passed_over: int
+
+
+class Reranks(Protocol):
+    """Scores texts for a question; ``memotree.models`` does."""
+
+    async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
+        """A score from 0 to 1 for each text, in their order."""
+        ...
+
+
+class Drilling:
+    """Goes down a tree, level by level.
+
+    Args:
+        store: An open store.
+        models: Reranks.
+    """
+
+    def __init__(self, store: Store, models: Reranks) -> None:
+        self._store = store
+        self._models = models
+
+    async def drill_down(self, request: pb.DrillDownRequest) -> pb.DrillDownResponse:
+        """Go one level down from a node."""
+        return await self.drill(request, Meter())
+
+    async def drill(self, request: pb.DrillDownRequest, meter: Meter) -> pb.DrillDownResponse:
+        """The same, and what the models were asked for is counted by ``meter``.
+
+        Raises:
+            InvalidInputError: No question, or a threshold outside of 0 to 1.
+            NodeNotFoundError: The node is not alive at the revision.
+        """
+        check_question("query", request.query)
+        threshold = _threshold(request)
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            top = await lookup.node(conn, place.state, request.node_id)
+            ids = [entry_id for entry_id, _ in await tree.children(conn, place.state, top.entry_id)]
+        if not ids:
+            return await self._answer(place.state, [_Scored(top, 1.0, is_leaf=True)], 0, [])
+        below = await self._below(place.state, ids, request.query)
+        texts = await self._texts(place.state, below)
+        scores = await self._models.rerank(request.query, texts, meter)
+        scored = [
+            _Scored(version, _bounded(score), version.entry_id in below.leaves)
+            for version, score in zip(below.versions, scores, strict=True)
+        ]
+        ranked = sorted(scored, key=lambda each: -each.score)  # stable: equals stay in document order
+        kept = [each for each in ranked if each.score >= threshold]
+        warnings = _warnings(below, ranked, kept, threshold)
+        return await self._answer(place.state, kept, len(ranked) - len(kept), warnings)
+
+    async def _below(self, state: State, ids: Sequence[str], query: str) -> _Below:
+        """The children that the reranker reads: all of them, or the first by words and meaning."""
+        chosen: Sequence[str] = ids
+        if len(ids) > MOST_RERANKED:
+            found = await self._store.search.find(
+                state, SearchQuery(query, MOST_RERANKED, words=True, meaning=True, node_ids=set(ids))
+            )
+            near = {hit.version.entry_id for hit in found}
+            # What no search finds (nothing in it is like the question) fills up in document order.
+            near.update([entry_id for entry_id in ids if entry_id not in near][: MOST_RERANKED - len(near)])
+            chosen = [entry_id for entry_id in ids if entry_id in near]
+        async with self._store.database.connection() as conn:
+            versions = await tree.versions(conn, state, chosen)
+            counts = await tree.child_counts(conn, state, list(versions))
+        return _Below(
+            [versions[entry_id] for entry_id in chosen if entry_id in versions],
+            frozenset(entry_id for entry_id, count in counts.items() if not count),
+            len(ids) - len(chosen),
+        )
+
+    async def _texts(self, state: State, below: _Below) -> list[str]:
+        """What the reranker reads of each child: title and summary; of a leaf its content too, which is the truth."""
+        told: dict[str, str] = {}
+        leaves = [version for version in below.versions if version.entry_id in below.leaves]
+        for some in in_pieces(leaves, _READ_AT_ONCE, _READ_TOKENS):
+            async with self._store.database.connection() as conn:
+                nodes = await contents(conn, self._store, state, some)
+            told.update({entry_id: node.content[:_RERANKED_CHARS] for entry_id, node in nodes.items()})
+        return [_text(version, told.get(version.entry_id, "")) for version in below.versions]
+
+    async def _answer(
+        self, state: State, found: Sequence[_Scored], below_threshold: int, warnings: Sequence[str]
+    ) -> pb.DrillDownResponse:
+        detailed = _within(found)
+        cut = sum(1 for each in found if each.is_leaf) - len(detailed)
+        async with self._store.database.connection() as conn:
+            messages = await _messages(conn, self._store, state, found, detailed)
+            citations = await cite(conn, self._store, state, [each.version for each in found])
+        told = list(warnings)
+        if cut:
+            told.append(
+                f"{cut} leaves come without their content, which is too much for one answer; read them one by one."
+            )
+        return pb.DrillDownResponse(
+            nodes=[
+                pb.DrilledNode(
+                    node=messages[each.version.entry_id],
+                    score=each.score,
+                    citation=citations.get(each.version.entry_id),
+                )
+                for each in found
+                if each.version.entry_id in messages
+            ],
+            below_threshold=below_threshold,
+            commit_id=state.commit_id,
+            warnings=told,
+        )
+
+
+async def _messages(
+    conn: Connection, store: Store, state: State, found: Sequence[_Scored], detailed: frozenset[str]
+) -> Mapping[str, types_pb2.Node]:
+    """The nodes as messages by id: leaves with their content as far as there is room, others with their summary."""
+    plain = [each.version.entry_id for each in found if each.version.entry_id not in detailed]
+    messages = await nodes_at(conn, store, state, sorted(detailed), DETAIL)
+    messages += await nodes_at(conn, store, state, plain, SUMMARY)
+    return {message.id: message for message in messages}
+
+
+def _within(found: Sequence[_Scored]) -> frozenset[str]:
+    """The leaves whose contents one answer has room for, best first; the first one always."""
+    room, kept = _MOST_TOKENS, set[str]()
+    for each in found:
+        if each.is_leaf and (not kept or each.version.tokens <= room):
+            kept.add(each.version.entry_id)
+            room -= each.version.tokens
+    return frozenset(kept)
+
+
+def _text(version: Version, content: str) -> str:
+    parts = (version.title, version.summary or version.brief, content)
+    return "\n".join(dict.fromkeys(part for part in parts if part))
+
+
+def _warnings(below: _Below, ranked: Sequence[_Scored], kept: Sequence[_Scored], threshold: float) -> list[str]:
+    told = []
+    if below.passed_over:
+        told.append(
+            f"The node has {len(below.versions) + below.passed_over} children; words and meaning chose {MOST_RERANKED} "
+            f"of them, which were reranked, and {below.passed_over} were passed over."
+        )
+    if ranked and not kept:
+        told.append(
+            f"No child reaches the threshold of {threshold:g}; the best score is {ranked[0].score:.2f} "
+            f"({ranked[0].version.title!r}). Ask in other words, or give a lower threshold."
+        )
+    return told
+
+
+def _threshold(request: pb.DrillDownRequest) -> float:
+    if not request.HasField("threshold"):
+        return DEFAULT_THRESHOLD
+    if not 0.0 <= request.threshold <= 1.0:  # refuses NaN too
+        raise InvalidInputError.at("threshold", f"is {request.threshold:g}; give a number from 0 to 1.")
+    return request.threshold
+
+
+def check_question(field: str, text: str) -> None:
+    """Refuse a question that is blank, too long, or has a NUL character.
+
+    Raises:
+        InvalidInputError: It is one of these.
+    """
+    if not text.strip():
+        raise InvalidInputError.at(field, "is needed.")
+    if len(text) > MAX_QUERY_CHARS:
+        raise InvalidInputError.at(
+            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the telling words."
+        )
+    if "\x00" in text:
+        raise InvalidInputError.at(field, "has a NUL character; leave it out.")
+
+
+def _bounded(score: float) -> float:
+    """A score from 0 to 1, whatever an endpoint answered."""
+    return 0.0 if math.isnan(score) else min(1.0, max(0.0, score))

@@ -1,0 +1,1 @@
+"""Cuts a document into the pieces that become leaves. Pure; import `splitting`."""

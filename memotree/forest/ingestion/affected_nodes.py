@@ -1,0 +1,119 @@
+"""What a regrowth means for the nodes around: the contents of people's nodes that move, new summaries above a change.
+
+In a joined archive the document's roots stand below a node of its own, and that below others: what stands above is
+summed up again, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.rows import Version, staged_version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.forest.ingestion.existing_tree import Stand
+from memotree.forest.ingestion.tree_update import Regrowth
+from memotree.forest.reading import read_nodes
+from memotree.forest.service_commit import Change
+from memotree.forest.summaries.renewal import renew
+from memotree.forest.summaries.staleness import Scope, scope_of
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """Everything that a regrowth changes.
+
+    Attributes:
+        changes: Every node that is new, changed or gone, by id.
+        versions: The nodes below the document's top as they will be, by id.
+    """
+
+    changes: Mapping[str, Change]
+    versions: Mapping[str, Version]
+
+
+async def mended(
+    store: Store, models: Models, state: State, stand: Stand, regrowth: Regrowth, top: Node | None, meter: Meter
+) -> Mending:
+    """The changes of a regrowth, with new summaries for what stands above them.
+
+    Args:
+        store: The store.
+        models: Make the summaries.
+        state: What the stand was read from.
+        stand: What stands.
+        regrowth: What the new version changes.
+        top: In a joined archive the node that the document's roots stand below, as it shall be.
+        meter: Counts what models are asked.
+    """
+    above = await _above(store, state, stand)
+    after = dict(regrowth.after) | ({top.id: top} if top is not None else {})
+    below = {node_id: version for node_id, version in stand.versions.items() if node_id not in regrowth.gone}
+    below |= {node_id: staged_version(node, "") for node_id, node in regrowth.after.items()}
+    around = {node_id: version for node_id, version in above.versions.items() if node_id not in stand.versions}
+    if top is not None:
+        around[top.id] = staged_version(top, "")
+    scope = _scope({**around, **below}, {*below, *(node_id for level in above.levels for node_id in level)})
+    made = {item.before.entry_id: item for item in await renew(store, models, state, scope, meter) if item.is_new}
+    before = {**above.versions, **stand.versions}
+    was = await _whole(store, state, stand, [before[node_id] for node_id in {*after, *made} & before.keys()])
+    for node_id in {*after, *made} & was.keys():
+        known = after.get(node_id, was[node_id])
+        after[node_id] = replace(known, content=was[node_id].content)
+    for node_id, item in made.items():
+        after[node_id] = item.apply(after[node_id])
+    changes = {node_id: Change(before.get(node_id), node, was.get(node_id)) for node_id, node in after.items()}
+    changes |= {node_id: Change(stand.versions[node_id], None, stand.leaves.get(node_id)) for node_id in regrowth.gone}
+    below |= {node_id: staged_version(after[node_id], "") for node_id in made if node_id in below}
+    return Mending(changes, below)
+
+
+async def _above(store: Store, state: State, stand: Stand) -> Scope:
+    """The top of a joined document and all above it, with their children."""
+    if not stand.top:
+        return Scope([], {}, {})
+    async with store.database.connection() as conn:
+        ways = await tree.ancestors(conn, state, [stand.top])
+        return await scope_of(conn, state, [stand.top, *ways.get(stand.top, ())])
+
+
+async def _whole(store: Store, state: State, stand: Stand, versions: list[Version]) -> dict[str, Node]:
+    """Nodes as they were, with their contents: of the document's own leaves they are known, summary nodes have none."""
+    found: dict[str, Node] = {}
+    unread: list[Version] = []
+    for version in versions:
+        if version.entry_id in stand.leaves:
+            found[version.entry_id] = stand.leaves[version.entry_id]
+        elif version.type == SUMMARY_TYPE:
+            found[version.entry_id] = version.to_node()
+        else:
+            unread.append(version)
+    return found | await read_nodes(store, state, unread)
+
+
+def _scope(versions: Mapping[str, Version], looked_at: set[str]) -> Scope:
+    """The nodes to look at by depth, and the children of the derived ones.
+
+    Args:
+        versions: These nodes and all of their children.
+        looked_at: Those to look at; what stands above one of them is among them, or outside of the versions.
+    """
+    below: dict[str, list[str]] = defaultdict(list)
+    for node_id, version in versions.items():
+        below[version.parent_id].append(node_id)
+    levels: list[list[str]] = []
+    level = [node_id for node_id in looked_at if versions[node_id].parent_id not in versions]
+    while level:
+        levels.append(sorted(level))
+        level = [child for node_id in level for child in below.get(node_id, ()) if child in looked_at]
+    children = {
+        node_id: sorted(below.get(node_id, ()), key=lambda child: (versions[child].position, child))
+        for node_id in looked_at
+        if versions[node_id].type == SUMMARY_TYPE
+    }
+    return Scope(levels[::-1], versions, children)

@@ -1,0 +1,158 @@
+"""What a request to ingest a document asks for: read, checked, and kept as the inputs of a job."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Self
+
+from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.node import Node
+from memotree_storage.model.validation import canonical_node, check_archive_name, node_faults, text_faults
+
+from memotree.forest.chunking.splitting import SPLITTER
+from memotree.forest.documents import Document, Section, SpokenTurn, Turn, conversation, read_document
+from memotree.request.limits import ServiceLimits
+from memotree.sessions.commit import check_message
+from memotree.v1 import forest_service_pb2 as pb
+
+CHUNK_SIZE: Final = 1000
+SIMILARITY_THRESHOLD: Final = 0.5
+MERGE_FACTOR: Final = 8
+"""The merge limit is so many chunks: with one chunk as the limit, as the source of this design has it, next to nothing
+could be merged."""
+
+_SMALLEST_CHUNK: Final = 20
+_MOST_ID_CHARS: Final = 200
+DOCUMENT_ID: Final = "document_id"
+MEDIA_TYPE: Final = "media_type"
+SHA256: Final = "sha256"
+TAGS: Final = "tags"
+SPLITTER_NAME: Final = "splitter"
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How a document is split and merged; kept with its archive, so that the next version is treated alike.
+
+    Attributes:
+        chunk_size: The greatest leaf, in characters.
+        similarity_threshold: Neighbours merge when their similarity is over it.
+        merge_limit: The most characters that the leaves of a merged node have together.
+    """
+
+    chunk_size: int = CHUNK_SIZE
+    similarity_threshold: float = SIMILARITY_THRESHOLD
+    merge_limit: int = CHUNK_SIZE * MERGE_FACTOR
+
+    @classmethod
+    def wanted(cls, request: pb.IngestDocumentRequest, before: Mapping[str, str] | None = None) -> Self:
+        """What the request asks for; what it does not say is as it was ``before``, else by default."""
+        known = _known(before or {})
+        chunk_size = request.chunk_size or int(known.get("chunk_size", CHUNK_SIZE))
+        if request.merge_limit or request.chunk_size:
+            merge_limit = request.merge_limit or MERGE_FACTOR * chunk_size
+        else:
+            merge_limit = int(known.get("merge_limit", MERGE_FACTOR * chunk_size))
+        if request.HasField("similarity_threshold"):
+            threshold = request.similarity_threshold
+        else:
+            threshold = known.get("similarity_threshold", SIMILARITY_THRESHOLD)
+        return cls(chunk_size, threshold, merge_limit)
+
+    def attributes(self) -> dict[str, str]:
+        """As attributes of the archive."""
+        return {name: str(value) for name, value in asdict(self).items()} | {SPLITTER_NAME: SPLITTER}
+
+
+def _known(attributes: Mapping[str, str]) -> dict[str, float]:
+    """The settings among an archive's attributes; what a person made unreadable there counts as not said."""
+    found = {}
+    for field in fields(Cutting):
+        try:
+            found[field.name] = float(attributes[field.name])
+        except (KeyError, ValueError):
+            continue
+    return found
+
+
+def tag_attribute(tags: Iterable[str]) -> dict[str, str]:
+    """The tags of a document's nodes as an attribute of the archive; no tag has a comma."""
+    told = ",".join(sorted({tag.strip() for tag in tags}))
+    return {TAGS: told} if told else {}
+
+
+def tags_of(attributes: Mapping[str, str]) -> list[str]:
+    """The tags that `tag_attribute` kept."""
+    return [tag for tag in attributes.get(TAGS, "").split(",") if tag]
+
+
+def check_request(request: pb.IngestDocumentRequest, limits: ServiceLimits) -> None:
+    """Refuse a request whose values cannot be meant, before anything is paid for.
+
+    Raises:
+        InvalidInputError: With every fault.
+    """
+    most_chars = limits.node.content_bytes // 4
+    faults = []
+    if request.WhichOneof("document") is None:
+        faults.append(FieldViolation("document", "is needed: give text, file or conversation"))
+    if request.chunk_size and not _SMALLEST_CHUNK <= request.chunk_size <= most_chars:
+        faults.append(FieldViolation("chunk_size", f"must be from {_SMALLEST_CHUNK} to {most_chars} characters"))
+    if request.merge_limit < 0:
+        faults.append(FieldViolation("merge_limit", "must not be negative; leave it out for eight times chunk_size"))
+    if not -1 <= request.similarity_threshold <= 1:
+        faults.append(FieldViolation("similarity_threshold", "is a cosine, from -1 to 1"))
+    if request.max_model_tokens < 0:
+        faults.append(FieldViolation("max_model_tokens", "must not be negative; leave it out for no limit"))
+    faults += _text_faults(request, limits)
+    if faults:
+        raise InvalidInputError("The document cannot be ingested", faults)
+    if request.name:
+        check_archive_name("name", request.name, limits.node)
+    if request.message:
+        check_message(request.message)
+
+
+def _text_faults(request: pb.IngestDocumentRequest, limits: ServiceLimits) -> Iterator[FieldViolation]:
+    yield from text_faults("document_id", request.document_id, max_chars=_MOST_ID_CHARS)
+    yield from text_faults("model_id", request.model_id, max_chars=limits.node.model_id_chars)
+    node = canonical_node(Node("0" * 16, "0" * 16, None, "a0", title="x", tags=tuple(request.tags)))
+    yield from (fault for fault in node_faults(node, limits.node) if fault.field.startswith("tags"))
+    size = len(",".join(request.tags).encode("utf-8", "surrogatepass"))
+    if size > limits.node.attribute_value_bytes:
+        yield FieldViolation("tags", f"have {size} bytes together, over {limits.node.attribute_value_bytes}; use fewer")
+
+
+async def read(request: pb.IngestDocumentRequest) -> Document:
+    """The document of a request.
+
+    Raises:
+        UnreadableDocumentError: It has no text, or none that can be read.
+    """
+    name = request.name or request.document_id
+    if request.WhichOneof("document") == "conversation":
+        return await asyncio.to_thread(_conversation, request)
+    data: bytes | str = request.text if request.WhichOneof("document") == "text" else request.file
+    return await asyncio.to_thread(read_document, data, media_type=request.media_type, name=name)
+
+
+def _conversation(request: pb.IngestDocumentRequest) -> Document:
+    turns = [
+        SpokenTurn(turn.speaker, turn.text, turn.time, turn.id, turn.session) for turn in request.conversation.turns
+    ]
+    return conversation(turns, name=request.name or request.document_id)
+
+
+def to_json(document: Document) -> bytes:
+    """A document as the input of a job: what was read once need not be read again."""
+    return json.dumps(asdict(document), ensure_ascii=False).encode()
+
+
+def from_json(data: bytes) -> Document:
+    """The document that `to_json` kept."""
+    told: dict[str, Any] = json.loads(data)
+    outline = tuple(Section(**section) for section in told.pop("outline"))
+    turns = tuple(Turn(**turn) for turn in told.pop("turns"))
+    pages, warnings = tuple(told.pop("pages")), tuple(told.pop("warnings"))
+    return Document(**told, outline=outline, turns=turns, pages=pages, warnings=warnings)

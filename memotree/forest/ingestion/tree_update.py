@@ -1,0 +1,296 @@
+"""A tree brought up to date with a new version of its document: what stands in both versions stays as it is.
+
+1. `align` finds which leaves' texts stand in the new version, in their order. They keep their ids, and their files. A
+   leaf that a person has edited stays, too, when the text it was cut from is there.
+2. The text between them is split anew; each run of new leaves is merged within itself, and put where the leaves stood
+   that it replaces.
+3. Sections are known again by the leaves they keep, or else by their headings; what has lost all its leaves goes.
+4. Positions change only where the order does, and only what stands above a change is summed up again.
+
+What people have put into the tree beside the document's own nodes stays; below a node that goes, it moves up.
+"""
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memotree_storage.model.node import Node
+
+from memotree.forest.chunking.splitting import Piece, split, stretches
+from memotree.forest.documents import Document
+from memotree.forest.ingestion.alignment import Kept
+from memotree.forest.ingestion.existing_tree import (
+    TOP,
+    Run,
+    Stand,
+    keep_edited,
+    known_sections,
+    leaf_neighbours,
+    runs_between,
+    section_at,
+    used_sections,
+    whole_parents,
+)
+from memotree.forest.ingestion.positions import new_positions
+from memotree.forest.tree_building.builder import SECTION, Grafting, Planter
+from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title
+from memotree.forest.tree_building.titles import merged_title
+from memotree.models.chat_answers import Summary
+
+_NO_SUMMARY = Summary("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Regrowth:
+    """What a new version of a document changes in its trees.
+
+    Attributes:
+        after: Every node that is new or changed, by id; those that are not the document's own without their contents.
+        gone: The ids of the nodes that go.
+        created: How many leaves are new.
+        kept: How many leaves stayed.
+        removed: How many leaves go.
+    """
+
+    after: Mapping[str, Node]
+    gone: frozenset[str]
+    created: int
+    kept: int
+    removed: int
+
+
+class Regrower:
+    """Brings the trees of one document up to date.
+
+    Args:
+        planter: Makes new nodes.
+        stand: What stands.
+        document: The new version.
+        kept: The leaves whose text stands in it.
+        tags: Tags that the document's nodes get that stay.
+    """
+
+    def __init__(
+        self, planter: Planter, stand: Stand, document: Document, kept: Sequence[Kept], tags: Iterable[str] = ()
+    ) -> None:
+        self._planter = planter
+        self._tags = frozenset(tags)
+        self._stand = stand
+        self._document = document
+        self._kept = keep_edited(stand, document.text, kept)
+        self._stretches = stretches(document)
+        self._section = {item.id: section_at(self._stretches, item.start) for item in self._kept}
+        self._start = {item.id: item.start for item in self._kept}
+        self._neighbours = leaf_neighbours(self._kept)
+        self._whole = whole_parents(stand, self._section)
+        self._home: dict[str, str] = {}
+        self._new: dict[str, Node] = {}
+        self._section_node: dict[int, str] = {}
+
+    async def regrow(self) -> Regrowth:
+        """The changes, summaries of what stands above them left as they are."""
+        runs = runs_between(self._stand, self._kept, len(self._document.text))
+        filled = [run for run in runs if run.end > run.start]
+        gaps = [(run.start, run.end) for run in filled]
+        pieces = await asyncio.to_thread(split, self._document, self._planter.soil.cutting.chunk_size, gaps)
+        self._name_sections(pieces)
+        self._house_kept()
+        groups = _groups(pieces, filled)
+        grafted = await self._planter.graft(self._document, pieces, [group for group, _ in groups])
+        for number, (group, run) in enumerate(groups):
+            self._graft(pieces, group, number, grafted, self._place(run, group.section))
+        gone = self._gone()
+        self._house_foreign(gone)
+        after = await asyncio.to_thread(self._changed)
+        return Regrowth(after, gone, len(pieces), len(self._kept), len(self._stand.leaves) - len(self._kept))
+
+    # --- Sections ----------------------------------------------------------------------------------------------------
+
+    def _name_sections(self, pieces: Sequence[Piece]) -> None:
+        """Find or make the node of every section that has text."""
+        known = known_sections(self._stand, self._document, self._section)
+        for section in used_sections(self._document, [*self._section.values(), *(piece.section for piece in pieces)]):
+            outlined = self._document.outline[section]
+            parent = self._section_node.get(outlined.parent, TOP)
+            node_id = known.get(section)
+            if node_id is None:
+                planned = self._planned(outlined.title, outlined.start, outlined.end, section)
+                node_id = self._planter.soil.new_id("section", section)
+                self._new[node_id] = self._planter.inner(self._document, planned, node_id, _NO_SUMMARY, (), None, "")
+                self._start[node_id] = outlined.start
+            self._section_node[section] = node_id
+            self._home[node_id] = parent
+
+    def _planned(self, title: str, start: int, end: int, section: int, merged: int | None = None) -> PlannedInner:
+        digest = hashlib.sha256(self._document.text[start:end].encode()).hexdigest()
+        heading, page = self._document.heading_path(section), self._document.page_at(start)
+        return PlannedInner(
+            None, title, start, end, page, heading, digest, (), section if merged is None else None, merged=merged
+        )
+
+    def _node_of(self, section: int) -> str:
+        return self._section_node.get(section, TOP)
+
+    # --- Homes -------------------------------------------------------------------------------------------------------
+
+    def _house_kept(self) -> None:
+        """Leaves and merged nodes stay below the nearest merged node that is whole, else go to their section."""
+        for node_id, section in (*self._section.items(), *self._whole.items()):
+            self._home[node_id] = self._whole_above(node_id, section) or self._node_of(section)
+
+    def _whole_above(self, node_id: str, section: int) -> str:
+        for above in self._stand.above(node_id):
+            if self._stand.is_section(above):
+                break
+            if self._whole.get(above) == section:
+                return above
+        return ""
+
+    def _place(self, run: Run, section: int) -> str:
+        """What a run's new leaves stand directly below."""
+        for node_id in run.removed:
+            above = self._whole_above(node_id, section)
+            if above:
+                return above
+        for neighbour in self._neighbours[run.start]:
+            if neighbour and self._section[neighbour] == section:
+                return self._home[neighbour]
+        return self._node_of(section)
+
+    def _graft(self, pieces: Sequence[Piece], group: Group, number: int, grafted: Grafting, home: str) -> None:
+        """Put a run's leaves, and what they were merged to, below a node."""
+        merging = grafted.mergings[number]
+        nodes = [self._leaf(pieces, index, grafted.summaries[index]) for index in group_indexes(group)]
+        spans = [(pieces[index].start, pieces[index].end) for index in group_indexes(group)]
+        for parent, (left, right) in enumerate(merging.pairs, merging.leaves):
+            spans.append((spans[left][0], spans[right][1]))
+            below = (nodes[left], nodes[right])
+            nodes.append(
+                self._merged(group, parent, spans[-1], grafted.parents[number][parent - merging.leaves], below)
+            )
+            for child in below:
+                self._home[child.id] = nodes[-1].id
+        for root in merging.roots:
+            self._home[nodes[root].id] = home
+        self._new.update((node.id, node) for node in nodes)
+        self._start.update((node.id, span[0]) for node, span in zip(nodes, spans, strict=True))
+
+    def _leaf(self, pieces: Sequence[Piece], index: int, summary: Summary) -> Node:
+        piece = pieces[index]
+        text = self._document.text[piece.start : piece.end]
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        heading, page = self._document.heading_path(piece.section), self._document.page_at(piece.start)
+        title = piece_title(self._document, piece, index)
+        planned = PlannedLeaf(None, title, piece.start, piece.end, page, heading, digest, index, piece.turn)
+        return self._planter.leaf(self._document, planned, summary, None, "")
+
+    def _merged(
+        self, group: Group, number: int, span: tuple[int, int], summary: Summary, below: tuple[Node, Node]
+    ) -> Node:
+        start, end = span
+        text = self._document.text
+        title = merged_title(text[start:end], text[start:end][-2000:], f"Parts {number}")
+        planned = self._planned(title, start, end, group.section, number)
+        node_id = self._planter.soil.new_id(f"merged {start}", end)
+        return self._planter.inner(self._document, planned, node_id, summary, below, None, "")
+
+    # --- What goes, and what people put there ------------------------------------------------------------------------
+
+    def _gone(self) -> frozenset[str]:
+        own = {node_id for node_id in self._stand.order if self._stand.is_own(node_id)}
+        return frozenset(own - self._home.keys())
+
+    def _house_foreign(self, gone: frozenset[str]) -> None:
+        for node_id in self._stand.order:
+            if node_id not in self._home and node_id not in gone:
+                above = (above for above in self._stand.above(node_id) if above not in gone)
+                self._home[node_id] = next(above, TOP)
+
+    # --- Order -------------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> dict[str, Node]:
+        """Every node that is new, or has another parent, position or heading."""
+        positions = self._positions(self._first_offsets())
+        changed: dict[str, Node] = {}
+        soil = self._planter.soil
+        top = self._stand.top or None
+        for node_id, home in self._home.items():
+            parent = home or top
+            if node_id in self._new:
+                changed[node_id] = replace(self._new[node_id], parent_id=parent, position=positions[node_id])
+                continue
+            before = self._stand.leaves.get(node_id) or self._stand.versions[node_id].to_node()
+            position = positions.get(node_id, before.position)
+            tags = tuple(sorted(self._tags.union(before.tags))) if self._stand.is_own(node_id) else before.tags
+            now = replace(before, parent_id=parent, position=position, archive_id=soil.archive_id, tags=tags)
+            changed[node_id] = now
+        for section, node_id in self._section_node.items():
+            outlined = self._document.outline[section]
+            node = changed[node_id]
+            told = {**node.attributes, SECTION: str(outlined.level)}
+            changed[node_id] = replace(node, title=outlined.title, attributes=told)
+        return {node_id: node for node_id, node in changed.items() if self._differs(node)}
+
+    def _differs(self, node: Node) -> bool:
+        if node.id in self._new:
+            return True
+        before = self._stand.leaves.get(node.id) or self._stand.versions[node.id].to_node()
+        return node != before
+
+    def _first_offsets(self) -> dict[str, int]:
+        """Where the text below each of the document's nodes begins."""
+        first = {node_id: start for node_id, start in self._start.items() if node_id in self._home}
+        for node_id, start in list(first.items()):
+            above = self._home[node_id]
+            while above != TOP and first.get(above, start + 1) > start:
+                first[above] = start
+                above = self._home.get(above, TOP)
+        return first
+
+    def _positions(self, first: Mapping[str, int]) -> dict[str, str]:
+        """The positions that change; people's nodes stay behind the sibling that they stood behind."""
+        families: dict[str, list[str]] = defaultdict(list)
+        for node_id, home in self._home.items():
+            families[home].append(node_id)
+        found: dict[str, str] = {}
+        rank = {node_id: index for index, node_id in enumerate(self._stand.order)}
+        for home, members in families.items():
+            ordered = sorted((node_id for node_id in members if node_id in first), key=lambda each: (first[each], each))
+            for node_id in sorted((each for each in members if each not in first), key=lambda each: rank[each]):
+                ordered.insert(self._behind(node_id, ordered, rank), node_id)
+            found |= new_positions([(node_id, self._present(node_id, home)) for node_id in ordered])
+        return found
+
+    @staticmethod
+    def _behind(node_id: str, ordered: Sequence[str], rank: Mapping[str, int]) -> int:
+        """The place behind the last sibling that stood before a node."""
+        before = [index for index, each in enumerate(ordered) if each in rank and rank[each] < rank[node_id]]
+        return before[-1] + 1 if before else 0
+
+    def _present(self, node_id: str, home: str) -> str | None:
+        if node_id in self._new or self._stand.parent(node_id) != home:
+            return None
+        return self._stand.versions[node_id].position
+
+
+def group_indexes(group: Group) -> range:
+    """The indexes of a group's pieces."""
+    return range(group.first, group.first + group.count)
+
+
+def _groups(pieces: Sequence[Piece], runs: Sequence[Run]) -> list[tuple[Group, Run]]:
+    """The new pieces by run and section (what merges with one another), with the runs that they fill."""
+    groups: list[tuple[Group, Run]] = []
+    ahead = iter(runs)
+    run: Run | None = None
+    for index, piece in enumerate(pieces):
+        while run is None or piece.start >= run.end:
+            run = next(ahead)
+        group, last = groups[-1] if groups else (None, None)
+        if group is not None and run is last and group.section == piece.section:
+            groups[-1] = (replace(group, count=group.count + 1), run)
+        else:
+            groups.append((Group(piece.section, index, 1), run))
+    return groups

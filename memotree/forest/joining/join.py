@@ -1,0 +1,387 @@
+"""Joining archives of one model: one archive is made of several, in one commit.
+
+A joined archive has one root. Below it each former archive is a node with its name and its attributes (those of a
+document that was ingested among them, so that ingestion finds it again), and below that its former roots. No node gets
+another id: of a former root the file changes in its parent and archive, of all others in their archive alone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, import_entries
+from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
+from memotree_storage.model import trailers
+from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.provenance import (
+    PENDING_MODEL,
+    SUMMARY_BY,
+    hash_of_children,
+    with_provenance,
+    without_provenance,
+)
+from memotree_storage.model.tokens import truncate_to_tokens
+from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
+from memotree_storage.ports import Signature
+from memotree_storage.postgres import registry, tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.canvas.node_messages import node_at
+from memotree.forest.joining.suggestions import suggest
+from memotree.forest.service_commit import branch_head
+from memotree.models.chat_answers import Summary
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter
+from memotree.request import lookup
+from memotree.request.idempotency import once
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import SUMMARY, archive_message, read_author
+from memotree.sessions.commit_message import ListedChange, compose
+from memotree.v1 import forest_service_pb2 as pb
+
+JOINED_FROM: Final = "joined_from"
+"""The attribute, of the node that stands for a former archive, that has that archive's id."""
+
+_DESCRIPTION: Final = "description"
+_DESCRIPTION_TOKENS: Final = 1000
+_TOOL: Final = "MergeArchives"
+_MOST_ARCHIVES: Final = 1000
+_MOST_MOVED: Final = 200_000
+"""Nodes of one join: their files are all rewritten by one commit."""
+
+_MOST_SUMMED: Final = 200
+"""Roots of an archive whose summaries its own is made from."""
+
+_LISTED: Final = 5
+_MESSAGE_CHARS: Final = 20_000
+_ATTEMPTS: Final = 5
+_AT_ONCE: Final = 500
+"""Versions that one statement reads; their rows are decoded on the event loop."""
+
+
+class ArchiveNameTakenError(AlreadyExistsError):
+    """Another archive has the name of the joined one."""
+
+    reason = "ARCHIVE_NAME_TAKEN"
+
+    def __init__(self, name: str, archive_id: str) -> None:
+        super().__init__(
+            f"Archive {archive_id} is named {name!r} already and is not among those that are joined. Choose another "
+            "name, or join it as well.",
+            "archive",
+            name,
+        )
+
+
+class ArchivesDifferError(FailedPreconditionError):
+    """Archives of different models cannot be joined."""
+
+    reason = "ARCHIVES_OF_DIFFERENT_MODELS"
+
+
+class JoinTooLargeError(TooLargeError):
+    """The archives have more nodes together than one commit rewrites."""
+
+    reason = "JOIN_TOO_LARGE"
+
+
+class _NotMadeError(Exception):
+    """No call with this request id has been answered; takes the claim of the id back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """An archive that is joined: its version, its roots in their order, and all its nodes."""
+
+    archive: Archive
+    version: Version
+    roots: list[str]
+    nodes: Mapping[str, Version]
+    entries: Mapping[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A request that was looked through; ``seed`` decides the ids of what is new."""
+
+    request: pb.MergeArchivesRequest
+    workspace_id: str
+    branch: str
+    author: Signature
+    seed: str
+
+    def new_id(self, role: str) -> str:
+        """The id of something new, the same in each attempt at the request."""
+        return derived_id(self.workspace_id, self.seed, role)
+
+
+class Joining:
+    """Suggests and joins archives.
+
+    Args:
+        store: An open store.
+        models: Makes the vectors that are compared, and the summaries of what is new.
+        limits: Bounds of the service.
+    """
+
+    def __init__(self, store: Store, models: Models, limits: ServiceLimits) -> None:
+        self._store = store
+        self._models = models
+        self._limits = limits
+
+    # --- Suggesting ---
+
+    async def suggest_archive_merges(self, request: pb.SuggestArchiveMergesRequest) -> pb.SuggestArchiveMergesResponse:
+        """Suggest archives of one model whose roots are about the same."""
+        return await suggest(self._store, self._models, request)
+
+    # --- Joining ---
+
+    async def merge_archives(self, request: pb.MergeArchivesRequest) -> pb.MergeArchivesResponse:
+        """Join archives of one model under a new root, in one commit.
+
+        Raises:
+            InvalidInputError: Fewer than two archives, or a name, message or author that cannot be.
+            ArchiveNotFoundError: One of the archives is not on the branch.
+            ArchivesDifferError: They belong to different models.
+            ArchiveNameTakenError: Another archive has the name.
+            JoinTooLargeError: They have too many nodes together.
+            ImportRacedError: The branch moved again and again meanwhile.
+        """
+        order = await self._order(request)
+        # One at a time: of two calls with one request id, the second finds the answer of the first.
+        async with self._store.turns.of(f"{order.workspace_id} join"):
+            earlier = await self._earlier(order)
+            if earlier is not None:
+                return earlier
+            response = await self._answer(order, await self._join(order))
+
+            async def made() -> pb.MergeArchivesResponse:
+                return response
+
+            async with self._store.database.transaction() as conn:
+                return await once(conn, order.workspace_id, request, pb.MergeArchivesResponse, made)
+
+    async def _order(self, request: pb.MergeArchivesRequest) -> _Order:
+        if not 0 < len(request.archives) <= _MOST_ARCHIVES:
+            raise InvalidInputError.at("archives", f"needs 2 to {_MOST_ARCHIVES} archives.")
+        check_archive_name("name", request.name, self._limits.node)
+        check_text("message", request.message, multiline=True, max_chars=_MESSAGE_CHARS)
+        now = datetime.now(UTC).replace(microsecond=0)
+        service = Signature(self._limits.committer_name, self._limits.committer_email, now)
+        author = read_author(request.author, "author", service) if request.HasField("author") else service
+        async with self._store.database.connection() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        branch = request.branch or workspace.default_branch
+        return _Order(request, workspace.workspace_id, branch, author, request.request_id or new_id())
+
+    async def _earlier(self, order: _Order) -> pb.MergeArchivesResponse | None:
+        """What this request was answered before, or would have been, had its answer not been cut off."""
+
+        async def nothing() -> pb.MergeArchivesResponse:
+            raise _NotMadeError
+
+        try:
+            async with self._store.database.transaction() as conn:
+                return await once(conn, order.workspace_id, order.request, pb.MergeArchivesResponse, nothing)
+        except _NotMadeError:
+            pass
+        if not order.request.request_id:
+            return None
+        async with self._store.database.connection() as conn:
+            cursor = await conn.execute(
+                "select commit_id from mirror.commit where workspace_id = %s and request_id = %s",
+                (order.workspace_id, order.request.request_id),
+            )
+            commits = [row[0] for row in await cursor.fetchall()]
+            archive_id = order.new_id("archive")
+            for commit_id in commits:
+                if archive_id in await tree.versions(conn, State(order.workspace_id, commit_id), [archive_id]):
+                    break
+            else:
+                return None
+        return await self._answer(order, commit_id)
+
+    async def _join(self, order: _Order) -> str:
+        """Make the commit; from the beginning again when the branch moved meanwhile."""
+        attempt = 0
+        while True:
+            attempt += 1
+            async with self._store.database.connection() as conn:
+                head = await branch_head(conn, order.workspace_id, order.branch)
+            former = await self._former(order, head)
+            created = await self._created(order, former)
+            moved, expected = await asyncio.to_thread(_moved, order, former, created)
+            message = await asyncio.to_thread(_message, order, former, created, moved)
+            try:
+                return await import_entries(
+                    self._store,
+                    order.workspace_id,
+                    order.branch,
+                    [*created, *moved.values()],
+                    message,
+                    order.author,
+                    removals=[one.archive.id for one in former],
+                    expected=expected,
+                )
+            except (ImportRacedError, ImportBrokenError):  # somebody changed one of them, or put a node below them
+                if attempt == _ATTEMPTS:
+                    raise
+
+    async def _former(self, order: _Order, head: State) -> list[_Former]:
+        """The archives as the head of the branch has them."""
+        async with self._store.database.connection() as conn:
+            found = [
+                await lookup.archive(conn, head, text, f"archives[{number}]")
+                for number, text in enumerate(order.request.archives)
+            ]
+            wanted = list({version.entry_id: version for version in found}.values())
+            for other in await tree.archives(conn, head):
+                if other.title == order.request.name and other.entry_id not in {one.entry_id for one in wanted}:
+                    raise ArchiveNameTakenError(order.request.name, other.entry_id)
+            _check_models(wanted)
+            ids = {
+                one.entry_id: [item.entry_id for item in await tree.archive_tree(conn, head, one.entry_id)]
+                for one in wanted
+            }
+            count = sum(map(len, ids.values()))
+            if count > _MOST_MOVED:
+                raise JoinTooLargeError(
+                    f"These archives have {count:,} nodes together; at most {_MOST_MOVED:,} are moved by one commit. "
+                    "Join fewer of them at once."
+                )
+            versions: dict[str, Version] = {}
+            everything = [entry_id for some in ids.values() for entry_id in some]
+            for start in range(0, len(everything), _AT_ONCE):
+                versions.update(await tree.versions(conn, head, everything[start : start + _AT_ONCE]))
+        entries: dict[str, Entry] = {}
+        found = list(versions.values())
+        for start in range(0, len(found), _AT_ONCE):
+            entries.update(await self._store.entries.load(order.workspace_id, found[start : start + _AT_ONCE]))
+        return await asyncio.to_thread(
+            lambda: [_former_of(one, ids[one.entry_id], versions, entries) for one in wanted]
+        )
+
+    async def _created(self, order: _Order, former: Sequence[_Former]) -> tuple[Archive, *tuple[Node, ...]]:
+        """What is new: the archive, its root, and a node in the place of each former archive."""
+        meter = Meter()
+        archive = Archive(order.new_id("archive"), order.request.name, former[0].archive.model_id)
+        root_id = order.new_id("root")
+        places = many_between(None, None, len(former))
+        below = [
+            await self._stand_in(order, one, archive.id, root_id, position, meter)
+            for one, position in zip(former, places, strict=True)
+        ]
+        summary = await self._models.summarise_children([node.summary for node in below], meter)
+        root = Node(
+            root_id,
+            archive.id,
+            None,
+            many_between(None, None, 1)[0],
+            type=SUMMARY_TYPE,
+            title=order.request.name,
+            summary=summary.text,
+            attributes=_provenance({}, summary, [(node.id, node.summary) for node in below]),
+        )
+        check_archive(archive, self._limits.node)
+        nodes = tuple(canonical_node(node) for node in (root, *below))
+        for node in nodes:
+            check_node(node, self._limits.node, self._limits.types)
+        return archive, *nodes
+
+    async def _stand_in(
+        self, order: _Order, one: _Former, archive_id: str, root_id: str, position: str, meter: Meter
+    ) -> Node:
+        """The node in the place of a former archive."""
+        roots = [one.nodes[key] for key in one.roots]
+        told = [root.summary or root.brief or root.title for root in roots]
+        if len(told) == 1:  # its summary is that of the whole already
+            by = roots[0].attributes.get(SUMMARY_BY, "")
+            summary = Summary(told[0], by) if by else await self._models.summarise_children(told, meter)
+        else:
+            summary = await self._models.summarise_children(told[:_MOST_SUMMED], meter)
+        attributes = {**without_provenance(one.archive.attributes), JOINED_FROM: one.archive.id}
+        if one.archive.description:
+            cut = truncate_to_tokens(one.archive.description, _DESCRIPTION_TOKENS)
+            attributes.setdefault(_DESCRIPTION, cut)
+        return Node(
+            order.new_id(one.archive.id),
+            archive_id,
+            root_id,
+            position,
+            type=SUMMARY_TYPE,
+            title=one.archive.name,
+            summary=summary.text or one.archive.name,
+            attributes=_provenance(attributes, summary, [(root.entry_id, root.summary) for root in roots]),
+        )
+
+    async def _answer(self, order: _Order, commit_id: str) -> pb.MergeArchivesResponse:
+        """What was made, as the commit has it."""
+        state = State(order.workspace_id, commit_id)
+        archive_id, root_id = order.new_id("archive"), order.new_id("root")
+        async with self._store.database.connection() as conn:
+            archive = (await tree.versions(conn, state, [archive_id]))[archive_id]
+            root = await node_at(conn, self._store, state, root_id, SUMMARY)
+            nodes = await tree.archive_tree(conn, state, archive_id)
+        return pb.MergeArchivesResponse(
+            archive=archive_message(archive),
+            root=root,
+            commit_id=commit_id,
+            moved_nodes=len(nodes) - 1 - root.child_count,
+        )
+
+
+def _check_models(archives: Sequence[Version]) -> None:
+    if len(archives) < 2:  # noqa: PLR2004 - one cannot be joined
+        raise InvalidInputError.at("archives", "needs at least two different archives.")
+    models = {one.to_archive().model_id for one in archives}
+    if len(models) > 1:
+        told = ", ".join(f"{one.title} of {one.to_archive().model_id or 'no model'}" for one in archives[:_LISTED])
+        raise ArchivesDifferError(
+            f"These archives belong to different models ({told}). Join archives of one model, or give them the same "
+            "one with UpdateArchive first."
+        )
+
+
+def _former_of(
+    version: Version, ids: Sequence[str], versions: Mapping[str, Version], entries: Mapping[str, Entry]
+) -> _Former:
+    nodes = {key: versions[key] for key in ids if key in versions}
+    read = {key: entry for key, one in nodes.items() if isinstance(entry := entries[one.blob], Node)}
+    roots = [key for key, one in nodes.items() if not one.parent_id]
+    return _Former(version.to_archive(), version, roots, nodes, read)
+
+
+def _moved(
+    order: _Order, former: Sequence[_Former], created: Sequence[Entry]
+) -> tuple[dict[str, Node], dict[str, str | None]]:
+    """The nodes in their new places by id, and the blobs that everything must still have when the commit is made."""
+    moved: dict[str, Node] = {}
+    expected: dict[str, str | None] = {entry.id: None for entry in created}
+    for one in former:
+        expected[one.archive.id] = one.version.blob
+        for key, node in one.entries.items():
+            parent_id = node.parent_id or order.new_id(one.archive.id)
+            moved[key] = replace(node, archive_id=created[0].id, parent_id=parent_id)
+            expected[key] = one.nodes[key].blob
+    return moved, expected
+
+
+def _provenance(attributes: Mapping[str, str], summary: Summary, children: Sequence[tuple[str, str]]) -> dict[str, str]:
+    pending = PENDING_MODEL if summary.pending else ""
+    return with_provenance(attributes, summary.made_by, hash_of_children(children), pending)
+
+
+def _message(order: _Order, former: Sequence[_Former], created: Sequence[Entry], moved: Mapping[str, Node]) -> str:
+    names = ", ".join(one.archive.name for one in former[:_LISTED])
+    more = f" and {len(former) - _LISTED} more" if len(former) > _LISTED else ""
+    subject = order.request.message.strip() or f"Join {names}{more} into {order.request.name}"
+    listed = [ListedChange(None, entry) for entry in created]
+    listed += [ListedChange(one.archive, None) for one in former]
+    listed += [ListedChange(node, moved[key]) for one in former for key, node in one.entries.items()]
+    return compose(subject, listed, {trailers.TOOL: _TOOL, trailers.REQUEST: order.request.request_id})

@@ -1,0 +1,92 @@
+"""Which archives of one model are about the same, by the vectors of their roots."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.ports import Vectors
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.store import Store
+
+from memotree.forest.joining.similarity_groups import groups
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter
+from memotree.request import lookup
+from memotree.request.messages import archive_message
+from memotree.v1 import forest_service_pb2 as pb
+
+DEFAULT_SIMILARITY: Final = 0.6
+"""The least cosine of two archives' roots for them to be suggested together."""
+
+_MOST_ROOTS: Final = 32
+"""Roots of an archive that tell what it is about."""
+
+_MOST_SUGGESTED: Final = 100
+_LISTED: Final = 5
+_SMALLEST_NORM: Final = 1e-6
+
+
+async def suggest(
+    store: Store, models: Models, request: pb.SuggestArchiveMergesRequest
+) -> pb.SuggestArchiveMergesResponse:
+    """Suggest archives whose roots are about the same, the most similar first.
+
+    Raises:
+        InvalidInputError: A threshold outside of 0 to 1.
+    """
+    threshold = request.threshold if request.HasField("threshold") else DEFAULT_SIMILARITY
+    if not 0.0 <= threshold <= 1.0:  # refuses NaN too
+        raise InvalidInputError.at("threshold", f"is {threshold:g}; give a number from 0 to 1.")
+    async with store.database.connection() as conn:
+        place = await lookup.place(conn, request.workspace, request.revision)
+        archives = await tree.archives(conn, place.state)
+        if request.model_id:
+            archives = [one for one in archives if one.to_archive().model_id == request.model_id]
+        below = await tree.directly_below(conn, place.state, [one.entry_id for one in archives])
+        first = {key: ids[:_MOST_ROOTS] for key, ids in below.items()}
+        roots = await tree.versions(conn, place.state, [root for ids in first.values() for root in ids])
+    by_model: dict[str, list[Version]] = {}
+    for one in archives:
+        if first.get(one.entry_id):
+            by_model.setdefault(one.to_archive().model_id, []).append(one)
+    found: list[tuple[float, list[Version]]] = []
+    for same in by_model.values():
+        if len(same) > 1:
+            vectors = await _vectors(
+                models, [[roots[key] for key in first[one.entry_id] if key in roots] for one in same]
+            )
+            made = await asyncio.to_thread(groups, vectors, threshold)
+            found += [(group.similarity, [same[place] for place in group.members]) for group in made]
+    found.sort(key=lambda pair: (-pair[0], pair[1][0].title))
+    return pb.SuggestArchiveMergesResponse(
+        suggestions=[
+            pb.ArchiveMergeSuggestion(
+                archives=[archive_message(one) for one in members],
+                similarity=similarity,
+                reason=_reason(members, similarity),
+            )
+            for similarity, members in found[:_MOST_SUGGESTED]
+        ]
+    )
+
+
+async def _vectors(models: Models, roots: Sequence[Sequence[Version]]) -> Vectors:
+    """A unit vector for each archive: the mean of what its roots are about."""
+    texts = [f"{root.title}\n{root.summary or root.brief}" for some in roots for root in some]
+    vectors = await models.embed(texts, Meter())
+    means = np.zeros((len(roots), vectors.shape[1]), dtype=np.float32)
+    start = 0
+    for number, some in enumerate(roots):
+        total = vectors[start : start + len(some)].sum(axis=0)
+        means[number] = total / max(float(np.linalg.norm(total)), _SMALLEST_NORM)
+        start += len(some)
+    return means
+
+
+def _reason(members: Sequence[Version], similarity: float) -> str:
+    names = ", ".join(one.title for one in members[:_LISTED])
+    more = f" and {len(members) - _LISTED} more" if len(members) > _LISTED else ""
+    return f"{names}{more} are about the same: each has a cosine of {similarity:.2f} or more to its nearest."

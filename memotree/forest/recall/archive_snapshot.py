@@ -1,0 +1,319 @@
+"""A tract: one archive at one state as a recall needs it, its nodes in the order of the tree with its leaves' features.
+
+A leaf is a node with a content of its own, wherever it stands in the tree. Strings stand in arrays of fixed width, for
+a workspace may have hundreds of thousands of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from memotree_storage.index.leaf_features import Passage, PassageBlock
+from memotree_storage.model.node import ID_LENGTH, SUMMARY_TYPE
+from memotree_storage.postgres.archive_trees import Leaf
+from numpy.typing import NDArray
+
+from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.node_times import read_time
+from memotree.forest.recall.scoring.leaf_index import Grove, concatenate, grove
+
+_BLOB: Final = 40
+_NO_VERSION: Final = -1
+_LATE: Final = float("inf")
+
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tract:
+    """One archive at one state.
+
+    Attributes:
+        archive_id: The archive.
+        ids: All its alive nodes, parents before children and siblings in their order.
+        parents: For each node the place of the one above it in ``ids``; -1 for a root.
+        ends: For each node the place behind the last one below it.
+        places: For each leaf its place in ``ids``, ascending.
+        blobs: For each leaf its version's file.
+        types: The types that leaves have.
+        type_of: For each leaf the number of its type in ``types``.
+        tag_sets: The sets of tags that leaves have.
+        tags_of: For each leaf the number of its set in ``tag_sets``.
+        moments: For each leaf its attribute `time`, or else when its version was committed, in seconds since 1970; a
+            staged one without such a time is infinitely late.
+        grove: The leaves as they are scored, in their order.
+    """
+
+    archive_id: str
+    ids: NDArray[np.bytes_]
+    parents: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    places: NDArray[np.int32]
+    blobs: NDArray[np.bytes_]
+    types: tuple[str, ...]
+    type_of: NDArray[np.int16]
+    tag_sets: tuple[frozenset[str], ...]
+    tags_of: NDArray[np.int32]
+    moments: NDArray[np.float64]
+    grove: Grove
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def weight(self) -> int:
+        """Bytes in memory; vectors that are a wood's count there."""
+        own = (self.ids, self.parents, self.ends, self.places, self.blobs, self.type_of, self.tags_of, self.moments)
+        vectors = self.grove.vectors
+        shared = 0 if vectors.base is None else vectors.nbytes
+        return 2000 + sum(array.nbytes for array in own) + self.grove.weight - shared
+
+    def leaf_id(self, number: int) -> str:
+        """The id of a leaf."""
+        return bytes(self.ids[self.places[number]]).decode()
+
+    def blob(self, number: int) -> str:
+        """The file of a leaf's version."""
+        return bytes(self.blobs[number]).decode()
+
+    def child_count(self, number: int) -> int:
+        """How many nodes stand directly below a leaf."""
+        place = int(self.places[number])
+        return int(np.count_nonzero(self.parents[place + 1 : self.ends[place]] == place))
+
+    def above(self, number: int) -> list[str]:
+        """The ids above a leaf, root first."""
+        way, place = list[str](), int(self.parents[self.places[number]])
+        while place >= 0:
+            way.append(bytes(self.ids[place]).decode())
+            place = int(self.parents[place])
+        return way[::-1]
+
+    def admitted(self, wanted: Filter) -> Mask | None:
+        """Which leaves a filter admits; ``None`` for all of them. Its archives are not looked at."""
+        parts: list[Mask] = []
+        if wanted.types:
+            parts.append(np.array([name in wanted.types for name in self.types], dtype=bool)[self.type_of])
+        if wanted.tags:
+            parts.append(np.array([wanted.tags <= tags for tags in self.tag_sets], dtype=bool)[self.tags_of])
+        if wanted.since is not None:
+            parts.append(self.moments >= wanted.since.timestamp())
+        if wanted.until is not None:
+            parts.append(self.moments < wanted.until.timestamp())
+        if wanted.scope_id:
+            parts.append(self._within(wanted.scope_id))
+        both: Mask | None = None
+        for part in parts:
+            both = part if both is None else both & part
+        return both
+
+    def _within(self, top: str) -> Mask:
+        found = np.flatnonzero(self.ids == top.encode())
+        if not len(found):
+            return np.zeros(len(self), dtype=bool)
+        inside: Mask = (self.places >= found[0]) & (self.places < self.ends[found[0]])
+        return inside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wood:
+    """Several tracts of one state, and all their leaves as one grove, one tract behind the other."""
+
+    tracts: tuple[Tract, ...]
+    starts: NDArray[np.int64]
+    grove: Grove
+
+    @property
+    def weight(self) -> int:
+        """Bytes in memory; the tracts count by themselves."""
+        return self.grove.weight
+
+    def place(self, leaf: int) -> tuple[Tract, int]:
+        """The tract of a leaf of the grove, and the leaf's number there."""
+        home = int(np.searchsorted(self.starts, leaf, side="right")) - 1
+        return self.tracts[home], leaf - int(self.starts[home])
+
+
+def joined(tracts: Sequence[Tract], dimensions: int) -> Wood:
+    """Tracts as one wood; they share its vectors from now on."""
+    starts = np.cumsum([0, *(len(each) for each in tracts)], dtype=np.int64)
+    whole = concatenate([each.grove for each in tracts], dimensions)
+    shared = tuple(
+        replace(each, grove=replace(each.grove, vectors=whole.vectors[start : start + len(each)]))
+        for each, start in zip(tracts, starts.tolist(), strict=False)
+    )
+    return Wood(shared, starts, whole)
+
+
+def is_leaf(node: Leaf) -> bool:
+    """Whether a node has a content of its own."""
+    return node.tokens > 0 and node.type != SUMMARY_TYPE
+
+
+def tract(archive_id: str, nodes: Sequence[Leaf], features: PassageBlock) -> Tract:
+    """The tract of an archive.
+
+    Args:
+        archive_id: The archive.
+        nodes: All its alive nodes, in the order of the tree.
+        features: Of those that are leaves, in the same order.
+    """
+    number = {node.entry_id: place for place, node in enumerate(nodes)}
+    parents = np.fromiter((number.get(node.parent_id, -1) for node in nodes), dtype=np.int32, count=len(nodes))
+    ends = _ends(parents)
+    places = np.array([place for place, node in enumerate(nodes) if is_leaf(node)], dtype=np.int32)
+    leaves = [nodes[place] for place in places]
+    starts = _starts(leaves)
+    types: dict[str, int] = {}
+    sets: dict[frozenset[str], int] = {}
+    return Tract(
+        archive_id=archive_id,
+        ids=np.array([node.entry_id for node in nodes], dtype=f"S{ID_LENGTH}"),
+        parents=parents,
+        ends=ends,
+        places=places,
+        blobs=np.array([leaf.blob for leaf in leaves], dtype=f"S{_BLOB}"),
+        type_of=np.array([types.setdefault(leaf.type, len(types)) for leaf in leaves], dtype=np.int16),
+        types=tuple(types),
+        tags_of=np.array([sets.setdefault(frozenset(leaf.tags), len(sets)) for leaf in leaves], dtype=np.int32),
+        tag_sets=tuple(sets),
+        moments=np.array([_moment(leaf.time, leaf.committed_at) for leaf in leaves], dtype=np.float64),
+        grove=grove(
+            features,
+            starts,
+            _spans(ends, places, starts),
+            [leaf.speaker or "" for leaf in leaves],
+            [_note(leaf.time) for leaf in leaves],
+        ),
+    )
+
+
+def _starts(leaves: Sequence[Leaf]) -> list[int]:
+    """Where documents begin; a joined archive has several, and a window never holds parts of two."""
+    before = [None, *leaves]
+    return [
+        place
+        for place, (last, leaf) in enumerate(zip(before, leaves, strict=False))
+        if last is None or last.document_id != leaf.document_id
+    ]
+
+
+def _spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: Sequence[int]) -> NDArray[np.int64]:
+    """The leaves of each inner node of one document: the first one, and the one behind the last."""
+    inner = np.flatnonzero(ends > np.arange(len(ends)) + 1)
+    spans = np.stack([np.searchsorted(places, inner), np.searchsorted(places, ends[inner])], axis=1)
+    spans = spans[spans[:, 1] > spans[:, 0]].astype(np.int64)
+    homes = np.searchsorted(starts, np.stack([spans[:, 0], spans[:, 1] - 1]), side="right")
+    inside: NDArray[np.int64] = spans[homes[0] == homes[1]]
+    return inside
+
+
+@lru_cache(maxsize=1 << 14)
+def _note(time: str | None) -> str:
+    """Words for a time: as it is written, and the date with its month's name, as people ask for it."""
+    when = read_time(time) if time else None
+    return time or "" if when is None else f"{time} {when.day} {when:%B} {when.year}"
+
+
+def _ends(parents: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Behind each node's last descendant, in an order where those follow it at once."""
+    ends = np.arange(1, len(parents) + 1, dtype=np.int32).tolist()
+    above = parents.tolist()
+    for place in range(len(above) - 1, -1, -1):
+        if above[place] >= 0:
+            ends[above[place]] = max(ends[above[place]], ends[place])
+    return np.array(ends, dtype=np.int32)
+
+
+def _moment(written: str | None, committed_at: datetime | None) -> float:
+    when = (read_time(written) if written else None) or committed_at
+    return _LATE if when is None else when.timestamp()
+
+
+# --- Features --------------------------------------------------------------------------------------------------------
+
+
+def picked(block: PassageBlock, rows: Sequence[int] | Places) -> PassageBlock:
+    """Some rows of a block in the order given, as a block of its own."""
+    chosen = np.asarray(rows, dtype=np.int64)
+    sizes = block.offsets[chosen + 1] - block.offsets[chosen]
+    offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    # Where each row's terms begin, repeated for each of them, and counted on within the row.
+    source = np.repeat(block.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    return PassageBlock(
+        version_ids=block.version_ids[chosen],
+        tokens=block.tokens[chosen],
+        lengths=block.lengths[chosen],
+        offsets=offsets,
+        terms=block.terms[source],
+        counts=block.counts[source],
+        vectors=block.vectors[chosen],
+    )
+
+
+def block_of(passages: Sequence[Passage], dimensions: int) -> PassageBlock:
+    """Passages that belong to no committed version, as a block."""
+    offsets = np.zeros(len(passages) + 1, dtype=np.int64)
+    np.cumsum([len(each.terms) for each in passages], out=offsets[1:])
+    return PassageBlock(
+        version_ids=np.full(len(passages), _NO_VERSION, dtype=np.int64),
+        tokens=np.array([each.tokens for each in passages], dtype=np.int32),
+        lengths=np.array([each.length for each in passages], dtype=np.int32),
+        offsets=offsets,
+        terms=np.concatenate([np.zeros(0, dtype=np.uint32), *(each.terms for each in passages)]),
+        counts=np.concatenate([np.zeros(0, dtype=np.uint16), *(each.counts for each in passages)]),
+        vectors=np.array([each.vector for each in passages], dtype=np.float32).reshape(len(passages), dimensions),
+    )
+
+
+def tracts_of(
+    archive_ids: Iterable[str],
+    nodes: Iterable[Leaf],
+    block: PassageBlock,
+    extra: Mapping[str, Passage],
+    dimensions: int,
+) -> list[Tract]:
+    """The tracts of archives; an archive without nodes has an empty one.
+
+    Args:
+        archive_ids: The archives.
+        nodes: All their alive nodes, in the order of the tree.
+        block: The features of versions, in any order.
+        extra: The features of leaves whose version is not in the block, by blob.
+        dimensions: Length of a vector.
+    """
+    row = {version_id: place for place, version_id in enumerate(block.version_ids.tolist())}
+    size = len(row)
+    extra_row = {blob: size + place for place, blob in enumerate(extra)}
+    whole = _joined(block, block_of(list(extra.values()), dimensions)) if extra else block
+    found: dict[str, list[Leaf]] = {archive_id: [] for archive_id in archive_ids}
+    for node in nodes:
+        found[node.archive_id].append(node)
+    made = []
+    for archive_id, own in found.items():
+        rows = [
+            extra_row[leaf.blob] if leaf.version_id not in row else row[leaf.version_id]
+            for leaf in own
+            if is_leaf(leaf)
+        ]
+        made.append(tract(archive_id, own, picked(whole, rows) if rows else block_of([], dimensions)))
+    return made
+
+
+def _joined(one: PassageBlock, other: PassageBlock) -> PassageBlock:
+    if not len(one.version_ids):
+        return other
+    return PassageBlock(
+        version_ids=np.concatenate([one.version_ids, other.version_ids]),
+        tokens=np.concatenate([one.tokens, other.tokens]),
+        lengths=np.concatenate([one.lengths, other.lengths]),
+        offsets=np.concatenate([one.offsets[:-1], one.offsets[-1] + other.offsets]),
+        terms=np.concatenate([one.terms, other.terms]),
+        counts=np.concatenate([one.counts, other.counts]),
+        vectors=np.concatenate([one.vectors, other.vectors]),
+    )

@@ -1,0 +1,430 @@
+"""Recall: what the trees of a state say about a question, by one of three strategies.
+
+LCA is the plain one: the nearest nodes by meaning, several of one tree replaced by their lowest common ancestor.
+COLLAPSED takes the best nodes of all levels by words and meaning. HYBRID scores every leaf, from its own text and from
+what stands around it, and packs the best ones under a budget of tokens in the order of their documents.
+
+Every strategy reads one state. A commit is one by itself. A session may change while it is read: the answer is then
+made from the beginning, so that it never mixes what was before a change with what is after it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from memotree_storage.cache import BoundedCache
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.index.search import Found, SearchQuery
+from memotree_storage.model.tokens import count_tokens
+from memotree_storage.ports import Embedder
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.store import Store
+
+from memotree.forest.asking.drill_down import check_question
+from memotree.forest.reading import read_nodes
+from memotree.forest.recall.ancestry import Hit, Representative, representatives
+from memotree.forest.recall.excerpts import best_stretch
+from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.idf import in_workspace
+from memotree.forest.recall.passages import PackedLeaf, joined, markdown
+from memotree.forest.recall.ranking import Choice, Chosen, Weighed, weigh
+from memotree.forest.recall.results import Part, Seen, Teller, Told
+from memotree.forest.recall.scoring.query_words import Related
+from memotree.forest.recall.scoring.scores import Rarity
+from memotree.forest.recall.scoring.vocabulary import BuiltinWords
+from memotree.forest.recall.snapshot_cache import Groves, SessionMovedError, View, same_moment
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.meter import Meter
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
+from memotree.v1 import forest_service_pb2 as pb
+
+DEFAULT_TOP_K: Final = 10
+MOST_TOP_K: Final = 1000
+DEFAULT_BUDGET: Final = 2000
+MOST_BUDGET: Final = 200_000
+CACHE_BYTES: Final = 512 << 20
+SCAN_LEAVES: Final = 200_000
+
+_JUDGED: Final = 50
+_JUDGED_CHARS: Final = 4_000
+"""Leaves, and characters of each, that a reranking model judges."""
+
+_CANDIDATES: Final = 200
+"""Hits of the index that choose archives, when there are too many leaves to look at all."""
+
+_SEEN: Final = 20_000
+"""Versions that are remembered, those of inner nodes above all."""
+
+_NOTHING_HERE: Final = "There is nothing to recall here yet: ingest a document, or create nodes that have content."
+_MOST_ASKED: Final = 20_000
+_TRIES: Final = 5
+"""How often an answer is begun again because its session changed meanwhile."""
+
+
+class Knows(Protocol):
+    """Whoever knows the embedding model and maybe a reranking model; `memotree.models.Models` does."""
+
+    @property
+    def embedder(self) -> Embedder:
+        """Makes the vector of a question; the model that made those of the leaves."""
+        ...
+
+    @property
+    def has_ranking(self) -> bool:
+        """Whether a reranking model is configured; the built-in ranking knows nothing that the scores do not."""
+        ...
+
+    async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
+        """How well each text answers a query, from 0 to 1, in order."""
+        ...
+
+
+@dataclass(slots=True)
+class _Question:
+    """A request whose values were checked, and what there is to say to a person."""
+
+    text: str
+    strategy: pb.RecallStrategy.ValueType
+    top_k: int
+    budget: int
+    has_trace: bool
+    warnings: list[str] = field(default_factory=list)
+
+
+class Recalling:
+    """Finds what the trees say about a question.
+
+    Args:
+        store: An open store.
+        limits: Bounds of the service.
+        models: Gives the vector of a question, and judges the best leaves when a reranking model is configured.
+        cache_bytes: The most memory for trees that were read.
+        scan_leaves: Up to so many admitted leaves all are looked at; of more, the index chooses the archives first.
+        related: Knows words of a similar meaning; the built-in vocabulary when it is missing.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: ServiceLimits,
+        models: Knows,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        scan_leaves: int = SCAN_LEAVES,
+        related: Related | None = None,
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._models = models
+        self._scan_leaves = scan_leaves
+        embedder = models.embedder
+        self._related = related or BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
+        self._seen: Seen = BoundedCache(_SEEN, lambda _: 1)
+        self.groves = Groves(store, cache_bytes)
+
+    async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
+        """Answer a question from the trees.
+
+        Raises:
+            InvalidInputError: A value of the request cannot be right.
+            NotFoundError: The workspace, the revision, an archive or the scope is not there.
+            SessionMovedError: The session was changed each time that it was read.
+        """
+        _read(request)
+        for number in range(_TRIES):
+            try:
+                return await self._answer(request)
+            except SessionMovedError:
+                if number == _TRIES - 1:
+                    raise
+        raise SessionMovedError
+
+    async def _answer(self, request: pb.RecallRequest) -> pb.RecallResponse:
+        asked = _read(request)
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+        view = await self.groves.view(place.state)
+        async with self._store.database.connection() as conn:
+            wanted = await read_filter(conn, view.state, request.filter, list(view.archives.values()))
+        asked.warnings += _unknown(request.filter, wanted)
+        if asked.strategy == pb.RECALL_STRATEGY_HYBRID:
+            return await self._hybrid(asked, view, wanted)
+        return await self._searched(asked, view, wanted)
+
+    # --- HYBRID ---
+
+    async def _hybrid(self, asked: _Question, view: View, wanted: Filter) -> pb.RecallResponse:
+        archive_ids = await self._archives(asked, view, wanted)
+        wood = await self.groves.wood(view, archive_ids)
+        if not len(wood.grove):
+            return pb.RecallResponse(
+                commit_id=view.state.commit_id, token_budget=asked.budget, warnings=[*asked.warnings, _NOTHING_HERE]
+            )
+        vector = (await self._models.embedder.embed([asked.text]))[0]
+        rarity = None if len(archive_ids) == len(view.archives) else await self._rarity(view, asked.text)
+        weighed = await asyncio.to_thread(weigh, wood, wanted, asked.text, vector, self._related, rarity)
+        if self._models.has_ranking:
+            weighed = await self._reranked(weighed, view, asked)
+        choice = await asyncio.to_thread(weighed.choose, asked.budget)
+        asked.warnings += _about(choice, len(wood.grove), asked)
+        chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
+        async with self._reading(view) as conn:
+            parts = await Teller(conn, self._store, view, asked.has_trace, self._seen).parts(
+                [_part(each) for each in chosen]
+            )
+        answer = await asyncio.to_thread(_packed_answer, asked, choice, chosen, parts, view)
+        answer.commit_id = view.state.commit_id
+        return answer
+
+    async def _reranked(self, weighed: Weighed, view: View, asked: _Question) -> Weighed:
+        """The best leaves as a reranking model sees them; what it cannot judge stays as it is."""
+        places = weighed.best(_JUDGED)
+        leaves = {weighed.leaf(place).node_id: place for place in places}
+        async with self._reading(view) as conn:
+            versions = await tree.versions(conn, view.state, leaves)
+        nodes = await read_nodes(self._store, view.state, list(versions.values()))
+        texts = {leaves[node.id]: f"{node.title}\n{node.content[:_JUDGED_CHARS]}" for node in nodes.values()}
+        meter = Meter()
+        relevance = await self._models.rerank(asked.text, list(texts.values()), meter)
+        asked.warnings += meter.warnings
+        return weighed.reranked(dict(zip(texts, relevance, strict=True)))
+
+    async def _rarity(self, view: View, question: str) -> Rarity:
+        async with self._store.database.connection() as conn:
+            return await in_workspace(conn, view.state.workspace_id, question, self._related)
+
+    async def _archives(self, asked: _Question, view: View, wanted: Filter) -> list[str]:
+        """The archives whose leaves are looked at: all that are admitted, or those that the index finds."""
+        admitted = [key for key in view.archives if wanted.archive_ids is None or key in wanted.archive_ids]
+        counts = await self.groves.leaf_counts(view)
+        total = sum(counts.get(key, 0) for key in admitted)
+        if total <= self._scan_leaves:
+            return admitted
+        query = SearchQuery(
+            asked.text,
+            _CANDIDATES,
+            words=True,
+            meaning=True,
+            archive_ids=() if wanted.archive_ids is None else sorted(wanted.archive_ids),
+        )
+        hits = await self._store.search.find(view.state, query)
+        ranked = list(dict.fromkeys(hit.version.archive_id for hit in hits))
+        chosen, room = list[str](), self._scan_leaves
+        for archive_id in ranked:
+            if archive_id in view.archives and counts.get(archive_id, 0) <= room:
+                chosen.append(archive_id)
+                room -= counts.get(archive_id, 0)
+        chosen = chosen or ranked[:1]
+        asked.warnings.append(
+            f"There are about {total} leaves, over the {self._scan_leaves} that are looked at one by one; the index "
+            f"chose {len(chosen)} of {len(admitted)} archives. Narrow the filter to look at every leaf of fewer ones."
+        )
+        return chosen
+
+    # --- LCA and COLLAPSED ---
+
+    async def _searched(self, asked: _Question, view: View, wanted: Filter) -> pb.RecallResponse:
+        is_lca = asked.strategy == pb.RECALL_STRATEGY_LCA
+        hits = await self._hits(asked, view, wanted, words=not is_lca)
+        found = {hit.version.entry_id: hit for hit in hits}
+        async with self._reading(view) as conn:
+            ways = await tree.ancestors(conn, view.state, found)
+            if is_lca:
+                tops = representatives(Hit((*ways[key], key), hit.score) for key, hit in found.items())
+                chosen = [_standing(top) for top in tops]
+            else:
+                chosen = [Part(key, hit.score, _shares(hit), tuple(ways[key])) for key, hit in found.items()]
+            parts = await Teller(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
+        nodes, used = _within(chosen, parts, asked)
+        return pb.RecallResponse(
+            nodes=nodes,
+            tokens_used=used,
+            token_budget=asked.budget,
+            commit_id=view.state.commit_id,
+            warnings=asked.warnings,
+        )
+
+    async def _hits(self, asked: _Question, view: View, wanted: Filter, *, words: bool) -> list[Found]:
+        """The best nodes of all levels; more are asked for until enough are neither too early nor too late."""
+        if wanted.archive_ids is not None and not wanted.archive_ids:
+            return []
+        async with self._store.database.connection() as conn:
+            ids = await scope_ids(conn, view.state, wanted)
+        limit = asked.top_k
+        while True:
+            query = SearchQuery(
+                asked.text,
+                limit,
+                words=words,
+                meaning=True,
+                types=sorted(wanted.types),
+                tags=sorted(wanted.tags),
+                archive_ids=sorted(wanted.archive_ids or ()),
+                node_ids=ids,
+            )
+            hits = await self._store.search.find(view.state, query)
+            good = [hit for hit in hits if wanted.admits(hit.version)]
+            if len(good) >= asked.top_k or len(hits) < limit or limit >= _MOST_ASKED:
+                return good[: asked.top_k]
+            limit *= 4
+
+    @asynccontextmanager
+    async def _reading(self, view: View) -> AsyncIterator[Connection]:
+        """A connection for the rest of the answer; of a session, a snapshot that has the very changes of the view."""
+        if view.state.session_id is None:
+            async with self._store.database.connection() as conn:
+                yield conn
+            return
+        async with self._store.database.transaction() as conn:
+            await same_moment(conn, view)
+            yield conn
+
+
+# --- The request -----------------------------------------------------------------------------------------------------
+
+
+def _read(request: pb.RecallRequest) -> _Question:
+    check_question("query", request.query)
+    if request.strategy not in pb.RecallStrategy.values():
+        raise InvalidInputError.at("strategy", f"{request.strategy} is no strategy; give LCA, COLLAPSED or HYBRID.")
+    if request.top_k < 0:
+        raise InvalidInputError.at("top_k", f"must be 0 (for {DEFAULT_TOP_K}) to {MOST_TOP_K}.")
+    if not 0 <= request.token_budget <= MOST_BUDGET:
+        raise InvalidInputError.at("token_budget", f"must be 0 (for {DEFAULT_BUDGET}) to {MOST_BUDGET}.")
+    strategy = request.strategy or pb.RECALL_STRATEGY_HYBRID
+    default = DEFAULT_BUDGET if strategy == pb.RECALL_STRATEGY_HYBRID else 0
+    return _Question(
+        text=request.query,
+        strategy=strategy,
+        top_k=min(request.top_k or DEFAULT_TOP_K, MOST_TOP_K),
+        budget=request.token_budget or default,
+        has_trace=request.include_trace,
+    )
+
+
+def _unknown(given: pb.RecallFilter, wanted: Filter) -> list[str]:
+    if wanted.archive_ids is not None and not wanted.archive_ids:
+        of = f"model {given.model_id!r}" if given.model_id else "this filter"
+        return [f"No archive is of {of} here; ListArchives tells which there are and whose they are."]
+    return []
+
+
+# --- The answer ------------------------------------------------------------------------------------------------------
+
+
+def _standing(top: Representative) -> Part:
+    """What stands for the hits of one tree; a hit alone for itself."""
+    way = top.hits[0].way
+    return Part(
+        top.node_id,
+        top.score,
+        (("meaning", top.score),),
+        way[: way.index(top.node_id)],
+        tuple(hit.node_id for hit in top.hits) if len(top.hits) > 1 else (),
+    )
+
+
+def _shares(hit: Found) -> tuple[tuple[str, float], ...]:
+    """The score of a hit, divided as its shares of words and meaning are."""
+    both = hit.words + hit.meaning
+    told = (("words", hit.words), ("meaning", hit.meaning))
+    return tuple((name, hit.score * share / both) for name, share in told if share > 0)
+
+
+def _within(chosen: Sequence[Part], told: Mapping[str, Told], asked: _Question) -> tuple[list[pb.RecalledNode], int]:
+    """The nodes, best first, as far as the budget goes, and their tokens; one that is too long is passed over."""
+    nodes, used = list[pb.RecalledNode](), 0
+    present = [told[part.node_id] for part in chosen if part.node_id in told]
+    for one in present:
+        if not asked.budget or used + one.tokens <= asked.budget:
+            used += one.tokens
+            nodes.append(one.message(one.tokens))
+    if present and not nodes:
+        asked.warnings.append(
+            f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or the strategy "
+            "HYBRID, which cuts what is too long."
+        )
+    elif not present:
+        asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
+    return nodes, used
+
+
+def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
+    """What a person should know about a choice."""
+    if not choice.considered:
+        return [f"The filter admits none of the {leaves} leaves here; widen it."]
+    if not choice.leaves and choice.oversized is None:
+        return ["Nothing was found. Ask in other words, or widen the filter."]
+    if choice.oversized is not None:
+        told = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
+        why = f"more than the budget of {asked.budget}: only its best stretch is here"
+        return [f"{told}, {why}. Give a greater budget, or split the node."]
+    if not any(name == "words" for leaf in choice.leaves for name, _ in leaf.shares):
+        return [
+            "No leaf has a word of the question; these are the nearest by meaning, and may be about something else."
+        ]
+    return []
+
+
+def _packed_answer(
+    asked: _Question, choice: Choice, chosen: Sequence[Chosen], told: Mapping[str, Told], view: View
+) -> pb.RecallResponse:
+    """What was packed, as passages and as one text."""
+    stretch = _stretch(asked, choice, told)
+    leaves = [
+        _packed(each, told[each.node_id], stretch if each is choice.oversized else None)
+        for each in chosen
+        if each.node_id in told
+    ]
+    passages = joined([leaf for leaf in leaves if leaf.text])
+    names = {passage.archive_id: view.name(passage.archive_id) for passage in passages}
+    return pb.RecallResponse(
+        passages=[
+            pb.Passage(
+                archive_id=passage.archive_id,
+                archive_name=names[passage.archive_id],
+                headings=passage.headings,
+                nodes=[told[leaf.node_id].message(leaf.tokens, leaf.text) for leaf in passage.leaves],
+                text=passage.text,
+                score=passage.score,
+            )
+            for passage in passages
+        ],
+        text=markdown(passages, names),
+        tokens_used=sum(leaf.tokens for passage in passages for leaf in passage.leaves),
+        token_budget=asked.budget,
+        leaves_considered=choice.considered,
+        warnings=asked.warnings,
+    )
+
+
+def _stretch(asked: _Question, choice: Choice, told: Mapping[str, Told]) -> str:
+    """What fits of the leaf that is too long: all that the others leave of the budget."""
+    if choice.oversized is None or choice.oversized.node_id not in told:
+        return ""
+    room = asked.budget - sum(each.tokens for each in choice.leaves)
+    return best_stretch(told[choice.oversized.node_id].text, asked.text, room).text
+
+
+def _part(each: Chosen) -> Part:
+    above, below = each.tract.above(each.number), each.tract.child_count(each.number)
+    return Part(each.node_id, each.score, each.shares, tuple(above), child_count=below)
+
+
+def _packed(each: Chosen, told: Told, text: str | None) -> PackedLeaf:
+    """A chosen leaf with its text, or the stretch of it."""
+    source = told.version.source
+    return PackedLeaf(
+        node_id=each.node_id,
+        archive_id=each.tract.archive_id,
+        place=each.number,
+        score=each.score,
+        tokens=each.tokens if text is None else count_tokens(text),
+        text=told.text if text is None else text,
+        headings=told.headings,
+        span=(int(source["start"]), int(source["end"])) if source and text is None else None,
+    )

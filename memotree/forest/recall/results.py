@@ -1,0 +1,221 @@
+"""What an answer says of each node: its message, where it stands, and why it is here."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from memotree_storage.cache import BoundedCache
+from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.tokens import count_tokens
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.store import Store
+
+from memotree.canvas.contents import contents
+from memotree.forest.citations import cite
+from memotree.forest.ingestion.request_parsing import DOCUMENT_ID
+from memotree.forest.recall.snapshot_cache import View
+from memotree.forest.tree_building.builder import SECTION
+from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+_NAMED: Final = 5
+_AT_ONCE: Final = 500
+_HEADS: Final = frozenset({SECTION, DOCUMENT_ID})
+"""The attributes of inner nodes whose titles say something: sections, and documents in a joined archive."""
+
+_SIGNALS: Final = {
+    "words": "its words ({share:.2f})",
+    "meaning": "its meaning ({share:.2f})",
+    "route": "what stands around and above it ({share:.2f})",
+    "rerank": "the reranking ({share:.2f})",
+}
+
+
+Seen: TypeAlias = BoundedCache[tuple[str, str, str], Version]
+"""Versions by workspace, commit and node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A node that is to be told.
+
+    Attributes:
+        node_id: The node.
+        score: From 0 to 1.
+        shares: What each signal adds to the score.
+        way: The ids above the node, root first.
+        stands_for: The hits that it is the lowest common ancestor of, when it stands for others.
+        child_count: How many nodes stand directly below it, if that is known.
+    """
+
+    node_id: str
+    score: float
+    shares: tuple[tuple[str, float], ...]
+    way: tuple[str, ...]
+    stands_for: tuple[str, ...] = ()
+    child_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A node with all that an answer says of it.
+
+    Attributes:
+        version: The node's version.
+        text: Its content; of a node without one, its summary.
+        tokens: Of the text.
+        headings: What stands above it, outermost first.
+        node: Its message.
+        score: From 0 to 1.
+        citation: Where it stands.
+        trace: Why it is here, if that was asked for.
+    """
+
+    version: Version
+    text: str
+    tokens: int
+    headings: tuple[str, ...]
+    node: types_pb2.Node
+    score: float
+    citation: pb.Citation
+    trace: pb.RecallTrace | None
+
+    def message(self, tokens: int, text: str | None = None) -> pb.RecalledNode:
+        """The recalled node; with a text, that stretch of its content stands in place of the whole."""
+        node = self.node
+        if text is not None and text != node.content:
+            node = types_pb2.Node()
+            node.CopyFrom(self.node)
+            node.content, node.content_cut = text, True
+        return pb.RecalledNode(node=node, score=self.score, tokens=tokens, citation=self.citation, trace=self.trace)
+
+
+class Teller:
+    """Reads what there is to say of the nodes of one answer, all of one state.
+
+    Args:
+        conn: A connection; for a session, inside of a snapshot.
+        store: An open store.
+        view: The state.
+        has_trace: Whether to tell why each node is here.
+        seen: Versions of commits that were read before; those never change.
+    """
+
+    def __init__(self, conn: Connection, store: Store, view: View, has_trace: bool, seen: Seen) -> None:
+        self._seen = seen
+        self._conn = conn
+        self._store = store
+        self._view = view
+        self._has_trace = has_trace
+
+    async def parts(self, parts: Sequence[Part]) -> dict[str, Told]:
+        """The nodes by id; one that is not alive at the state is left out."""
+        state, ids = self._view.state, [part.node_id for part in parts]
+        known = await self._known({*ids, *(step for part in parts for step in (*part.way, *part.stands_for))})
+        counts = await tree.child_counts(
+            self._conn, state, [part.node_id for part in parts if part.child_count is None]
+        )
+        counts |= {part.node_id: part.child_count for part in parts if part.child_count is not None}
+        alive = [known[key] for key in ids if key in known]
+        nodes = await contents(self._conn, self._store, state, [one for one in alive if has_own_content(one)])
+        texts = {key: node.content for key, node in nodes.items()}
+        names = {key: version.title for key, version in self._view.archives.items()}
+        citations = await cite(self._conn, self._store, state, alive, texts=texts, names=names)
+
+        def told() -> dict[str, Told]:
+            return {
+                part.node_id: self._told(part, known, counts.get(part.node_id, 0), texts, citations[part.node_id])
+                for part in parts
+                if part.node_id in citations
+            }
+
+        return await asyncio.to_thread(told)
+
+    async def _known(self, ids: AbstractSet[str]) -> dict[str, Version]:
+        """The versions of nodes, some at a time, so that other calls go on meanwhile."""
+        state, found = self._view.state, dict[str, Version]()
+        if state.session_id is None:
+            keys = {key: (state.workspace_id, state.commit_id, key) for key in ids}
+            found = {key: known for key, place in keys.items() if (known := self._seen.get(place)) is not None}
+        wanted = sorted(ids - found.keys())
+        for start in range(0, len(wanted), _AT_ONCE):
+            read = await tree.versions(self._conn, state, wanted[start : start + _AT_ONCE])
+            found |= read
+            if state.session_id is None:
+                for key, version in read.items():
+                    self._seen.put((state.workspace_id, state.commit_id, key), version)
+        return found
+
+    def _told(
+        self,
+        part: Part,
+        known: Mapping[str, Version],
+        children: int,
+        texts: Mapping[str, str],
+        citation: pb.Citation,
+    ) -> Told:
+        version = known[part.node_id]
+        is_leaf = has_own_content(version)
+        text = texts[part.node_id] if is_leaf else version.summary or version.brief or version.title
+        above = [known[step] for step in part.way if step in known]
+        node = node_message(
+            version,
+            DETAIL if is_leaf else SUMMARY,
+            content=text if is_leaf else "",
+            path=part.way,
+            child_count=children,
+        )
+        return Told(
+            version=version,
+            text=text,
+            tokens=version.tokens if is_leaf else count_tokens(text),
+            headings=headings_of(version, above),
+            node=node,
+            score=part.score,
+            citation=citation,
+            trace=_trace(part, above, known) if self._has_trace else None,
+        )
+
+
+def has_own_content(version: Version) -> bool:
+    """Whether a node's text is its own, and not made of what is below it."""
+    return version.tokens > 0 and version.type != SUMMARY_TYPE
+
+
+def headings_of(version: Version, above: Sequence[Version]) -> tuple[str, ...]:
+    """The titles above a node that its document, or a person, gave.
+
+    Of the inner nodes of a document only its sections are told, and the node of a document in a joined archive; the
+    others hold what was joined for being alike.
+    """
+    of_document = version.source is not None
+    return tuple(
+        one.title for one in above if one.type != SUMMARY_TYPE or _HEADS & one.attributes.keys() or not of_document
+    )
+
+
+def _trace(part: Part, above: Sequence[Version], known: Mapping[str, Version]) -> pb.RecallTrace:
+    return pb.RecallTrace(
+        signals=[pb.RecallSignal(name=name, score=share) for name, share in part.shares],
+        route=[
+            node_message(one, TITLE, path=[other.entry_id for other in above[:depth]])
+            for depth, one in enumerate(above)
+        ],
+        reason=_reason(part, known),
+    )
+
+
+def _reason(part: Part, known: Mapping[str, Version]) -> str:
+    told = [_SIGNALS.get(name, name + " ({share:.2f})").format(share=share) for name, share in part.shares]
+    why = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told) or "nothing else being nearer"
+    if part.stands_for:
+        titles = [repr(known[key].title) for key in part.stands_for if key in known]
+        more = len(titles) - _NAMED
+        listed = ", ".join(titles[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"The lowest common ancestor of {listed}; the best of them is here for {why}."
+    return f"Here for {why}."

@@ -1,0 +1,1 @@
+"""Scores leaves for a question. Pure numpy; import `leaf_index`, `scores` and `packing`."""

@@ -1,0 +1,97 @@
+"""What a question asks for: its telling words, each with the terms that stand for it in a text.
+
+Function words and the words of asking itself (``discuss``, ``meeting``, ``summarize``) are left out: they say how to
+answer, not what about. What is left brings its other forms, and words of a similar meaning at a part of the weight.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from memotree_storage.index.terms import fold, term_id, words_of
+
+from memotree.forest.recall.scoring.stemming import forms, stem
+
+Related: TypeAlias = Callable[[str], Sequence[tuple[str, float]]]
+"""Words of a similar meaning, most similar first, each with its cosine; nothing for a word that is not known."""
+
+MOST_CONCEPTS: Final = 32
+"""The first so many different words of a question count."""
+
+_MOST_RELATED: Final = 20
+_STOP: Final = """
+    a an the and or but if then of to in on at by for with about as is are was were be been being do does did have has
+    had i you he it she we they me him her us them my your his its our their this that these those what which who whom
+    when where why how not no so than too very can could will would shall should might must am up down out off over
+    under from again once here there all any both each few more most other some such only own same just also into
+    during before after between through because while ok okay yeah uh um hmm mm well oh like know say said saying going
+    go goes went gone get got one re ve ll don didn doesn isn wasn
+"""
+_ASKING: Final = "discuss talk group meet meeting think opinion summary summarize conclude conclusion regard mention"
+_STOP_WORDS: Final = frozenset(_STOP.split())
+_ASKING_STEMS: Final = frozenset(map(stem, _ASKING.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One telling word of a question.
+
+    Attributes:
+        stem: What its forms have in common.
+        terms: The ids of its forms.
+        related: The ids of words of a similar meaning, each with how much it counts beside the word itself.
+    """
+
+    stem: str
+    terms: tuple[int, ...]
+    related: tuple[tuple[int, float], ...] = ()
+
+
+def terms_of(asked: Iterable[Concept]) -> list[int]:
+    """The ids of all terms that stand for the words of a question, and of those related to them."""
+    return sorted({term for each in asked for term in (*each.terms, *(other for other, _ in each.related))})
+
+
+def concepts(question: str, related: Related | None = None, *, share: float = 0.7) -> list[Concept]:
+    """The telling words of a question in order, at most `MOST_CONCEPTS`; words of asking when there are no others.
+
+    Args:
+        question: The question.
+        related: Knows words of a similar meaning.
+        share: What such a word counts at a cosine of 1; it falls with the square of the cosine.
+    """
+    words = [word for word in _words(question) if word not in _STOP_WORDS]
+    telling = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
+    by_stem: dict[str, str] = {}
+    for word in telling:
+        by_stem.setdefault(stem(word), word)
+    return [_concept(root, word, related, share) for root, word in list(by_stem.items())[:MOST_CONCEPTS]]
+
+
+@lru_cache(maxsize=1 << 14)
+def stems(text: str) -> frozenset[str]:
+    """The stems of all words of a text, such as the name of a speaker."""
+    return frozenset(stem(word) for word in _words(text))
+
+
+def _words(text: str) -> Iterable[str]:
+    """The folded words, single letters aside; characters of unspaced scripts come as pairs."""
+    return (word for word in words_of(fold(text)) if len(word) > 1 or not (word.isascii() and word.isalpha()))
+
+
+def _concept(root: str, word: str, related: Related | None, share: float) -> Concept:
+    own = dict.fromkeys(_term(form) for form in forms(word))
+    others: dict[int, float] = {}
+    for other, cosine in () if related is None else related(word):
+        if len(others) >= _MOST_RELATED:
+            break
+        term = _term(other)
+        if term not in own and stem(other) != root:
+            others[term] = max(others.get(term, 0.0), share * cosine * cosine)
+    return Concept(root, tuple(own), tuple(others.items()))
+
+
+def _term(word: str) -> int:
+    """The id under which the index keeps a word."""
+    return term_id(next(iter(words_of(word)), word))

@@ -1,0 +1,384 @@
+"""The forest of a state, kept in memory: tracts by archive, and groves of many tracts that are scored together.
+
+A commit never changes, so what was read of one stays right, and a later commit shares the tracts of all archives that
+did not change since. A session sees its base's tracts, except for the archives that its staged changes touch: those are
+made anew whenever the staged changes are others than before, so that a search after an edit is right at once. All that
+is kept has a bound in bytes; what was used longest ago goes first.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.locks import Turns
+from memotree_storage.errors import UnavailableError
+from memotree_storage.index import leaf_features
+from memotree_storage.index.leaf_features import Passage, PassageBlock
+from memotree_storage.model.codec import node_path
+from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.postgres import archive_trees, staging, tree
+from memotree_storage.postgres.archive_trees import Leaf
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.forest.recall.archive_snapshot import Tract, Wood, is_leaf, joined, tracts_of
+
+_VIEWS: Final = 256
+_COMPARED: Final = 3
+"""Views of other commits that a new one is compared with."""
+
+_AT_ONCE: Final = 250
+"""Archives that one snapshot of the mirror reads."""
+
+_STAGED_BYTES: Final = 32 << 20
+
+_DIGEST: Final = """
+  select base_commit,
+         (select encode(sha256(convert_to(string_agg(s.entry_id || ' ' || s.blob, ',' order by s.entry_id), 'UTF8')),
+                        'hex')
+            from work.staged s where s.session_id = %(session)s)
+    from work.session where session_id = %(session)s and state = 'open'"""
+
+_TOUCHED: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
+  staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
+  select archive_id from staged
+  union
+  select was.archive_id from staged cross join lateral (
+    select one.archive_id from line cross join lateral (
+      select v.archive_id from mirror.version v
+       where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
+       order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
+
+# An estimate: an entry that a nearer line has changed counts once for each line.
+_COUNTS: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
+  select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
+   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
+     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+   group by v.archive_id"""
+
+
+_Rows: TypeAlias = tuple[Sequence[str], list[Leaf], PassageBlock, dict[str, Passage]]
+
+
+class SessionMovedError(UnavailableError):
+    """A session changed again and again while its trees were read."""
+
+    reason = "SESSION_MOVED"
+
+    def __init__(self) -> None:
+        super().__init__("The session was changed while its trees were read. Send the same call again.")
+
+
+@dataclass(slots=True)
+class View:
+    """One state: its archives, and under which key the tract of each is kept, as far as it was read.
+
+    Attributes:
+        key: Its name among views.
+        state: The state; of a session, with the base commit that it had.
+        digest: Of a session, what it has staged; another digest is another state.
+        touched: Of a session, the archives that its staged changes touch.
+        below: Of a session, the view of its base.
+        archives: The archives by name.
+        keys: By archive the key of its tract.
+        counts: By archive how many leaves it has, about; of a base alone.
+    """
+
+    key: str
+    state: State
+    digest: str
+    touched: frozenset[str]
+    below: "View | None"
+    archives: Mapping[str, Version]
+    keys: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] | None = None
+
+    def name(self, archive_id: str) -> str:
+        """The name of an archive."""
+        return self.archives[archive_id].title if archive_id in self.archives else ""
+
+
+class Groves:
+    """Reads and keeps the trees of states.
+
+    Args:
+        store: An open store.
+        limit: The most bytes that are kept; what one call needs is made in any case.
+    """
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store = store
+        self._limit = limit
+        self._turns = Turns()
+        self._views: OrderedDict[str, View] = OrderedDict()
+        self._kept: OrderedDict[str, Tract | Wood] = OrderedDict()
+        self._weight = 0
+        self._staged: BoundedCache[str, Passage] = BoundedCache(_STAGED_BYTES, _weigh)
+
+    @property
+    def weight(self) -> int:
+        """Bytes that are kept now."""
+        return self._weight
+
+    # --- Views ---
+
+    async def view(self, state: State) -> View:
+        """What a state is made of, as it is now.
+
+        Raises:
+            SessionMovedError: The session's changes moved meanwhile, or it ended.
+        """
+        if state.session_id is None:
+            return await self._base(state)
+        async with self._store.database.connection() as conn:
+            now, digest = await _digest(conn, state)
+        below = await self._base(State(now.workspace_id, now.commit_id))
+        if not digest:
+            return below
+        key = f"{now.workspace_id}/{now.commit_id}/{now.session_id}/{digest}"
+        known = self._views.get(key)
+        if known is None:
+            async with self._store.database.transaction() as conn:
+                await _snapshot(conn)
+                if await _digest(conn, now) != (now, digest):
+                    raise SessionMovedError
+                cursor = await conn.execute(_TOUCHED, now.arguments())
+                touched = frozenset(row[0] for row in await cursor.fetchall())
+                archives = {one.entry_id: one for one in await tree.archives(conn, now)}
+            known = View(key, now, digest, touched, below, archives)
+        return self._used(known)
+
+    async def _base(self, state: State) -> View:
+        key = f"{state.workspace_id}/{state.commit_id}"
+        known = self._views.get(key)
+        if known is None:
+            async with self._turns.of(key), self._store.database.connection() as conn:
+                known = self._views.get(key)
+                if known is None:
+                    archives = {one.entry_id: one for one in await tree.archives(conn, state)}
+                    known = View(key, state, "", frozenset(), None, archives)
+                    await self._inherit(conn, known)
+                    self._used(known)
+        return self._used(known)
+
+    def _used(self, view: View) -> View:
+        self._views[view.key] = view
+        self._views.move_to_end(view.key)
+        while len(self._views) > _VIEWS:
+            self._views.popitem(last=False)
+        return view
+
+    async def _inherit(self, conn: Connection, view: View) -> None:
+        """Take over what is known of the archives that are the same at another commit."""
+        workspace_id, commit_id = view.state.workspace_id, view.state.commit_id
+        others = [
+            other
+            for other in reversed(self._views.values())
+            if other.below is None and other.keys and other.state.workspace_id == workspace_id
+        ]
+        for other in others[:_COMPARED]:
+            changed = await archive_trees.changed_archives(conn, workspace_id, other.state.commit_id, commit_id)
+            if changed is not None:
+                view.keys = {key: value for key, value in other.keys.items() if key not in changed}
+                if other.counts is not None:
+                    same = {key: value for key, value in other.counts.items() if key not in changed}
+                    view.counts = same | await _counts(conn, view.state, sorted(changed))
+                return
+
+    async def leaf_counts(self, view: View) -> Mapping[str, int]:
+        """About how many leaves each archive has; staged ones aside."""
+        base = view.below or view
+        if base.counts is None:
+            async with self._store.database.connection() as conn:
+                base.counts = await _counts(conn, base.state, None)
+        return base.counts
+
+    # --- Tracts ---
+
+    async def tracts(self, view: View, archive_ids: Collection[str]) -> list[Tract]:
+        """The tracts of archives of a state, by id.
+
+        Raises:
+            SessionMovedError: The session was changed meanwhile.
+        """
+        found: dict[str, Tract] = {}
+        wanted = set(archive_ids)
+        if view.below is not None:
+            same = wanted - view.touched
+            found = {each.archive_id: each for each in await self.tracts(view.below, same)}
+            view.keys.update({key: view.below.keys[key] for key in same})
+            wanted -= same
+        found |= self._found(view, wanted)
+        if len(found) < len(archive_ids):
+            # One at a time for a state: who waited finds what the other one has read.
+            async with self._turns.of(f"{view.state.commit_id}/{view.digest}"):
+                found |= self._found(view, wanted)
+                found |= await self._read(view, sorted(wanted - found.keys()))
+        return [found[key] for key in sorted(found)]
+
+    def _found(self, view: View, archive_ids: Collection[str]) -> dict[str, Tract]:
+        found = {}
+        for archive_id in archive_ids:
+            key = view.keys.get(archive_id)
+            kept = None if key is None else self._kept.get(key)
+            if key is not None and isinstance(kept, Tract):
+                self._kept.move_to_end(key)
+                found[archive_id] = kept
+        return found
+
+    async def _read(self, view: View, archive_ids: Sequence[str]) -> dict[str, Tract]:
+        """Read tracts, some archives at a time: what was read stays, should the caller go away meanwhile.
+
+        While those of some archives are made, the next ones are read.
+        """
+        found: dict[str, Tract] = {}
+        making: asyncio.Task[list[Tract]] | None = None
+        await self._store.indexer.current(view.state.workspace_id)
+        try:
+            for start in range(0, len(archive_ids), _AT_ONCE):
+                rows = await self._rows(view, archive_ids[start : start + _AT_ONCE])
+                if making is not None:
+                    found |= self._made(view, await making)
+                making = asyncio.create_task(
+                    asyncio.to_thread(tracts_of, *rows, self._store.embedder.dimensions), name="memotree-tracts"
+                )
+            if making is not None:
+                found |= self._made(view, await making)
+        finally:
+            if making is not None and not making.done():
+                making.cancel()
+        return found
+
+    def _made(self, view: View, tracts: Sequence[Tract]) -> dict[str, Tract]:
+        for each in tracts:
+            key = f"{view.state.workspace_id}/{each.archive_id}/{view.state.commit_id}/{view.digest}"
+            view.keys[each.archive_id] = key
+            self._keep(key, each)
+        return {each.archive_id: each for each in tracts}
+
+    async def _rows(self, view: View, archive_ids: Sequence[str]) -> _Rows:
+        """Archives, all their nodes, the features that the mirror has, and those of the others by blob."""
+        state = view.state
+        async with self._store.database.transaction() as conn:
+            # The digest, the nodes and their features are of one moment.
+            await _snapshot(conn)
+            if view.digest and await _digest(conn, state) != (state, view.digest):
+                raise SessionMovedError
+            nodes = await archive_trees.leaves(conn, state, archive_ids)
+            committed = [node.version_id for node in nodes if node.version_id is not None and is_leaf(node)]
+            block = await leaf_features.load_block(conn, committed)
+            stored = frozenset(block.version_ids.tolist())
+            bare = [node for node in nodes if is_leaf(node) and node.version_id not in stored]
+            extra = {node.blob: known for node in bare if (known := self._staged.get(node.blob)) is not None}
+            texts = await self._texts(conn, state, [node for node in bare if node.blob not in extra])
+        return archive_ids, nodes, block, extra | await self._features(texts)
+
+    async def _texts(self, conn: Connection, state: State, bare: Sequence[Leaf]) -> dict[str, Node]:
+        """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
+        found: dict[str, Node] = {}
+        staged = [node.entry_id for node in bare if node.version_id is None]
+        if staged and state.session_id is not None:
+            rows = await staging.staged(conn, state.session_id, ids=staged)
+            entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
+            pairs = zip(rows, entries, strict=True)
+            found |= {row.version.blob: entry for row, entry in pairs if isinstance(entry, Node)}
+        paths = {node.blob: node_path(node.entry_id) for node in bare if node.version_id is not None}
+        if paths:
+            read = await self._store.entries.read(state.workspace_id, paths)
+            found |= {blob: entry for blob, entry in read.items() if isinstance(entry, Node)}
+        return found
+
+    async def _features(self, texts: Mapping[str, Node]) -> dict[str, Passage]:
+        made = await leaf_features.of_nodes(list(texts.values()), self._store.embedder)
+        found = {blob: passage for blob, passage in zip(texts, made, strict=True) if passage is not None}
+        for blob, passage in found.items():
+            self._staged.put(blob, passage)
+        return found
+
+    # --- Woods ---
+
+    async def wood(self, view: View, archive_ids: Collection[str]) -> Wood:
+        """The leaves of archives of a state together.
+
+        Raises:
+            SessionMovedError: The session was changed meanwhile.
+        """
+        key = f"{view.key}/{_name_of(view, archive_ids)}"
+        kept = self._kept.get(key)
+        if not isinstance(kept, Wood):
+            async with self._turns.of(key):
+                kept = self._kept.get(key)
+                if not isinstance(kept, Wood):
+                    tracts = await self.tracts(view, archive_ids)
+                    kept = await asyncio.to_thread(joined, tracts, self._store.embedder.dimensions)
+                    self._share(view, kept)
+                    self._keep(key, kept)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return kept
+
+    def _share(self, view: View, wood: Wood) -> None:
+        """Keep the tracts of a wood with its vectors in place of their own, which are most of their weight."""
+        for tract in wood.tracts:
+            key = view.keys[tract.archive_id]
+            if key in self._kept:
+                self._keep(key, tract)
+
+    def _keep(self, key: str, value: Tract | Wood) -> None:
+        old = self._kept.pop(key, None)
+        self._weight += value.weight - (0 if old is None else old.weight)
+        self._kept[key] = value
+        while self._weight > self._limit:
+            _, dropped = self._kept.popitem(last=False)
+            self._weight -= dropped.weight
+
+
+def _name_of(view: View, archive_ids: Collection[str]) -> str:
+    """A short name for a set of archives of a view."""
+    if len(archive_ids) == len(view.archives):
+        return "*"
+    return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
+
+
+async def same_moment(conn: Connection, view: View) -> None:
+    """Begin a transaction that sees a session exactly as a view does.
+
+    Raises:
+        SessionMovedError: It has changed since.
+    """
+    await _snapshot(conn)
+    if await _digest(conn, view.state) != (view.state, view.digest):
+        raise SessionMovedError
+
+
+async def _snapshot(conn: Connection) -> None:
+    """Let every statement of the transaction see the same rows."""
+    await conn.execute("set transaction isolation level repeatable read, read only")
+
+
+async def _digest(conn: Connection, state: State) -> tuple[State, str]:
+    """A session's state with its base of now, and a digest of what it has staged: "" for nothing."""
+    cursor = await conn.execute(_DIGEST, {"session": state.session_id})
+    row = await cursor.fetchone()
+    if row is None:
+        raise SessionMovedError
+    return State(state.workspace_id, row[0], state.session_id), row[1] or ""
+
+
+async def _counts(conn: Connection, state: State, archive_ids: list[str] | None) -> dict[str, int]:
+    arguments = state.arguments(archives=archive_ids, summary=SUMMARY_TYPE)
+    cursor = await conn.execute(_COUNTS, arguments)
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+def _weigh(passage: Passage) -> int:
+    return 500 + passage.terms.nbytes + passage.counts.nbytes + passage.vector.nbytes

@@ -1,0 +1,302 @@
+"""Summaries kept up to date: listed, renewed by a job, in the background after a commit, or within a commit.
+
+The background looks a little later, so that several commits are looked at together, and only at what they changed and
+what stands above that.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
+from memotree_storage.postgres import registry, sessions, staging, tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.forest.reading import read_nodes
+from memotree.forest.service_commit import Change, Changeset, branch_head, commit
+from memotree.forest.summaries.renewal import Renewed, renew
+from memotree.forest.summaries.staleness import Reason, Stale, around, everywhere, stale, without
+from memotree.forest.usage import meter_of, note
+from memotree.jobs import Runner, RunningJob
+from memotree.jobs.operations import job_message
+from memotree.models.gateway import Models
+from memotree.models.meter import Meter
+from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import SUMMARY, node_message
+from memotree.sessions.editing import Workbench
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import job_service_pb2
+
+KIND: Final = "renew_summaries"
+GATHER: Final = timedelta(seconds=2)
+"""How long the background waits for more commits."""
+
+_NODES: Final = "nodes"
+"""The input with the ids of the nodes to look at; empty for all."""
+
+_TOOL: Final = "RenewSummaries"
+_NOTE: Final = "Renewed the summary, which was made from an earlier text."
+_ATTEMPTS: Final = 5
+_SHOWN: Final = 100
+_MOST_SHOWN: Final = 1000
+_REASONS: Final = {
+    Reason.CONTENT: pb.STALE_REASON_CONTENT,
+    Reason.CHILDREN: pb.STALE_REASON_CHILDREN,
+    Reason.PENDING: pb.STALE_REASON_PENDING,
+}
+_log = structlog.get_logger(__name__)
+
+
+class SummaryUpkeep:
+    """Finds and renews stale summaries.
+
+    Args:
+        store: The store.
+        models: The gateway to the models.
+        runner: Runs the jobs; gets the work of the kind `KIND`.
+        limits: What the service allows.
+        background: Whether commits are looked at by themselves.
+        gather: How long the background waits for more commits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        models: Models,
+        runner: Runner,
+        limits: ServiceLimits,
+        *,
+        background: bool = True,
+        gather: timedelta = GATHER,
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._runner = runner
+        self._limits = limits
+        self._background = background
+        self._gather = gather.total_seconds()
+        self._noticed: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        runner.register(KIND, self.work)
+
+    # --- Calls -------------------------------------------------------------------------------------------------------
+
+    async def list_stale_summaries(self, request: pb.ListStaleSummariesRequest) -> pb.ListStaleSummariesResponse:
+        """The nodes whose summaries are to be made anew."""
+        limit = request.max_results or _SHOWN
+        if not 0 < limit <= _MOST_SHOWN:
+            raise InvalidInputError.at("max_results", f"must be from 1 to {_MOST_SHOWN}.")
+        async with self._store.database.connection() as conn:
+            place = await lookup.place(conn, request.workspace, request.revision)
+            scope = await everywhere(conn, place.state, await _archives(conn, place.state, request.archive))
+            found = stale(scope, with_models=self._models.has_chat)
+            shown = [await self._message(conn, place.state, item) for item in found[:limit]]
+        return pb.ListStaleSummariesResponse(summaries=shown, total=len(found))
+
+    @staticmethod
+    async def _message(conn: Connection, state: State, item: Stale) -> pb.StaleSummary:
+        placed = await tree.one(conn, state, item.version.entry_id)
+        version, path, count = placed or (item.version, [], 0)
+        node = node_message(version, SUMMARY, path=path, child_count=count)
+        return pb.StaleSummary(node=node, reason=_REASONS[item.reason])
+
+    async def renew_summaries(self, request: pb.RenewSummariesRequest) -> pb.RenewSummariesResponse:
+        """Queue a job that renews them."""
+        if request.max_model_tokens < 0:
+            raise InvalidInputError.at("max_model_tokens", "must not be negative; leave it out for no limit.")
+        order = pb.RenewSummariesRequest()
+        order.CopyFrom(request)
+        async with self._store.database.connection() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+            order.branch = request.branch or workspace.default_branch
+            state = await branch_head(conn, workspace.workspace_id, order.branch)
+            if request.archive:
+                order.archive = (await lookup.archive(conn, state, request.archive)).entry_id
+        job = await self._runner.submit(
+            workspace.workspace_id,
+            KIND,
+            order,
+            subject=order.branch,
+            lane=f"{workspace.workspace_id}/{order.branch}",
+            request_id=request.request_id,
+            inputs={_NODES: b""},
+        )
+        return pb.RenewSummariesResponse(job=job_message(job))
+
+    # --- The job -----------------------------------------------------------------------------------------------------
+
+    async def work(self, running: RunningJob) -> job_service_pb2.RenewalResult:
+        """Renew what is stale on a branch, in one commit; the work of a job."""
+        request = running.request(pb.RenewSummariesRequest)
+        meter = await meter_of(running, request.max_model_tokens)
+        try:
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    return await self._renew(running, request, meter)
+                except ImportRacedError:  # somebody changed one of the nodes meanwhile
+                    if attempt == _ATTEMPTS:
+                        raise
+        finally:
+            note(running, meter)
+        raise AssertionError  # the loop returns or raises
+
+    async def _renew(
+        self, running: RunningJob, request: pb.RenewSummariesRequest, meter: Meter
+    ) -> job_service_pb2.RenewalResult:
+        workspace_id = running.job.workspace_id
+        nodes = await running.input(_NODES)
+        async with self._store.database.connection() as conn:
+            state = await branch_head(conn, workspace_id, request.branch)
+            if nodes:
+                scope = await around(conn, [state], json.loads(nodes))
+            else:
+                scope = await everywhere(conn, state, await _archives(conn, state, request.archive))
+
+        async def tell(done: int) -> None:
+            note(running, meter)
+            await running.progress("renew", done)
+
+        due = await renew(self._store, self._models, state, scope, meter, tell)
+        made = [item for item in due if item.is_new]
+        result = job_service_pb2.RenewalResult(renewed=len(made), pending=sum(item.pending for item in due))
+        if made:
+            changes = await self._changes(state, made)
+            message = f"Renew {len(made)} summar{'y' if len(made) == 1 else 'ies'}"
+            changeset = Changeset(changes, message, _TOOL, running.job.id, self._limits.service_author())
+            result.commit_id = await commit(self._store, workspace_id, request.branch, changeset, self._limits)
+        return result
+
+    async def _changes(self, state: State, made: Collection[Renewed]) -> Mapping[str, Change]:
+        nodes = await read_nodes(self._store, state, [item.before for item in made])
+        return {
+            node.id: Change(item.before, item.apply(node), node)
+            for item in made
+            if (node := nodes.get(item.before.entry_id)) is not None
+        }
+
+    # --- Within a session --------------------------------------------------------------------------------------------
+
+    async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
+        """Stage new summaries for what the changes of a session made stale; the ids of those nodes are returned.
+
+        Args:
+            workspace: The workspace.
+            session_id: The session.
+            choice: The ids, or beginnings of them, of the changes that count; all when empty. Nodes whose changes are
+                left out stay as they are.
+        """
+        async with self._store.database.connection() as conn:
+            session = await sessions.find_session(
+                conn, (await registry.find_workspace(conn, workspace)).workspace_id, session_id
+            )
+            rows = await staging.staged(conn, session.session_id, data=False)
+            base = replace(session.tree, session_id=None)
+            chosen = {row.entry_id for row in rows if not choice or row.entry_id.startswith(tuple(choice))}
+            scope = await around(conn, [session.tree, base], chosen)
+            left_out = {row.entry_id for row in rows} - chosen
+            if left_out:
+                scope = await without(conn, base, scope, left_out)
+        due = await renew(self._store, self._models, session.tree, scope, Meter())
+        made = [item for item in due if item.is_new]
+        return await self._stage(session, made) if made else []
+
+    async def _stage(self, session: sessions.Session, made: Collection[Renewed]) -> list[str]:
+        """Stage renewed summaries; a node that was changed meanwhile is left to the next time.
+
+        Returns:
+            The ids of the nodes that have staged changes now.
+        """
+        staged = []
+        async with self._store.turns.of(session.session_id), self._store.database.transaction() as conn:
+            held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
+            bench = Workbench(conn, self._store, held, self._limits, _TOOL)
+            now = await tree.versions(conn, held.tree, [item.before.entry_id for item in made])
+            for item in made:
+                version = now.get(item.before.entry_id)
+                if version is not None and version.blob == item.before.blob:
+                    await bench.put(item.apply(await bench.load_node(version)), version, _NOTE)
+                    staged.append(item.before.entry_id)
+            return [row.entry_id for row in await staging.staged(conn, held.session_id, ids=staged, data=False)]
+
+    # --- The background ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look at commits in the background, if that is wanted."""
+        if self._background:
+            self._task = asyncio.create_task(self._watch(), name="memotree-summaries")
+
+    async def stop(self) -> None:
+        """Stop looking; what was not looked at yet is found by `RenewSummaries`."""
+        task, self._task = self._task, None
+        if task is not None:
+            await cancel([task])
+
+    def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
+        """Tell that a branch has a new commit."""
+        if self._task is not None:
+            self._noticed[workspace_id, branch].append(commit_id)
+            self._wake.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(self._gather)
+            self._wake.clear()
+            noticed, self._noticed = self._noticed, defaultdict(list)
+            for (workspace_id, branch), commits in noticed.items():
+                try:
+                    await self._look(workspace_id, branch, commits)
+                except NotFoundError:  # the branch or the workspace is gone
+                    continue
+                except UnavailableError as error:  # a store is away for a while: look again
+                    _log.warning("summaries are looked at later", workspace=workspace_id, why=error.message)
+                    self._noticed[workspace_id, branch] += commits
+                    self._wake.set()
+                except MemoTreeError as error:
+                    _log.warning("summaries were not looked at", workspace=workspace_id, why=error.message)
+                except Exception:  # noqa: BLE001 - background work goes on, whatever one look met
+                    _log.exception("summaries were not looked at", workspace=workspace_id)
+
+    async def _look(self, workspace_id: str, branch: str, commits: Sequence[str]) -> None:
+        async with self._store.database.connection() as conn:
+            state = await branch_head(conn, workspace_id, branch)
+            before, changed = await _changed(conn, workspace_id, commits)
+            found = stale(await around(conn, [state, *before], changed), with_models=False)
+        if found:
+            await self._runner.submit(
+                workspace_id,
+                KIND,
+                pb.RenewSummariesRequest(workspace=workspace_id, branch=branch),
+                subject=branch,
+                lane=f"{workspace_id}/{branch}",
+                inputs={_NODES: json.dumps([item.version.entry_id for item in found]).encode()},
+            )
+
+
+async def _archives(conn: Connection, state: State, archive: str) -> list[str]:
+    if archive:
+        return [(await lookup.archive(conn, state, archive)).entry_id]
+    return [version.entry_id for version in await tree.archives(conn, state)]
+
+
+async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:
+    """The states before some commits, where nodes that they moved or deleted stood, and what they changed."""
+    cursor = await conn.execute(
+        "select c.parents[1], array_agg(v.entry_id) from mirror.commit c"
+        " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+        " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
+        (workspace_id, list(commits)),
+    )
+    rows = await cursor.fetchall()
+    return [State(workspace_id, row[0]) for row in rows if row[0]], {each for row in rows for each in row[1]}

@@ -1,0 +1,387 @@
+"""A new tree from a document: leaves with summaries and vectors, neighbours merged, sections above."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypedDict
+
+import numpy as np
+from memotree_storage import faults
+from memotree_storage.index.features import embedded_text
+from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node, Source, derived_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
+from memotree_storage.ports import Vector
+
+from memotree.forest.chunking.splitting import Piece
+from memotree.forest.documents import Document
+from memotree.forest.ingestion.request_parsing import Cutting
+from memotree.forest.summaries.renewal import summarise_families, summarise_texts
+from memotree.forest.tree_building.merging import Merging, merge, merge_now
+from memotree.forest.tree_building.plan import (
+    Group,
+    PlannedInner,
+    PlannedLeaf,
+    TreePlan,
+    group_pieces,
+    piece_title,
+    plan_tree,
+)
+from memotree.forest.tree_building.titles import merged_title
+from memotree.models.concurrent import finish_all
+from memotree.models.extractive import brief_of
+from memotree.models.gateway import Models, Summary
+from memotree.models.meter import Meter
+
+SECTION: Final = "section"
+"""The attribute of a node that stands for a heading of the document: its level, 1 for the outermost."""
+
+_AT_ONCE: Final = 256
+_GROUPS_AT_ONCE: Final = 16
+
+Tell = Callable[[str, int, int], Awaitable[None]]
+"""Told the step, and how much of it is done, of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Soil:
+    """What every node of one ingestion has in common.
+
+    Attributes:
+        job_id: The ids of new nodes come from it, so that a job that begins again makes the same ones.
+        archive_id: The archive.
+        document_id: The document.
+        tags: Tags of every node.
+        cutting: How the document is split and merged.
+    """
+
+    job_id: str
+    archive_id: str
+    document_id: str
+    tags: tuple[str, ...] = ()
+    cutting: Cutting = field(default_factory=Cutting)
+
+    def new_id(self, role: str, number: int) -> str:
+        """The id of one new node."""
+        return derived_id(self.job_id, role, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Grafting:
+    """Pieces that were summed up and merged: what a tree is made of.
+
+    Attributes:
+        summaries: Of each piece.
+        mergings: Of each group of pieces.
+        parents: The summaries of the parents that each merging made, in their order.
+    """
+
+    summaries: Sequence[Summary]
+    mergings: Sequence[Merging]
+    parents: Sequence[Sequence[Summary]]
+
+
+class _Bounds(TypedDict):
+    threshold: float
+    limit: int
+
+
+class _Litter:
+    """The leaves of one group, and the parents that grow above them.
+
+    Args:
+        texts: Of the leaves.
+        leaves: Their summaries.
+        vectors: Their vectors.
+    """
+
+    def __init__(self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector]) -> None:
+        self.texts = texts
+        self.vectors = vectors
+        self.lengths = [len(text) for text in texts]
+        self._summaries = list(leaves)
+        self._ends = [(text, text) for text in texts]
+
+    @property
+    def parents(self) -> list[Summary]:
+        """The summaries of the parents."""
+        return self._summaries[len(self.texts) :]
+
+    def told(self, left: int, right: int) -> list[str]:
+        """The summaries of two nodes."""
+        return [self._summaries[left].text, self._summaries[right].text]
+
+    def grown(self, left: int, right: int, summary: Summary) -> str:
+        """Add a parent above two nodes; the text whose vector stands for it."""
+        self._summaries.append(summary)
+        self._ends.append((self._ends[left][0], self._ends[right][1]))
+        return _asked(merged_title(*self._ends[-1], f"Parts {len(self._ends)}"), summary)
+
+
+def _portions(litters: Sequence[_Litter]) -> Iterator[list[_Litter]]:
+    """Groups one behind the other, so many that a thread has a while to do."""
+    some: list[_Litter] = []
+    for litter in litters:
+        some.append(litter)
+        if sum(len(each.texts) for each in some) >= _AT_ONCE or len(some) >= _AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+class _Stop:
+    """Tells works that go on at once that one of them has failed, so that they ask models for nothing more."""
+
+    def __init__(self) -> None:
+        self._error: Exception | None = None
+
+    @contextmanager
+    def at_failure(self) -> Iterator[None]:
+        self.check()
+        try:
+            yield
+        except Exception as error:
+            self._error = self._error or error
+            raise
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class Planter:
+    """Makes the nodes of a document, paying models through one meter."""
+
+    def __init__(self, models: Models, meter: Meter, soil: Soil, tell: Tell) -> None:
+        self._models = models
+        self._meter = meter
+        self.soil = soil
+        self._tell = tell
+        self._bounds: _Bounds = {"threshold": soil.cutting.similarity_threshold, "limit": soil.cutting.merge_limit}
+
+    async def plant(self, document: Document, pieces: Sequence[Piece]) -> list[Node]:
+        """The nodes of a document that has no tree yet, parents before children.
+
+        Raises:
+            BudgetExhaustedError: The meter's limit is reached.
+            ModelUnavailableError: The embedding model does not answer.
+        """
+        groups = group_pieces(pieces)
+        grafted = await self.graft(document, pieces, groups)
+        plan = await asyncio.to_thread(plan_tree, document, pieces, grafted.mergings)
+        return await self._nodes(document, plan, grafted)
+
+    async def graft(self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group]) -> Grafting:
+        """Sum pieces up and merge each group of them."""
+        texts = [document.text[piece.start : piece.end] for piece in pieces]
+        summaries = await self.summaries(texts)
+        titles = [piece_title(document, piece, number) for number, piece in enumerate(pieces)]
+        vectors = await self._vectors(titles, summaries)
+        results = await self._merge_all(texts, summaries, vectors, groups)
+        return Grafting(summaries, [merging for merging, _ in results], [parents for _, parents in results])
+
+    async def summaries(self, texts: Sequence[str]) -> list[Summary]:
+        """The summary of each text."""
+        made: list[Summary] = []
+        for start in range(0, len(texts), _AT_ONCE):
+            some = texts[start : start + _AT_ONCE]
+            made += await summarise_texts(self._models, some, self._meter)
+            await self._tell("summarise", len(made), len(texts))
+            faults.point("ingest.summarised")
+        return made
+
+    async def _vectors(self, titles: Sequence[str], summaries: Sequence[Summary]) -> Sequence[Vector]:
+        found: list[Vector] = []
+        asked = [_asked(title, summary) for title, summary in zip(titles, summaries, strict=True)]
+        for start in range(0, len(asked), _AT_ONCE):
+            found += list(await self._models.embed(asked[start : start + _AT_ONCE], self._meter))
+            await self._tell("embed", len(found), len(asked))
+        return found
+
+    async def _merge_all(
+        self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector], groups: Sequence[Group]
+    ) -> list[tuple[Merging, list[Summary]]]:
+        """Merge each group: several at once when models are waited for, else one behind the other in a thread."""
+        merged = 0
+        parts = [slice(group.first, group.first + group.count) for group in groups]
+        litters = [_Litter(texts[part], leaves[part], vectors[part]) for part in parts]
+
+        async def told(count: int) -> None:
+            nonlocal merged
+            merged += count
+            faults.point("ingest.merged")
+            await self._tell("merge", merged, len(texts))
+
+        if self._models.is_built_in:
+            results: list[tuple[Merging, list[Summary]]] = []
+            for some in _portions(litters):
+                results += await asyncio.to_thread(lambda now: [self._merge_now(litter) for litter in now], some)
+                await told(sum(len(litter.texts) for litter in some))
+            return results
+        free, stop = asyncio.Semaphore(_GROUPS_AT_ONCE), _Stop()
+
+        async def one(litter: _Litter) -> tuple[Merging, list[Summary]]:
+            async with free:
+                with stop.at_failure():
+                    result = await self._merge(litter, stop)
+            await told(len(litter.texts))
+            return result
+
+        return await finish_all(map(one, litters))
+
+    async def _merge(self, litter: "_Litter", stop: "_Stop") -> tuple[Merging, list[Summary]]:
+        async def make_parent(left: int, right: int) -> Vector:
+            stop.check()
+            summary = await self._models.summarise_children(litter.told(left, right), self._meter)
+            asked = litter.grown(left, right, summary)
+            return np.asarray((await self._models.embed([asked], self._meter))[0])
+
+        merging = await merge(litter.vectors, litter.lengths, make_parent, **self._bounds)
+        return merging, litter.parents
+
+    def _merge_now(self, litter: "_Litter") -> tuple[Merging, list[Summary]]:
+        def make_parent(left: int, right: int) -> Vector:
+            asked = litter.grown(left, right, self._models.summarise_children_now(litter.told(left, right)))
+            return np.asarray(self._models.embed_now([asked])[0])
+
+        merging = merge_now(litter.vectors, litter.lengths, make_parent, **self._bounds)
+        return merging, litter.parents
+
+    async def _nodes(self, document: Document, plan: TreePlan, grafted: Grafting) -> list[Node]:
+        """The planned nodes; sections get their summaries from below."""
+        ids = [self._id(node) for node in plan.nodes]
+        places = _positions(plan)
+        made: dict[int, Node] = {}
+
+        def grow(level: Sequence[int], summed: Mapping[int, Summary]) -> None:
+            for index in level:
+                node, parent = plan.nodes[index], plan.nodes[index].parent
+                parent_id = None if parent is None else ids[parent]
+                if isinstance(node, PlannedLeaf):
+                    made[index] = self.leaf(document, node, grafted.summaries[node.piece], parent_id, places[index])
+                else:
+                    below = [made[child] for child in node.children]
+                    made[index] = self.inner(document, node, ids[index], summed[index], below, parent_id, places[index])
+
+        for level in _levels(plan):
+            inner = [index for index in level if isinstance(plan.nodes[index], PlannedInner)]
+            summed = dict(zip(inner, await self._of_children(plan, inner, made, grafted), strict=True))
+            await asyncio.to_thread(grow, level, summed)
+        return [made[index] for index in range(len(plan.nodes))]
+
+    def _id(self, node: PlannedLeaf | PlannedInner) -> str:
+        if isinstance(node, PlannedLeaf):
+            return self.soil.new_id("leaf", node.start)
+        if node.section is not None:
+            return self.soil.new_id("section", node.section)
+        return self.soil.new_id(f"group {node.group}", node.merged or 0)
+
+    async def _of_children(
+        self, plan: TreePlan, inner: Sequence[int], made: Mapping[int, Node], grafted: Grafting
+    ) -> list[Summary]:
+        merged: dict[int, Summary] = {}
+        sections: list[int] = []
+        for index in inner:
+            node = plan.nodes[index]
+            assert isinstance(node, PlannedInner)  # noqa: S101 - for the type checker
+            if node.group is not None and node.merged is not None:
+                merged[index] = grafted.parents[node.group][node.merged - grafted.mergings[node.group].leaves]
+            else:
+                sections.append(index)
+        families = [[made[child] for child in _children(plan, index)] for index in sections]
+        merged |= dict(zip(sections, await summarise_families(self._models, families, self._meter), strict=True))
+        return [merged[index] for index in inner]
+
+    def leaf(
+        self, document: Document, node: PlannedLeaf, summary: Summary, parent_id: str | None, position: str
+    ) -> Node:
+        """The node of a planned leaf."""
+        text = document.text[node.start : node.end]
+        return Node(
+            id=self.soil.new_id("leaf", node.start),
+            archive_id=self.soil.archive_id,
+            parent_id=parent_id,
+            position=position,
+            type=LEAF_TYPE,
+            title=node.title,
+            summary=summary.text,
+            content=text,
+            tags=self.soil.tags,
+            attributes=_made(_spoken(document, node.turn), summary, hash_of_content(text)),
+            source=self._source(node),
+        )
+
+    def inner(
+        self,
+        document: Document,
+        node: PlannedInner,
+        node_id: str,
+        summary: Summary,
+        below: Iterable[Node],
+        parent_id: str | None,
+        position: str,
+    ) -> Node:
+        """The node of a planned section or merged pair."""
+        told = {} if node.section is None else {SECTION: str(document.outline[node.section].level)}
+        made_of = hash_of_children((child.id, child.summary) for child in below)
+        return Node(
+            id=node_id,
+            archive_id=self.soil.archive_id,
+            parent_id=parent_id,
+            position=position,
+            type=SUMMARY_TYPE,
+            title=node.title,
+            brief=brief_of(node.title, summary.text),
+            summary=summary.text,
+            tags=self.soil.tags,
+            attributes=_made(told, summary, made_of),
+            source=self._source(node),
+        )
+
+    def _source(self, node: PlannedLeaf | PlannedInner) -> Source:
+        return Source(self.soil.document_id, node.start, node.end, node.page, node.heading, node.sha256)
+
+
+def _asked(title: str, summary: Summary) -> str:
+    """The text whose vector stands for a node: the very one that the index will ask for, so that it is paid once."""
+    return embedded_text(Node("", "", None, "", title=title, summary=summary.text))
+
+
+def _spoken(document: Document, turn: int | None) -> dict[str, str]:
+    if turn is None:
+        return {}
+    spoken = document.turns[turn]
+    told = {"speaker": spoken.speaker, "time": spoken.time, "turn_id": spoken.id}
+    return {name: value for name, value in told.items() if value}
+
+
+def _made(told: Mapping[str, str], summary: Summary, made_of: str) -> dict[str, str]:
+    return with_provenance(told, summary.made_by, made_of, PENDING_MODEL if summary.pending else "")
+
+
+def _positions(plan: TreePlan) -> dict[int, str]:
+    """The place of each planned node among its siblings."""
+    found: dict[int, str] = {}
+    families = [plan.roots, *(node.children for node in plan.nodes if isinstance(node, PlannedInner))]
+    for family in families:
+        found |= dict(zip(family, many_between(None, None, len(family)), strict=True))
+    return found
+
+
+def _children(plan: TreePlan, index: int) -> Sequence[int]:
+    node = plan.nodes[index]
+    return node.children if isinstance(node, PlannedInner) else ()
+
+
+def _levels(plan: TreePlan) -> list[list[int]]:
+    """The nodes by depth, the deepest first."""
+    depths: list[int] = []
+    levels: list[list[int]] = []
+    for index, node in enumerate(plan.nodes):
+        depths.append(0 if node.parent is None else depths[node.parent] + 1)
+        if depths[-1] == len(levels):
+            levels.append([])
+        levels[depths[-1]].append(index)
+    return levels[::-1]

@@ -1,0 +1,117 @@
+"""What happened to an entry between two versions, as the wire tells it."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from memotree_storage.model.changes import fields_changed
+from memotree_storage.model.node import Archive, Entry, Node, Source
+
+from memotree.history.text_diff import cut, unified
+from memotree.v1 import history_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+CREATED = types_pb2.CHANGE_KIND_CREATED
+UPDATED = types_pb2.CHANGE_KIND_UPDATED
+DELETED = types_pb2.CHANGE_KIND_DELETED
+
+_BY_LINES: Final = frozenset({"content", "summary", "description"})
+_ARCHIVE_FIELDS: Final = ("name", "model", "description", "attributes")
+
+
+def entry_change(before: Entry | None, after: Entry | None, *, fields: bool) -> pb.EntryChange:
+    """The change from one version to another (``None``: not there); they are of one id, and at least one is there."""
+    shown = after or before
+    if shown is None:
+        message = "an entry that is on neither side has not changed"
+        raise ValueError(message)
+    return pb.EntryChange(
+        node_id=shown.id,
+        kind=CREATED if before is None else DELETED if after is None else UPDATED,
+        title=shown.name if isinstance(shown, Archive) else shown.title,
+        is_archive=isinstance(shown, Archive),
+        fields=field_changes(before, after) if fields else [],
+        summary=_sentence(before, after),
+    )
+
+
+def field_changes(before: Entry | None, after: Entry | None) -> list[pb.FieldChange]:
+    """Each field that differs; of an entry that is on one side only, each field that says something."""
+    if before is None or after is None or type(before) is not type(after):
+        names = list(_ARCHIVE_FIELDS if isinstance(after or before, Archive) else _READ)
+    else:
+        names = fields_changed(before, after)
+    pairs = ((name, _text(before, name), _text(after, name)) for name in names)
+    return [_field_change(name, old, new) for name, old, new in pairs if old != new]
+
+
+def _field_change(name: str, old: str, new: str) -> pb.FieldChange:
+    if name not in _BY_LINES and "\n" not in old and "\n" not in new:
+        return pb.FieldChange(field=name, old_value=cut(old), new_value=cut(new))
+    diff = unified(old, new)
+    if name == "content":
+        return pb.FieldChange(field=name, diff=diff)
+    return pb.FieldChange(field=name, old_value=cut(old), new_value=cut(new), diff=diff)
+
+
+def _sentence(before: Entry | None, after: Entry | None) -> str:
+    if before is None:
+        return "Created."
+    if after is None:
+        return "Deleted."
+    names = fields_changed(before, after)
+    told = [name for name in names if name not in {"parent", "position"}]
+    sentences = [f"Changed {_enumerated(told)}."] if told else []
+    if isinstance(after, Node) and "parent" in names:
+        sentences.append(f"Moved below {after.parent_id}." if after.parent_id else "Moved to the roots of its archive.")
+    if "position" in names:
+        sentences.append("Moved among its siblings.")
+    return " ".join(sentences)
+
+
+def _enumerated(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _text(entry: Entry | None, name: str) -> str:
+    """A field as a person reads it; "" for one that the entry does not have."""
+    if entry is None:
+        return ""
+    if isinstance(entry, Archive):
+        told = {
+            "name": entry.name,
+            "model": entry.model_id,
+            "description": entry.description,
+            "attributes": _attributes_text(entry.attributes),
+        }
+        return told.get(name, "")
+    read = _READ.get(name)
+    return read(entry) if read else ""
+
+
+def _attributes_text(attributes: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}: {attributes[key]}" for key in sorted(attributes))
+
+
+def _source_text(source: Source) -> str:
+    parts = [f"document {source.document_id}", f"characters {source.start} to {source.end}"]
+    parts += [f"page {source.page}"] if source.page else []
+    parts += [f"under {source.heading}"] if source.heading else []
+    parts += [f"SHA-256 {source.sha256}"] if source.sha256 else []
+    return ", ".join(parts)
+
+
+_READ: Final[Mapping[str, Callable[[Node], str]]] = {
+    "type": lambda node: node.type,
+    "title": lambda node: node.title,
+    "brief": lambda node: node.brief,
+    "summary": lambda node: node.summary,
+    "tags": lambda node: ", ".join(node.tags),
+    "attributes": lambda node: _attributes_text(node.attributes),
+    "relations": lambda node: "\n".join(
+        f"{one.type} {one.target_id} {one.description}".rstrip() for one in node.relations
+    ),
+    "source": lambda node: _source_text(node.source) if node.source else "",
+    "content": lambda node: node.content,
+    "parent": lambda node: node.parent_id or f"(root of archive {node.archive_id})",
+    "position": lambda node: node.position,
+}

@@ -1,0 +1,33 @@
+"""What the service allows, from the settings."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from memotree_storage.model.node import NODE_TYPES
+from memotree_storage.model.validation import DEFAULT_LIMITS, Limits
+from memotree_storage.ports import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """Bounds and defaults of the operations.
+
+    Attributes:
+        node: Bounds of a node's fields.
+        types: The registry of node types.
+        session_ttl: Idle time after which a session expires, unless its opener says.
+        committer_name: The committer of every commit.
+        committer_email: The committer's address.
+        author_email: The address of an author that is named by the session's agent alone.
+    """
+
+    node: Limits = DEFAULT_LIMITS
+    types: frozenset[str] = NODE_TYPES
+    session_ttl: timedelta = field(default=timedelta(days=7))
+    committer_name: str = "MemoTree"
+    committer_email: str = "memotree@localhost"
+    author_email: str = "agent@localhost"
+
+    def service_author(self) -> Signature:
+        """The service itself as the author of a commit, now."""
+        return Signature(self.committer_name, self.committer_email, datetime.now(UTC).replace(microsecond=0))

@@ -1,0 +1,197 @@
+"""What the names in a request stand for: workspaces, revisions, and ids given by a prefix."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.model.node import ID_LENGTH, MIN_PREFIX, is_id, is_id_prefix
+from memotree_storage.postgres import registry, tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.registry import Resolved, Workspace
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+_MOST_CANDIDATES = 20
+_TOUCH_SECONDS = 60.0
+_MOST_TOUCHED = 10_000
+_TOUCH = (
+    "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
+    " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
+    " where s.session_id = free.session_id returning extract(epoch from s.ttl)"
+)
+_touched: dict[str, float] = {}
+"""When each session that was read may be marked as used again: reads would write a row each otherwise."""
+
+
+class NodeNotFoundError(NotFoundError):
+    """No such node is alive at the revision."""
+
+    reason = "NODE_NOT_FOUND"
+
+    def __init__(self, text: str, sentence: str = "") -> None:
+        usual = f"There is no node {text!r} at this revision. Search for it, or read the tree with GetTree."
+        super().__init__(sentence or usual, "node", text)
+
+
+class ArchiveNotFoundError(NotFoundError):
+    """No such archive is alive at the revision."""
+
+    reason = "ARCHIVE_NOT_FOUND"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"There is no archive {text!r} at this revision. List them with ListArchives.", "archive", text
+        )
+
+
+class InvalidIdError(InvalidInputError):
+    """A text that can be no id and no prefix of one."""
+
+    reason = "INVALID_ID"
+
+    @classmethod
+    def of(cls, field: str, text: str) -> InvalidInputError:
+        """The error that says what an id is."""
+        return cls.at(
+            field,
+            f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u.",
+        )
+
+
+class AmbiguousIdError(InvalidInputError):
+    """A prefix that several nodes share (alive ones; of history, deleted ones too); ``nodes`` has them."""
+
+    reason = "AMBIGUOUS_ID"
+    nodes: Sequence[Version] = ()
+
+    @classmethod
+    def among(cls, field: str, text: str, nodes: Sequence[Version]) -> "AmbiguousIdError":
+        """The error that lists the candidates."""
+        listed = ", ".join(
+            f"{node.entry_id} ({node.title}{', deleted' if node.dead else ''})" for node in nodes[:_MOST_CANDIDATES]
+        )
+        error = cls.at(field, f"{text!r} is ambiguous; give more characters. It could be {listed}.")
+        assert isinstance(error, cls)  # noqa: S101 - for the type checker
+        error.nodes = tuple(nodes[:_MOST_CANDIDATES])
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A workspace and one state of its tree."""
+
+    workspace: Workspace
+    resolved: Resolved
+
+    @property
+    def state(self) -> State:
+        """The state of the tree."""
+        return self.resolved.state
+
+    @property
+    def scope(self) -> str:
+        """What views belong to here: a session's id, or the name of the branch, tag or commit."""
+        return self.resolved.name
+
+
+def needed(field: str, text: str) -> str:
+    """The text, which must not be empty.
+
+    Raises:
+        InvalidInputError: It is.
+    """
+    if not text:
+        raise InvalidInputError.at(field, "is needed.")
+    return text
+
+
+async def place(conn: Connection, workspace: str, revision: str, field: str = "revision") -> Place:
+    """The workspace of that name or id, and the state that the revision names there; a session counts as used."""
+    found = Place(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
+    if found.resolved.kind == "session":
+        await _touch(conn, found.resolved.name)
+    return found
+
+
+async def _touch(conn: Connection, session_id: str) -> None:
+    """Mark an open session as used, once a minute at most; who holds it for a change marks it too."""
+    now = time.monotonic()
+    if now < _touched.get(session_id, 0.0):
+        return
+    cursor = await conn.execute(_TOUCH, (session_id,))
+    row = await cursor.fetchone()
+    if len(_touched) >= _MOST_TOUCHED:
+        _touched.clear()
+    _touched[session_id] = now + min(_TOUCH_SECONDS, float(row[0]) / 10 if row else _TOUCH_SECONDS)
+
+
+async def full_id(conn: Connection, state: State, text: str, field: str = "node_id") -> str:
+    """The whole id that a text stands for; a full one is taken as it is, alive or not.
+
+    Raises:
+        InvalidIdError: It can be no id.
+        AmbiguousIdError: Several alive entries begin with it.
+        NodeNotFoundError: None does.
+    """
+    if is_id(needed(field, text)):
+        return text
+    if not is_id_prefix(text):
+        raise InvalidIdError.of(field, text)
+    found = await tree.versions(conn, state, await tree.with_prefix(conn, state, text))
+    if not found:
+        raise NodeNotFoundError(text)
+    if len(found) > 1:
+        raise AmbiguousIdError.among(field, text, sorted(found.values(), key=lambda version: version.entry_id))
+    return next(iter(found))
+
+
+async def node(conn: Connection, state: State, text: str, field: str = "node_id") -> Version:
+    """The alive node that an id or a prefix names.
+
+    Raises:
+        NodeNotFoundError: It is not alive here.
+    """
+    return (await _alive(conn, state, [await full_id(conn, state, text, field)]))[0]
+
+
+async def nodes(conn: Connection, state: State, texts: Iterable[str], field: str = "node_ids") -> list[Version]:
+    """The alive nodes that ids or prefixes name, in their order."""
+    ids = [await full_id(conn, state, text, f"{field}[{number}]") for number, text in enumerate(texts)]
+    return await _alive(conn, state, ids)
+
+
+async def _alive(conn: Connection, state: State, ids: Sequence[str]) -> list[Version]:
+    found = await tree.versions(conn, state, ids)
+    for entry_id in ids:
+        if entry_id not in found or found[entry_id].is_archive:
+            raise NodeNotFoundError(entry_id)
+    return [found[entry_id] for entry_id in ids]
+
+
+async def archive(conn: Connection, state: State, text: str, field: str = "archive") -> Version:
+    """The alive archive of that name, id or unique prefix of an id; a whole id goes first, then a name.
+
+    Raises:
+        ArchiveNotFoundError: There is none.
+        AmbiguousIdError: Several ids begin with the text.
+    """
+    return archive_among(await tree.archives(conn, state), text, field)
+
+
+def archive_among(found: Sequence[Version], text: str, field: str = "archive") -> Version:
+    """The same of archives that were read already."""
+    named = [version for version in found if version.entry_id == needed(field, text)]
+    named = named or [version for version in found if version.title == text]
+    if not named and is_id_prefix(text):
+        named = [version for version in found if version.entry_id.startswith(text)]
+    if not named:
+        raise ArchiveNotFoundError(text)
+    if len(named) > 1:
+        raise AmbiguousIdError.among(field, text, named)
+    return named[0]
+
+
+async def archives(conn: Connection, state: State, texts: Iterable[str], field: str = "archives") -> list[str]:
+    """The ids of the archives that names, ids or prefixes name."""
+    return [(await archive(conn, state, text, f"{field}[{number}]")).entry_id for number, text in enumerate(texts)]

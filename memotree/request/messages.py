@@ -1,0 +1,197 @@
+"""Between the store's values and the messages of the wire contract."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.model.node import Node, Relation, Source
+from memotree_storage.model.validation import InvalidTimeError, check_author, check_time
+from memotree_storage.ports import Signature
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.sessions import Session
+
+from memotree.v1 import session_service_pb2, types_pb2
+
+Level = types_pb2.LevelOfDetail
+TITLE = types_pb2.LEVEL_OF_DETAIL_TITLE
+BRIEF = types_pb2.LEVEL_OF_DETAIL_BRIEF
+SUMMARY = types_pb2.LEVEL_OF_DETAIL_SUMMARY
+DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
+
+_RELATION_PREFIX = "RELATION_TYPE_"
+_STATES = {
+    "open": session_service_pb2.SESSION_STATE_OPEN,
+    "discarded": session_service_pb2.SESSION_STATE_DISCARDED,
+    "expired": session_service_pb2.SESSION_STATE_EXPIRED,
+    "detached": session_service_pb2.SESSION_STATE_DETACHED,
+}
+
+
+def level_or(given: Level.ValueType, default: Level.ValueType, field: str = "level") -> Level.ValueType:
+    """The level given, or the default for none.
+
+    Raises:
+        InvalidInputError: The number is no level.
+    """
+    if given == types_pb2.LEVEL_OF_DETAIL_UNSPECIFIED:
+        return default
+    if given not in Level.values():
+        raise InvalidInputError.at(field, f"{given} is no level of detail; give 1 to 4.")
+    return given
+
+
+def timestamp(when: datetime | None) -> Timestamp | None:
+    """A time of the wire, or ``None``."""
+    if when is None:
+        return None
+    message = Timestamp()
+    message.FromDatetime(when.astimezone(UTC))
+    return message
+
+
+def read_time(field: str, message: Timestamp) -> datetime:
+    """A time from the wire, in UTC.
+
+    Raises:
+        InvalidTimeError: It is before 1970 or after 9999.
+    """
+    try:
+        when = message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidTimeError.at(field, "is outside of the years 1970 to 9999.") from error
+    check_time(field, when)
+    return when
+
+
+def read_author(message: types_pb2.CommitAuthor, field: str, default: Signature) -> Signature:
+    """An author from the wire; what is not given comes from the default.
+
+    Raises:
+        InvalidAuthorError: A name or address that Git refuses.
+        InvalidTimeError: A time before 1970 or after 9999.
+    """
+    name = message.name or default.name
+    email = message.email if message.name else (message.email or default.email)
+    check_author(name, email, field)
+    when = read_time(f"{field}.timestamp", message.timestamp) if message.HasField("timestamp") else default.when
+    return Signature(name, email, when.replace(microsecond=0))
+
+
+def relation_name(given: types_pb2.RelationType.ValueType, field: str) -> str:
+    """The stored name of a relation type.
+
+    Raises:
+        InvalidInputError: None is given, or the number is none.
+    """
+    if given == types_pb2.RELATION_TYPE_UNSPECIFIED or given not in types_pb2.RelationType.values():
+        known = ", ".join(name.removeprefix(_RELATION_PREFIX) for name in types_pb2.RelationType.keys()[1:])
+        raise InvalidInputError.at(field, f"is needed: one of {known}.")
+    return types_pb2.RelationType.Name(given).removeprefix(_RELATION_PREFIX)
+
+
+def relation_message(type_name: str, target_id: str, description: str) -> types_pb2.Relation:
+    """A relation for the wire."""
+    kind = types_pb2.RelationType.Value(_RELATION_PREFIX + type_name)
+    return types_pb2.Relation(type=kind, target_id=target_id, description=description)
+
+
+def read_relation(message: types_pb2.Relation, field: str) -> Relation:
+    """A relation from the wire."""
+    return Relation(relation_name(message.type, f"{field}.type"), message.target_id, message.description)
+
+
+def read_source(message: types_pb2.Source) -> Source:
+    """A source from the wire."""
+    return Source(message.document_id, message.start, message.end, message.page, message.heading, message.sha256)
+
+
+def node_message(
+    version: Version,
+    level: Level.ValueType,
+    *,
+    content: str = "",
+    tokens: int | None = None,
+    cut: bool = False,
+    path: Sequence[str] = (),
+    child_count: int = 0,
+) -> types_pb2.Node:
+    """A node for the wire, with the texts that belong to the level.
+
+    Args:
+        version: The node.
+        level: How much of its texts goes along.
+        content: Its content, used at DETAIL.
+        tokens: Those of a content that the version does not know, since it is derived.
+        cut: Whether the content is only a beginning.
+        path: The ids above it, root first.
+        child_count: How many nodes stand directly below it.
+    """
+    message = types_pb2.Node(
+        id=version.entry_id,
+        archive_id=version.archive_id,
+        parent_id=version.parent_id,
+        position=version.position,
+        type=version.type,
+        title=version.title,
+        tags=version.tags,
+        attributes=version.attributes,
+        etag=version.blob,
+        path=path,
+        child_count=child_count,
+        commit_id=version.commit_id or "",
+        update_time=timestamp(version.committed_at),
+        content_tokens=version.tokens if tokens is None else tokens,
+        level=level,
+        relations=[relation_message(*relation) for relation in version.relations],
+        source=types_pb2.Source(**version.source) if version.source else None,
+    )
+    if level >= BRIEF:
+        message.brief = version.brief
+    if level >= SUMMARY:
+        message.summary = version.summary
+    if level >= DETAIL:
+        message.content = content
+        message.content_cut = cut
+    return message
+
+
+def archive_message(version: Version) -> types_pb2.Archive:
+    """An archive for the wire."""
+    archive = version.to_archive()
+    return types_pb2.Archive(
+        id=archive.id,
+        name=archive.name,
+        model_id=archive.model_id,
+        description=archive.description,
+        attributes=archive.attributes,
+        etag=version.blob,
+    )
+
+
+def session_message(session: Session) -> session_service_pb2.Session:
+    """A session for the wire."""
+    return session_service_pb2.Session(
+        id=session.session_id,
+        workspace_id=session.workspace_id,
+        branch=session.branch,
+        base_commit_id=session.base_commit,
+        agent=session.agent,
+        state=_STATES[session.state],
+        create_time=timestamp(session.created_at),
+        update_time=timestamp(session.used_at),
+        expire_time=timestamp(session.expires_at),
+        change_count=session.change_count,
+    )
+
+
+def text_of(node: Node, level: Level.ValueType) -> str:
+    """What a reader sees of a node at a level: title, line, paragraph, content, each on what it is short of."""
+    parts = [node.title]
+    if level == BRIEF:
+        parts.append(node.brief)
+    elif level == SUMMARY:
+        parts.append(node.summary or node.brief)
+    elif level == DETAIL:
+        parts.append(node.content)
+    return "\n\n".join(part for part in parts if part)

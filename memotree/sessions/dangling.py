@@ -1,0 +1,44 @@
+"""Relations that lose their target: what a person is told when nodes go."""
+
+from collections.abc import Collection
+from typing import Final
+
+from memotree_storage.postgres import tree
+
+from memotree.sessions.editing import Workbench
+
+_LISTED: Final = 100
+"""So many are told one by one; an answer has to stay small however many nodes point to what goes."""
+
+_AT_ONCE: Final = 500
+"""So many ids are asked for in one statement: it compares each holder's targets with all of them."""
+
+
+async def warnings(bench: Workbench, ids: Collection[str]) -> tuple[str, ...]:
+    """Warnings about relations of nodes that stay and point to nodes that go, at most 100 and one that counts the rest.
+
+    Args:
+        bench: The session, before the nodes have gone.
+        ids: The nodes that go.
+    """
+    gone, order = set(ids), sorted(ids)
+    told: list[str] = []
+    for start in range(0, len(order), _AT_ONCE):
+        part = set(order[start : start + _AT_ONCE])
+        told += [
+            f"{holder.entry_id} ({holder.title}) has {_with_article(relation[0])} relation to {relation[1]}, "
+            "which is deleted."
+            for holder in await tree.pointing_at(bench.conn, bench.state, part)
+            if holder.entry_id not in gone
+            for relation in holder.relations
+            if relation[1] in part
+        ]
+    told.sort()
+    rest = len(told) - _LISTED
+    if rest <= 0:
+        return tuple(told)
+    return (*told[:_LISTED], f"{rest} more relations of other nodes have a target that is deleted.")
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"

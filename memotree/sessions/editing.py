@@ -1,0 +1,256 @@
+"""A session under change: one transaction that holds it, reads its tree, checks what is to be staged, and stages it.
+
+Edits are staged one by one, so that a later one of the same call sees an earlier one; when the call fails, none is
+left.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message
+from memotree_storage import faults
+from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.position import between
+from memotree_storage.model.validation import canonical_node, check_archive, check_node, check_text
+from memotree_storage.postgres import registry, sessions, staging, tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version, staged_version
+from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.staging import Edit
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+from memotree.request import lookup
+from memotree.request.idempotency import once
+from memotree.request.limits import ServiceLimits
+
+_NOTE_CHARS = 2000
+
+Response = TypeVar("Response", bound=Message)
+
+Tell = Callable[[FieldViolation, Node], FieldViolation]
+"""Says a fault of a node, which is given as it was checked, as a fault of the request that brings the node."""
+
+
+class StaleEtagError(AbortedError):
+    """The entry has changed since the caller read it."""
+
+    reason = "STALE_ETAG"
+
+
+class ContentTooLargeError(TooLargeError):
+    """The content of a node is over the limit."""
+
+    reason = "CONTENT_TOO_LARGE"
+
+
+class ChangeRequest(Protocol):
+    """What every request that stages a change has."""
+
+    @property
+    def workspace(self) -> str: ...  # noqa: D102 - a field of the wire contract
+
+    @property
+    def session_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def request_id(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A version with the ids above it, root first, and the number of nodes directly below it."""
+
+    version: Version
+    path: list[str]
+    child_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """An open session, held by a transaction, and the tool that works on it.
+
+    ``derived`` has the blobs that the staged entries it has loaded were derived from.
+    """
+
+    conn: Connection
+    store: Store
+    session: Session
+    limits: ServiceLimits
+    tool: str
+    derived: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State:
+        """The tree as the session has it now."""
+        return self.session.tree
+
+    async def load(self, version: Version) -> Entry:
+        """The whole entry of a version of this session, with its content."""
+        if version.commit_id is None:
+            rows = await staging.staged(self.conn, self.session.session_id, ids=[version.entry_id])
+            entry = rows[0].entry if rows else None
+            if entry is not None:
+                self.derived[version.entry_id] = rows[0].derived_blob
+                return entry
+        return (await self.store.entries.load(self.session.workspace_id, [version]))[version.blob]
+
+    async def load_node(self, version: Version) -> Node:
+        """The whole node of a version, with its content."""
+        entry = await self.load(version)
+        if not isinstance(entry, Node):
+            raise lookup.NodeNotFoundError(version.entry_id)
+        return entry
+
+    async def node(self, text: str, etag: str = "", field: str = "node_id") -> Version:
+        """The alive node that an id or prefix names.
+
+        Raises:
+            NodeNotFoundError: It is not alive here.
+            StaleEtagError: It is not the version that the caller read.
+        """
+        version = await lookup.node(self.conn, self.state, text, field)
+        check_etag(version, etag)
+        return version
+
+    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> Placed:
+        """The same with its place in the tree, in one round trip for a full id.
+
+        Raises:
+            NodeNotFoundError: It is not alive here.
+            StaleEtagError: It is not the version that the caller read.
+        """
+        entry_id = await lookup.full_id(self.conn, self.state, text, field)
+        found = await tree.one(self.conn, self.state, entry_id)
+        if found is None or found[0].is_archive:
+            raise lookup.NodeNotFoundError(entry_id)
+        check_etag(found[0], etag)
+        return Placed(*found)
+
+    async def put(self, entry: Node, before: Version | None, message: str, tell: Tell | None = None) -> Version:
+        """Stage a node, new or changed, in canonical form; its version in the session is returned.
+
+        Args:
+            entry: The node.
+            before: What it was until now; ``None`` for a new one.
+            message: Why.
+            tell: Names faults by the fields of the request; without it they have the names of a node's fields.
+
+        Raises:
+            InvalidNodeError: A field is not as it may be.
+            ContentTooLargeError: The content is over the limit.
+        """
+        limit = self.limits.node.content_bytes
+        if len(entry.content) > limit or len(entry.content.encode("utf-8", "surrogatepass")) > limit:
+            raise ContentTooLargeError(
+                f"The content of a node may have {limit} bytes; this one has more. Split it into several nodes."
+            )
+        node = canonical_node(entry)
+        check_node(node, self.limits.node, self.limits.types, tell and (lambda fault: tell(fault, node)))
+        if await self._stage(node, before, message):
+            return (await tree.versions(self.conn, self.state, [node.id]))[node.id]
+        return staged_version(node, staging.blob_id(encode_entry(node)))
+
+    async def put_archive(self, archive: Archive, before: Version | None, message: str) -> None:
+        """Stage an archive, new or changed.
+
+        Raises:
+            InvalidArchiveError: A field is not as it may be.
+        """
+        check_archive(archive, self.limits.node, _archive_fault)
+        await self._stage(archive, before, message)
+
+    async def remove(self, versions: Sequence[Version], message: str) -> None:
+        """Stage the removal of entries."""
+        check_note(message)
+        edits = [Edit(None, version, message, self.tool) for version in versions]
+        await staging.stage(self.conn, self.session, edits)
+
+    async def position(self, home_id: str, index: int | None, moving: str = "") -> str:
+        """A position in a home: behind ``index`` siblings, or last; the node that moves does not count."""
+        if index is None:
+            return between(await tree.last_position(self.conn, self.state, home_id), None)
+        siblings = [
+            place
+            for entry_id, place in await tree.children(self.conn, self.state, home_id, limit=index + 2)
+            if entry_id != moving
+        ]
+        before = siblings[index - 1] if 0 < index <= len(siblings) else (siblings[-1] if index and siblings else None)
+        after = siblings[index] if index < len(siblings) else None
+        if before is not None and after is not None and before >= after:
+            after = next((place for place in siblings[index:] if place > before), None)
+        return between(before, after)
+
+    async def _stage(self, entry: Entry, before: Version | None, message: str) -> set[str]:
+        check_note(message)
+        edit = Edit(entry, before, message, self.tool)
+        dropped = await staging.stage(self.conn, self.session, [edit], self.derived)
+        for entry_id in dropped:  # what is staged next is derived from the base again
+            self.derived.pop(entry_id, None)
+        return dropped
+
+
+def check_etag(version: Version, etag: str) -> None:
+    """Refuse to change an entry that is not the version the caller read.
+
+    Raises:
+        StaleEtagError: It is another one.
+    """
+    if etag and etag != version.blob:
+        raise StaleEtagError(
+            f"{version.entry_id} has changed since it was read (its etag is {version.blob} now). Read it again, look "
+            "whether the change still fits, and send it with the new etag."
+        )
+
+
+def _archive_fault(fault: FieldViolation) -> FieldViolation:
+    """A fault of an archive as one of the request, which calls its id ``archive_id``."""
+    return replace(fault, field="archive_id") if fault.field == "id" else fault
+
+
+def check_note(message: str) -> None:
+    """Refuse a ``commit_message`` that no commit can hold.
+
+    Raises:
+        InvalidTextError: It is too long or has characters that a message cannot have.
+    """
+    check_text("commit_message", message, multiline=True, max_chars=_NOTE_CHARS)
+
+
+async def change(
+    store: Store,
+    limits: ServiceLimits,
+    request: ChangeRequest,
+    response_type: type[Response],
+    tool: str,
+    make: Callable[[Workbench], Awaitable[Response]],
+) -> Response:
+    """Run one call that stages changes: all or nothing, once per request id."""
+    workspace, session_id = (
+        lookup.needed("workspace", request.workspace),
+        lookup.needed("session_id", request.session_id),
+    )
+    # Its turn before a connection: many changes of one session wait without one.
+    async with store.turns.of(session_id), store.database.transaction() as conn:
+
+        async def run() -> Response:
+            session = await sessions.hold_session(conn, workspace, session_id)
+            return await make(Workbench(conn, store, session, limits, tool))
+
+        if request.request_id:
+            assert isinstance(request, Message)  # noqa: S101 - every request is a message too
+            found = await registry.find_workspace(conn, workspace)
+            response = await once(conn, found.workspace_id, request, response_type, run)
+        else:
+            response = await run()
+        faults.point("stage.written")
+    faults.point("stage.recorded")
+    return response
+
+
+def moved_to(node: Node, parent_id: str | None, archive_id: str, position: str) -> Node:
+    """The node in another place."""
+    return replace(node, parent_id=parent_id, archive_id=archive_id, position=position)

@@ -1,0 +1,1 @@
+"""The write path: everything that makes a commit or moves a ref goes through this package."""

@@ -1,0 +1,247 @@
+"""Bulk import: many entries as one commit, past the staging of a session.
+
+Git goes first, then the rows by COPY, then the index from the outbox. For documents and migrations; a crash leaves
+either nothing or a commit that the next start mirrors.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from memotree_storage import faults
+from memotree_storage.commit.transaction import Turn, turn_of
+from memotree_storage.commit.tree_check import check_structure, named_by
+from memotree_storage.concurrency.cancellation import Passage, finish_once_begun
+from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation
+from memotree_storage.model.codec import archive_path, encode_entry, entry_path, node_path
+from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.workspace import service_signature
+from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.postgres import projector, tree
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.registry import RevisionNotFoundError
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.staging import blob_id
+from memotree_storage.postgres.tree import State
+from memotree_storage.store import Store
+
+_MOST_TOLD: Final = 10
+
+
+class ImportRacedError(AbortedError):
+    """The branch is not as the import expected it."""
+
+    reason = "IMPORT_RACED"
+
+
+class ImportBrokenError(FailedPreconditionError):
+    """The import would leave something that is no tree."""
+
+    reason = "IMPORT_BROKEN"
+
+    @classmethod
+    def of(cls, faults_found: Iterable[tuple[str, str]]) -> "ImportBrokenError":
+        """The error about entries, each with what is wrong with it."""
+        found = [FieldViolation(entry_id, sentence) for entry_id, sentence in faults_found]
+        told = " ".join(fault.description for fault in found[:_MOST_TOLD])
+        more = f" So it is with {len(found) - _MOST_TOLD} more." if len(found) > _MOST_TOLD else ""
+        sentence = f"The import would leave the tree broken, and nothing was committed. {told}{more}"
+        return cls(f"{sentence} Give what is missing as well, or leave these out.", found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is to be committed; ``data`` has the bytes of each entry."""
+
+    workspace_id: str
+    branch: str
+    entries: Mapping[str, Entry]
+    data: Mapping[str, bytes]
+    removals: frozenset[str]
+    expected: Mapping[str, str | None]
+    message: str
+    author: Signature
+    committer: Signature
+
+
+async def import_entries(
+    store: Store,
+    workspace_id: str,
+    branch: str,
+    entries: Iterable[Entry],
+    message: str,
+    author: Signature | None = None,
+    *,
+    committer: Signature | None = None,
+    removals: Iterable[str] = (),
+    expected: Mapping[str, str | None] | None = None,
+) -> str:
+    """Commit entries, new or as new versions, on the head of a branch, and remove others; the commit's id is returned.
+
+    An entry that stands there just so already, and the removal of one that is not there, are no changes; when there are
+    none at all, nothing is committed and the id of the head is returned.
+
+    Args:
+        store: An open store.
+        workspace_id: The workspace.
+        branch: A branch that is there.
+        entries: Valid entries (see `validation`) whose parents and archives are among them or on the branch.
+        message: The whole message of the commit, with the trailers that it shall have (see `trailers`).
+        author: Its author; MemoTree itself when none is given.
+        committer: Its committer; the same.
+        removals: Ids of entries that shall not be there any more; what stands below them goes as well, or elsewhere.
+        expected: The blob that each of these entries has on the head that the commit follows on, ``None`` for one that
+            is not alive there. Entries that are not named may be at anything.
+
+    Raises:
+        ImportRacedError: An entry is not as expected, or the branch moved meanwhile; nothing was committed.
+        ImportBrokenError: A parent or archive would be missing, a node would hang below what is removed, nodes would
+            hang below each other, or two archives would have one name; nothing was committed.
+        RevisionNotFoundError: The branch is not there.
+        ValueError: An id is to be written and removed.
+    """
+    by_id = {entry.id: entry for entry in entries}
+    gone = frozenset(removals)
+    if both := sorted(gone & by_id.keys()):
+        sentence = f"{both[0]} is to be written and removed"
+        raise ValueError(sentence)
+    data = await asyncio.to_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
+    order = _Order(
+        workspace_id=workspace_id,
+        branch=branch,
+        entries=by_id,
+        data=data,
+        removals=gone,
+        expected=dict(expected or {}),
+        message=message.rstrip("\n") + "\n",
+        author=author or service_signature(),
+        committer=committer or service_signature(),
+    )
+    return await finish_once_begun(partial(_import, store, order))
+
+
+async def _import(store: Store, order: _Order, passage: Passage) -> str:
+    async with turn_of(store, order.workspace_id, passage) as turn:
+        head = await _head(turn, order)
+        wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
+        at_head = await tree.versions(turn.conn, head, named_by(wanted) | order.expected.keys())
+        _check_expected(order, at_head)
+        wanted = await asyncio.to_thread(_changing, order, wanted, at_head)
+        if not wanted:
+            return head.commit_id
+        await _check_tree(turn, head, wanted, at_head)
+        return await _commit(store, order, turn, head, wanted, at_head, passage)
+
+
+async def _head(turn: Turn, order: _Order) -> State:
+    """Where the mirror has the branch: what is checked there is what the swap of the ref holds Git to."""
+    cursor = await turn.conn.execute(
+        "select commit_id from mirror.ref where workspace_id = %s and name = %s",
+        (order.workspace_id, f"refs/heads/{order.branch}"),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        raise RevisionNotFoundError(order.branch)
+    return State(order.workspace_id, row[0])
+
+
+def _check_expected(order: _Order, at_head: Mapping[str, Version]) -> None:
+    raced = sorted(
+        entry_id
+        for entry_id, blob in order.expected.items()
+        if (at_head[entry_id].blob if entry_id in at_head else None) != blob
+    )
+    if raced:
+        told = ", ".join(raced[:_MOST_TOLD]) + (f" and {len(raced) - _MOST_TOLD} more" if raced[_MOST_TOLD:] else "")
+        raise ImportRacedError(
+            f"On branch {order.branch}, {told} changed since the import was prepared; nothing was committed. Read them "
+            "again and repeat the import.",
+            [Conflict(entry_id, "", "", "", "", f"{entry_id} was changed meanwhile.") for entry_id in raced],
+        )
+
+
+def _changing(
+    order: _Order, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
+) -> dict[str, Entry | None]:
+    """Those of the changes that change something."""
+    return {
+        entry_id: entry
+        for entry_id, entry in wanted.items()
+        if (
+            entry_id in at_head
+            if entry is None
+            else entry_id not in at_head or at_head[entry_id].blob != blob_id(order.data[entry_id])
+        )
+    }
+
+
+async def _check_tree(
+    turn: Turn, head: State, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
+) -> None:
+    verdict = await check_structure(turn.conn, head, wanted, set(), at_head=at_head)
+    faults_found = [(found.node_id, _sentence(found)) for found in verdict.conflicts]
+    faults_found += [
+        (entry_id, f"{entry_id} hangs below itself.") for entry_id in await asyncio.to_thread(_circling, wanted)
+    ]
+    if faults_found:
+        raise ImportBrokenError.of(faults_found)
+
+
+def _sentence(found: Conflict) -> str:
+    """The first sentence: what comes then is advice for sessions."""
+    return found.description.split(". ", 1)[0].rstrip(".") + "."
+
+
+def _circling(wanted: Mapping[str, Entry | None]) -> list[str]:
+    """One node of each circle among the nodes given; a circle with others needs one that moves, and is found there."""
+    above = {entry.id: entry.parent_id for entry in wanted.values() if isinstance(entry, Node)}
+    seen: dict[str, str] = {}
+    found = []
+    for start in above:
+        step: str | None = start
+        while step is not None and step in above and step not in seen:
+            seen[step] = start
+            step = above[step]
+        if step is not None and seen.get(step) == start and step in above:
+            found.append(step)
+    return found
+
+
+async def _commit(
+    store: Store,
+    order: _Order,
+    turn: Turn,
+    head: State,
+    wanted: Mapping[str, Entry | None],
+    at_head: Mapping[str, Version],
+    passage: Passage,
+) -> str:
+    repository, ref = turn.repository, f"refs/heads/{order.branch}"
+    files = {_path(entry_id, entry, at_head): order.data.get(entry_id) for entry_id, entry in wanted.items()}
+    draft = CommitDraft(head.commit_id, files, order.message, order.author, order.committer)
+    written = await asyncio.to_thread(repository.write_commit, draft)
+    faults.point("import.before-swap")
+    passage.begun = True
+    if not await asyncio.to_thread(repository.move_ref, ref, head.commit_id, written.commit_id):
+        raise ImportRacedError(
+            f"Branch {order.branch} moved while the import was written; nothing was committed. Run the import again."
+        )
+    faults.point("import.swapped")
+    info = await asyncio.to_thread(repository.commit_info, written.commit_id)
+    changes = [
+        EntryChange(entry_id, written.blobs[entry_path(entry)] if entry else "", entry)
+        for entry_id, entry in wanted.items()
+    ]
+    await projector.project(turn.conn, order.workspace_id, info, changes, before=at_head)
+    await projector.put_ref(turn.conn, order.workspace_id, ref, written.commit_id, written.commit_id)
+    store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
+    store.indexer.notice(order.workspace_id)
+    return written.commit_id
+
+
+def _path(entry_id: str, entry: Entry | None, at_head: Mapping[str, Version]) -> str:
+    if entry is not None:
+        return entry_path(entry)
+    return archive_path(entry_id) if at_head[entry_id].is_archive else node_path(entry_id)

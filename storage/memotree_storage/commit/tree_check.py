@@ -1,0 +1,201 @@
+"""Whether a commit leaves a tree: parents alive, no cycle, no orphan, one archive per subtree, archive names unique.
+
+Everything is checked against the exact parent of the coming commit, with the changes to be committed over it: two
+moves, each right by itself, can make a cycle together.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from memotree_storage.errors import Conflict
+from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A node that the choice leaves out though a chosen one needs it."""
+
+    entry_id: str
+    needed_by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with a commit: conflicts with the branch, and changes that the choice has to include."""
+
+    conflicts: list[Conflict]
+    missing: list[Missing]
+
+
+async def check_structure(
+    conn: Connection,
+    head: State,
+    entries: Mapping[str, Entry | None],
+    left_out: set[str],
+    *,
+    at_head: Mapping[str, Version] | None = None,
+) -> Verdict:
+    """Check a commit of ``entries`` (``None``: deleted) on ``head``.
+
+    Args:
+        conn: A connection.
+        head: The state that the commit follows on.
+        entries: What the commit writes.
+        left_out: Changes that stay staged.
+        at_head: The alive versions at ``head`` of what `named_by` tells, when the caller has read them already.
+    """
+    check = _Check(conn, head, entries, left_out)
+    if at_head is None:
+        at_head = await tree.versions(conn, head, named_by(entries))
+    return await check.run(at_head)
+
+
+def named_by(entries: Mapping[str, Entry | None]) -> set[str]:
+    """The ids of entries, and of the parents and archives that they name."""
+    nodes = [entry for entry in entries.values() if isinstance(entry, Node)]
+    above = {node.parent_id for node in nodes if node.parent_id}
+    return {*entries, *above, *(node.archive_id for node in nodes)}
+
+
+class _Check:
+    def __init__(self, conn: Connection, head: State, entries: Mapping[str, Entry | None], left_out: set[str]) -> None:
+        self._conn = conn
+        self._head = head
+        self._entries = entries
+        self._left_out = left_out
+        self._nodes = {entry.id: entry for entry in entries.values() if isinstance(entry, Node)}
+        self._at_head: Mapping[str, Version] = {}
+        self._verdict = Verdict([], [])
+
+    async def run(self, at_head: Mapping[str, Version]) -> Verdict:
+        self._at_head = at_head
+        placed = [node for node in self._nodes.values() if self._is_placed_anew(node)]
+        for node in self._nodes.values():
+            self._check_parent(node)
+        await self._check_cycles(placed)
+        await self._check_children(placed)
+        await self._check_archives()
+        return self._verdict
+
+    def _is_placed_anew(self, node: Node) -> bool:
+        before = self._at_head.get(node.id)
+        return before is None or (before.parent_id, before.archive_id) != (node.parent_id or "", node.archive_id)
+
+    def _alive(self, entry_id: str) -> bool:
+        if entry_id in self._entries:
+            return self._entries[entry_id] is not None
+        return entry_id in self._at_head
+
+    def _check_parent(self, node: Node) -> None:
+        above = node.parent_id or node.archive_id
+        if not self._alive(above):
+            if above in self._left_out:
+                self._verdict.missing.append(Missing(above, node.id, "it stands above"))
+            else:
+                what = "parent" if node.parent_id else "archive"
+                self._conflict(node.id, what, theirs="deleted", description=f"its {what} {above} was deleted")
+        elif node.parent_id and self._archive_of(node.parent_id) != node.archive_id:
+            if node.parent_id in self._left_out:
+                self._verdict.missing.append(Missing(node.parent_id, node.id, "it changes the archive with it"))
+            else:
+                self._conflict(node.id, "archive", description=f"its parent {node.parent_id} is in another archive")
+
+    def _archive_of(self, node_id: str) -> str:
+        node = self._nodes.get(node_id)
+        return node.archive_id if node else self._at_head[node_id].archive_id
+
+    async def _check_cycles(self, placed: list[Node]) -> None:
+        """Walk up from each moved node: through the changes where there are some, through the head else.
+
+        A cycle needs a node of the head that moved: nothing there can stand below a node that is only created now.
+        """
+        moved = [node for node in placed if node.id in self._at_head]
+        if not moved:
+            return
+        parents = {node.parent_id for node in self._nodes.values() if node.parent_id}
+        above = await tree.ancestors(self._conn, self._head, parents)
+        for node in moved:
+            seen = {node.id}
+            for entry_id in self._way_up(node, above):
+                if entry_id == node.id:
+                    self._conflict(node.id, "parent", description="the moves of both sides together make a cycle")
+                    break
+                if entry_id in seen:
+                    break
+                seen.add(entry_id)
+
+    def _way_up(self, node: Node, above: Mapping[str, list[str]]) -> Iterator[str]:
+        """The ids above a node in the coming commit; endless when there is a cycle."""
+        parent = node.parent_id
+        while parent:
+            yield parent
+            changed = self._nodes.get(parent)
+            if changed is not None:
+                parent = changed.parent_id
+                continue
+            for ancestor in reversed(above.get(parent, [])):
+                yield ancestor
+                if ancestor in self._nodes:
+                    parent = self._nodes[ancestor].parent_id
+                    break
+            else:
+                return
+
+    async def _check_children(self, placed: list[Node]) -> None:
+        """Nobody may hang below a deleted node, or below one that went to another archive alone."""
+        gone = [entry_id for entry_id, entry in self._entries.items() if entry is None and entry_id in self._at_head]
+        moved = [
+            node.id
+            for node in placed
+            if node.id in self._at_head and self._at_head[node.id].archive_id != node.archive_id
+        ]
+        nodes = [entry_id for entry_id in gone if not self._at_head[entry_id].is_archive]
+        below = await tree.directly_below(self._conn, self._head, [*nodes, *moved])
+        for entry_id in [*nodes, *moved]:
+            for child in below.get(entry_id, []):
+                self._check_child(entry_id, child)
+        for entry_id in gone:
+            if self._at_head[entry_id].is_archive:
+                for child, _ in await tree.children(self._conn, self._head, entry_id):
+                    self._check_child(entry_id, child)
+
+    def _check_child(self, above: str, child: str) -> None:
+        if child in self._entries:
+            return  # its own place is checked by itself
+        if child in self._left_out:
+            self._verdict.missing.append(Missing(child, above, "it stood below"))
+        else:
+            self._conflict(above, "", theirs=f"has {child} below it", description=f"{child} stands below it")
+
+    async def _check_archives(self) -> None:
+        """Archive names are unique in every state."""
+        changed = [entry for entry in self._entries.values() if isinstance(entry, Archive)]
+        if not changed:
+            return
+        names: dict[str, str] = {}
+        for version in await tree.archives(self._conn, self._head):
+            if version.entry_id not in self._entries:
+                names[version.title] = version.entry_id
+        for archive in changed:
+            other = names.setdefault(archive.name, archive.id)
+            if other != archive.id:
+                self._conflict(archive.id, "name", theirs=other, description=f"archive {other} has that name")
+
+    def _conflict(self, entry_id: str, field: str, *, description: str, theirs: str = "") -> None:
+        entry = self._entries.get(entry_id)
+        ours = "deleted"
+        if isinstance(entry, Node):
+            ours = entry.parent_id or f"a root of archive {entry.archive_id}"
+        elif isinstance(entry, Archive):
+            ours = entry.name
+        before = self._at_head.get(entry_id)
+        base = "" if before is None else before.parent_id
+        sentence = (
+            f"{entry_id}: {description}. Discard or change your edit of it, or rebase the session and look again."
+        )
+        self._verdict.conflicts.append(Conflict(entry_id, field, base, ours, theirs, sentence))

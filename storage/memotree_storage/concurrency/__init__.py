@@ -1,0 +1,1 @@
+"""Locks held while a call waits, and work that a cancellation must not interrupt half way."""

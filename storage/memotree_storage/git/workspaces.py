@@ -1,0 +1,212 @@
+"""The workspaces on disk: one bare repository each, named by its id; name and purpose are versioned inside it.
+
+The description of a workspace stands on the ref ``refs/memotree/workspace`` as the file ``workspace.json``, so that a
+rename is a commit like any other and a copied repository still knows what it is.
+"""
+
+import json
+import shutil
+import threading
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from memotree_storage.errors import AbortedError, CorruptError, FailedPreconditionError, MemoTreeError
+from memotree_storage.git.disk import disk_errors, sync_folder
+from memotree_storage.git.recovery import LEFTOVER_AGE
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
+from memotree_storage.model.node import is_id
+from memotree_storage.model.trailers import with_trailers
+from memotree_storage.model.workspace import (
+    DEFAULT_BRANCH,
+    WORKSPACE_REF,
+    WorkspaceInfo,
+    WorkspaceNotFoundError,
+    service_signature,
+)
+from memotree_storage.ports import CommitDraft
+
+_FILE: Final = "workspace.json"
+_SUFFIX: Final = ".git"
+_UNFINISHED: Final = ".unfinished"
+_log = structlog.get_logger(__name__)
+
+
+class WorkspaceDescriptionError(CorruptError):
+    """The description of a workspace is missing or damaged in its repository."""
+
+    reason = "WORKSPACE_DESCRIPTION_DAMAGED"
+
+
+class WorkspaceTooNewError(FailedPreconditionError):
+    """A later version of MemoTree wrote the repository of a workspace."""
+
+    reason = "WORKSPACE_TOO_NEW"
+
+
+class WorkspaceRacedError(AbortedError):
+    """Another writer changed the description of the workspace at the same moment."""
+
+    reason = "WORKSPACE_CHANGED"
+
+
+class Repositories:
+    """The repositories below a folder, opened once each; safe to use from several threads."""
+
+    def __init__(self, folder: Path, trash: Path) -> None:
+        self._folder = folder
+        self._trash = trash
+        self._open: dict[str, GitRepository] = {}
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, workspace_id: str) -> Path:
+        """Where the repository of a workspace lies."""
+        return self._folder / f"{workspace_id}{_SUFFIX}"
+
+    def ids(self) -> list[str]:
+        """The ids of all workspaces that have a repository."""
+        names = (path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}") if path.is_dir())
+        return sorted(name for name in names if is_id(name))
+
+    def get(self, workspace_id: str) -> GitRepository:
+        """The open repository of a workspace.
+
+        Raises:
+            WorkspaceNotFoundError: There is none of that id.
+        """
+        with self._lock:
+            repository = self._open.get(workspace_id)
+            if repository is None:
+                path = self.path(workspace_id)
+                if not is_id(workspace_id) or not path.is_dir():
+                    raise WorkspaceNotFoundError(workspace_id)
+                repository = self._open[workspace_id] = GitRepository.open(path)
+            return repository
+
+    def create(self, info: WorkspaceInfo, request_id: str = "") -> None:
+        """Make the repository of a new workspace: its description, and a first commit on the default branch.
+
+        It is made beside its place and renamed when it is complete, so a crash leaves a whole workspace or none. The
+        request that asked for it stands in the first commit.
+        """
+        draft = self._folder / f".{info.workspace_id}{_UNFINISHED}"
+        try:
+            with GitRepository.create(draft, description=info.name) as repository:
+                self._write(repository, None, info, f"Create workspace {info.name}")
+                first = CommitDraft(
+                    parent=None,
+                    changes={README_PATH: describe_layout()},
+                    message=with_trailers(f"Create workspace {info.name}", {trailers.REQUEST: request_id}),
+                    author=service_signature(info.created_at),
+                    committer=service_signature(info.created_at),
+                )
+                written = repository.write_commit(first)
+                repository.move_ref(f"refs/heads/{DEFAULT_BRANCH}", None, written.commit_id)
+            with disk_errors("be created"):
+                draft.rename(self.path(info.workspace_id))
+                sync_folder(self._folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def clear_unfinished(self) -> None:
+        """Remove what killed servers left of workspaces that they were making; young ones may be another server's."""
+        for draft in self._folder.glob(f".*{_UNFINISHED}"):
+            if draft.stat().st_mtime < time.time() - LEFTOVER_AGE.total_seconds():
+                shutil.rmtree(draft, ignore_errors=True)
+
+    def describe(self, workspace_id: str) -> WorkspaceInfo:
+        """The description of a workspace as its repository has it.
+
+        Raises:
+            WorkspaceDescriptionError: It is missing or damaged.
+            WorkspaceTooNewError: A later version of MemoTree wrote it.
+        """
+        repository = self.get(workspace_id)
+        refs = repository.refs()
+        _check_format(repository, workspace_id, refs.get(f"refs/heads/{DEFAULT_BRANCH}"))
+        tip = refs.get(WORKSPACE_REF)
+        data = None if tip is None else repository.read_path(tip, _FILE)
+        try:
+            fields = json.loads(data or b"")
+            return WorkspaceInfo(
+                workspace_id, fields["name"], fields["description"], datetime.fromisoformat(fields["created_at"])
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise WorkspaceDescriptionError(
+                f"The repository {workspace_id} has no readable {_FILE} on {WORKSPACE_REF}. Restore that ref from a "
+                "backup, or move the repository out of the workspaces folder."
+            ) from error
+
+    def update(self, info: WorkspaceInfo, message: str) -> None:
+        """Write another name or description; the id and the repository stay.
+
+        Raises:
+            WorkspaceRacedError: Somebody else did so at the same moment.
+        """
+        repository = self.get(info.workspace_id)
+        self._write(repository, repository.refs().get(WORKSPACE_REF), info, message)
+
+    def discard(self, workspace_id: str) -> Path:
+        """Move the repository of a workspace into the trash folder; the new place is returned."""
+        with self._lock:
+            repository = self._open.pop(workspace_id, None)
+            if repository is not None:
+                repository.close()
+            self._trash.mkdir(parents=True, exist_ok=True)
+            stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+            target = self._trash / f"{workspace_id}-{stamp}{_SUFFIX}"
+            with disk_errors("be moved to the trash"):
+                self.path(workspace_id).rename(target)
+                sync_folder(self._trash)
+                sync_folder(self._folder)
+            return target
+
+    def described(self) -> list[WorkspaceInfo]:
+        """Every workspace with a readable description, the oldest first; the others are told in the log and left."""
+        found = []
+        for workspace_id in self.ids():
+            try:
+                found.append(self.describe(workspace_id))
+            except MemoTreeError as error:
+                _log.error("a workspace is left out", workspace=workspace_id, why=error.message)
+            except Exception:  # noqa: BLE001 - a damaged repository may break its reader anywhere, and takes no other one with it
+                _log.exception("a workspace is left out", workspace=workspace_id)
+        return sorted(found, key=lambda info: (info.created_at.replace(tzinfo=None), info.workspace_id))
+
+    def close(self) -> None:
+        """Close every open repository."""
+        with self._lock:
+            for repository in self._open.values():
+                repository.close()
+            self._open.clear()
+
+    @staticmethod
+    def _write(repository: GitRepository, tip: str | None, info: WorkspaceInfo, message: str) -> None:
+        fields = asdict(info) | {"created_at": info.created_at.isoformat()}
+        draft = CommitDraft(
+            parent=tip,
+            changes={_FILE: (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()},
+            message=message + "\n",
+            author=service_signature(),
+            committer=service_signature(),
+        )
+        if not repository.move_ref(WORKSPACE_REF, tip, repository.write_commit(draft).commit_id):
+            raise WorkspaceRacedError("The workspace was changed at the same moment. Read it again and repeat.")
+
+
+def _check_format(repository: GitRepository, workspace_id: str, head: str | None) -> None:
+    """Refuse a repository whose README, which explains its layout, names a format that this version does not know."""
+    readme = None if head is None else repository.read_path(head, README_PATH)
+    version = None if readme is None else read_format_version(readme)
+    if version is not None and version > FORMAT_VERSION:
+        raise WorkspaceTooNewError(
+            f"The repository {workspace_id} has format {version} and this version of MemoTree knows {FORMAT_VERSION}. "
+            "Use the newer version."
+        )

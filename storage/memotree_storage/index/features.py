@@ -1,0 +1,141 @@
+"""What the index holds of a version, made from its text ahead of the transaction that puts it there.
+
+An embedding may come from another machine, and may not come at all. So it is made while no row is locked and no
+connection held, and the terms of a text can be had without it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.errors import CorruptError
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.index import leaf_features
+from memotree_storage.index.leaf_features import Passage
+from memotree_storage.index.term_worker import TermMaker
+from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.model.codec import node_path
+from memotree_storage.model.node import Node
+from memotree_storage.ports import Embedder, TermVector, Vector
+from memotree_storage.postgres.outbox import Pending
+
+_AHEAD: Final = 2
+_SUMMARY_CHARS: Final = 2000
+_log = structlog.get_logger(__name__)
+
+_Piece = TypeVar("_Piece")
+_Made = TypeVar("_Made")
+
+
+def embedded_text(node: Node) -> str:
+    """What the vector of a node is made from: its title and summary."""
+    return f"{node.title}\n{node.summary or node.brief or node.content[:_SUMMARY_CHARS]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """What is made of one version; without its vector and its passage when only its words were wanted."""
+
+    terms: TermVector
+    vector: Vector | None
+    passage: Passage | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureSlice:
+    """Rows of the outbox, and the features of each by its id; one whose text Git has lost has none."""
+
+    ids: tuple[int, ...]
+    features: dict[int, Features]
+
+
+class FeatureMaker:
+    """Makes the features of versions from their texts in Git."""
+
+    def __init__(self, embedder: Embedder, entries: EntryReader, terms: TermMaker) -> None:
+        self._embedder = embedder
+        self._entries = entries
+        self._terms = terms
+
+    async def made(self, workspace_id: str, rows: Sequence[Pending], *, only_words: bool) -> FeatureSlice:
+        """The features of versions; one whose text Git has lost has none, and `verify` names it."""
+        read = await self._read(workspace_id, rows)
+        nodes = [node for _, node in read]
+        if only_words:
+            terms = await self._terms.terms_of(nodes)
+            found = [Features(term, None, None) for term, _ in terms]
+        else:
+            vectors, own, terms = await asyncio.gather(
+                self._embedder.embed([embedded_text(node) for node in nodes]),
+                leaf_features.content_vectors(nodes, self._embedder),
+                self._terms.terms_of(nodes),
+            )
+            found = [
+                Features(term, vector, leaf_features.made(row.tokens, passage, content))
+                for (row, _), vector, content, (term, passage) in zip(read, vectors, own, terms, strict=True)
+            ]
+        by_id = {row.outbox_id: each for (row, _), each in zip(read, found, strict=True)}
+        return FeatureSlice(tuple(row.outbox_id for row in rows), by_id)
+
+    async def _read(self, workspace_id: str, rows: Sequence[Pending]) -> list[tuple[Pending, Node]]:
+        try:
+            entries = await self._entries.read(workspace_id, {row.blob: node_path(row.entry_id) for row in rows})
+        except (ObjectMissingError, CorruptError) as error:
+            if len(rows) > 1:
+                return [pair for row in rows for pair in await self._read(workspace_id, [row])]
+            _log.error("a version is not indexed", workspace=workspace_id, node=rows[0].entry_id, why=error.message)
+            return []
+        return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
+
+
+class Ahead(Generic[_Piece, _Made]):
+    """Makes something of pieces in order, a few ahead of who takes it.
+
+    Args:
+        pieces: What it is made of.
+        make: Makes it.
+    """
+
+    def __init__(self, pieces: Iterable[_Piece], make: Callable[[_Piece], Awaitable[_Made]]) -> None:
+        self._pieces = deque(pieces)
+        self._make = make
+        self._making: deque[asyncio.Task[_Made]] = deque()
+
+    @property
+    def over(self) -> bool:
+        """Whether all was taken."""
+        return not self._pieces and not self._making
+
+    async def take(self) -> _Made | None:
+        """The next one when it is made; ``None`` when all was taken. Raises what making it raised."""
+        self._begin()
+        if not self._making:
+            return None
+        await asyncio.wait([self._making[0]])
+        return await self._making.popleft()
+
+    async def take_soon(self, seconds: float) -> _Made | None:
+        """The next one if it is made within that time; ``None`` when it is not, and when it failed: `take` tells."""
+        self._begin()
+        if not self._making:
+            return None
+        await asyncio.wait([self._making[0]], timeout=seconds)
+        if not self._making[0].done() or self._making[0].cancelled() or self._making[0].exception() is not None:
+            return None
+        return self._making.popleft().result()
+
+    async def stop(self) -> None:
+        """Give up what is under way."""
+        await cancel(self._making)
+
+    def _begin(self) -> None:
+        while self._pieces and len(self._making) < _AHEAD:
+            self._making.append(asyncio.create_task(self._one(self._pieces.popleft())))
+
+    async def _one(self, piece: _Piece) -> _Made:
+        return await self._make(piece)

@@ -1,0 +1,160 @@
+"""Document frequencies: in how many indexed versions of a workspace each term stands, and how many versions there are.
+
+A version counts from when the indexer has put its point (its row of the outbox says ``counted``, or has gone) until
+its line is collected. So the rows of ``mirror.term`` are what Git says of the mirrored commits, less what still waits
+in the outbox; ``verify`` holds them to that.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from memotree_storage.errors import CorruptError
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.index.terms import document_terms
+from memotree_storage.model.codec import InvalidFileError, decode_entry, node_path
+from memotree_storage.model.node import Node
+from memotree_storage.postgres.database import Connection
+
+ALL_DOCUMENTS: Final = -1
+"""The row of ``mirror.term`` that counts the indexed versions themselves."""
+
+_SLICE: Final = 200
+"""Texts that a thread reads before other calls have their turn."""
+
+_PAGE: Final = 5000
+"""Terms that one statement changes."""
+
+
+class TextGoneError(CorruptError):
+    """Git has lost the text of a version that was counted."""
+
+    reason = "VERSION_TEXT_GONE"
+
+    def __init__(self, entry_id: str, blob: str) -> None:
+        super().__init__(
+            f"The text of {entry_id} (blob {blob}) is not in Git any more, so its terms cannot be told. "
+            "Run `memotree rebuild` for this workspace."
+        )
+
+
+def count_node(counts: Counter[int], node: Node) -> None:
+    """Count a version by its text."""
+    counts.update(document_terms(node.title, node.tags, node.brief, node.summary, node.content).ids)
+    counts[ALL_DOCUMENTS] += 1
+
+
+async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]:
+    """The versions on lines that the frequencies count: those of nodes that do not wait in the outbox for it."""
+    cursor = await conn.execute(
+        "select v.version_id from mirror.version v where v.line_id = any(%s) and not v.dead and not v.is_archive"
+        " and not exists (select from mirror.outbox o"
+        "  where o.version_id = v.version_id and not o.ends and not o.counted)",
+        (list(lines),),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> tuple[dict[int, int], int]:
+    """In how many indexed versions each of some terms stands, those in none left out, and how many there are."""
+    cursor = await conn.execute(
+        "select term, documents from mirror.term where workspace_id = %s and term = any(%s)",
+        (workspace_id, [ALL_DOCUMENTS, *terms]),
+    )
+    found = {row[0]: row[1] for row in await cursor.fetchall()}
+    return found, found.pop(ALL_DOCUMENTS, 0)
+
+
+async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
+    """Add counts to those that there are."""
+    for terms, documents in _pages(counts):
+        await conn.execute(
+            "insert into mirror.term as t (workspace_id, term, documents)"
+            " select %s, * from unnest(%s::bigint[], %s::integer[])"
+            " on conflict (workspace_id, term) do update set documents = t.documents + excluded.documents",
+            (workspace_id, terms, documents),
+        )
+
+
+async def subtract(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
+    """Take counts off; a term that no version has any more loses its row. The indexer must be held off meanwhile."""
+    for terms, documents in _pages(counts):
+        arguments = (terms, documents, workspace_id)
+        await conn.execute(
+            "delete from mirror.term t using unnest(%s::bigint[], %s::integer[]) as gone (term, documents)"
+            " where t.workspace_id = %s and t.term = gone.term and t.documents <= gone.documents",
+            arguments,
+        )
+        await conn.execute(
+            "update mirror.term t set documents = t.documents - gone.documents"
+            " from unnest(%s::bigint[], %s::integer[]) as gone (term, documents)"
+            " where t.workspace_id = %s and t.term = gone.term",
+            arguments,
+        )
+
+
+async def replace(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
+    """Put counts in the place of all that there are. The indexer must be held off meanwhile."""
+    await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
+    for terms, documents in _pages(counts):
+        await conn.execute(
+            "insert into mirror.term select %s, * from unnest(%s::bigint[], %s::integer[])",
+            (workspace_id, terms, documents),
+        )
+
+
+def _pages(counts: Counter[int]) -> Iterator[tuple[list[int], list[int]]]:
+    items = iter(sorted(counts.items()))  # in one order, so that two writers wait for each other and never in a ring
+    while page := list(islice(items, _PAGE)):
+        yield [term for term, _ in page], [documents for _, documents in page]
+
+
+class Tally:
+    """The terms of a set of versions, counted from their texts in Git.
+
+    It can be brought to another set later and then reads only what is new there: so most of the work is done before a
+    workspace is held. Memory is one number per version and per different term.
+
+    Args:
+        repository: Where the texts are.
+        skip_lost: Pass over versions whose text Git has lost.
+    """
+
+    def __init__(self, repository: GitRepository, *, skip_lost: bool = False) -> None:
+        self.counts: Counter[int] = Counter()
+        self._repository = repository
+        self._skip_lost = skip_lost
+        self._versions: set[int] = set()
+
+    async def bring_to(self, conn: Connection, versions: set[int]) -> None:
+        """Make the counts those of exactly these versions (less those that are not mirrored any more).
+
+        Raises:
+            TextGoneError: Git has lost the text of one, and such are not passed over.
+        """
+        if not self._versions <= versions:  # a line that came back, or a rebuild: too rare to count backwards
+            self.counts.clear()
+            self._versions.clear()
+        fresh = sorted(versions - self._versions)
+        for start in range(0, len(fresh), _SLICE):
+            cursor = await conn.execute(
+                "select version_id, entry_id, blob from mirror.version where version_id = any(%s)",
+                (fresh[start : start + _SLICE],),
+            )
+            rows = await cursor.fetchall()
+            await asyncio.to_thread(self._count, [(row[1], row[2]) for row in rows])
+            self._versions.update(row[0] for row in rows)
+
+    def _count(self, texts: Sequence[tuple[str, str]]) -> None:
+        for entry_id, blob in texts:
+            try:
+                entry = decode_entry(node_path(entry_id), self._repository.read_blob(blob))
+            except (ObjectMissingError, InvalidFileError, CorruptError) as error:
+                if self._skip_lost:
+                    continue
+                raise TextGoneError(entry_id, blob) from error
+            if isinstance(entry, Node):
+                count_node(self.counts, entry)

@@ -1,0 +1,250 @@
+"""Passages: what a search inside documents needs of each version that has a content of its own.
+
+The terms of the content, how often each stands there, and the content's vector. A version never changes, so neither
+does its passage: the indexer writes it once, in the transaction that applies the outbox, and it goes with its version.
+A reader that wants the passages of all committed versions waits for `Indexer.current` first.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memotree_storage.index.terms import TermCounts, count_terms, terms_around
+from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.model.tokens import count_tokens
+from memotree_storage.ports import Embedder, TermVector, Vector, Vectors
+
+if TYPE_CHECKING:  # the worker for terms needs no database
+    from memotree_storage.postgres.database import Connection
+
+_TERM: Final = np.dtype("<u4")
+_COUNT: Final = np.dtype("<u2")
+_FLOAT: Final = np.dtype("<f4")
+_MOST_COUNTED: Final = int(np.iinfo(_COUNT).max)
+
+_AT_ONCE: Final = 20_000
+"""Passages that one statement reads: some forty megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageTerms:
+    """The terms of a content in bytes: ascending 32-bit ids and 16-bit frequencies, both little-endian.
+
+    ``length`` counts words and unspaced characters.
+    """
+
+    terms: bytes
+    counts: bytes
+    length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passage:
+    """The features of one content.
+
+    Attributes:
+        terms: Ids of its terms, ascending and unique; 32 bits each.
+        counts: How often each stands there, at most 65,535.
+        length: Words and unspaced characters, terms that were left out included.
+        tokens: By the token counter.
+        vector: The content's embedding, a unit vector.
+    """
+
+    terms: NDArray[np.uint32]
+    counts: NDArray[np.uint16]
+    length: int
+    tokens: int
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassageBlock:
+    """Many passages in one piece; passage ``i`` has the terms from ``offsets[i]`` until before ``offsets[i + 1]``.
+
+    Attributes:
+        version_ids: Whose they are, shape (passages,).
+        tokens: Of each.
+        lengths: Of each.
+        offsets: Shape (passages + 1,).
+        terms: Of all, one behind the other.
+        counts: Going with the terms.
+        vectors: Shape (passages, dimensions).
+    """
+
+    version_ids: NDArray[np.int64]
+    tokens: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    terms: NDArray[np.uint32]
+    counts: NDArray[np.uint16]
+    vectors: Vectors
+
+    def passages(self) -> Iterator[tuple[int, Passage]]:
+        """Each version with its passage; the arrays are views."""
+        bounds = self.offsets.tolist()
+        facts = zip(self.version_ids.tolist(), self.lengths.tolist(), self.tokens.tolist(), strict=True)
+        for number, (version_id, length, tokens) in enumerate(facts):
+            part = slice(bounds[number], bounds[number + 1])
+            yield version_id, Passage(self.terms[part], self.counts[part], length, tokens, self.vectors[number])
+
+
+# --- From text -------------------------------------------------------------------------------------------------------
+
+
+def has_passage(node: Node) -> bool:
+    """Whether a node has a content of its own."""
+    return bool(node.content) and node.type != SUMMARY_TYPE
+
+
+def passage_terms(text: str) -> PassageTerms:
+    """The terms of a content with their plain frequencies: neither saturated nor boosted; a scorer chooses."""
+    return _packed(count_terms(text))
+
+
+def node_terms(
+    title: str, tags: Iterable[str], brief: str, summary: str, content: str, passage: bool
+) -> tuple[TermVector, PassageTerms | None]:
+    """The terms of a node for the index, and those of its content by themselves when asked; both from one reading."""
+    counted = count_terms(content)
+    return terms_around(counted, title, tags, brief, summary), _packed(counted) if passage else None
+
+
+def _packed(counted: TermCounts) -> PassageTerms:
+    size = len(counted.frequencies)
+    ids = np.fromiter(counted.frequencies.keys(), dtype=np.int64, count=size)
+    values = np.fromiter(counted.frequencies.values(), dtype=np.float64, count=size)
+    order = np.argsort(ids)
+    counts = np.minimum(values[order], _MOST_COUNTED)
+    return PassageTerms(ids[order].astype(_TERM).tobytes(), counts.astype(_COUNT).tobytes(), counted.length)
+
+
+async def content_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector | None]:
+    """The vector of each node's content; ``None`` for one that has no passage."""
+    found: list[Vector | None] = [None] * len(nodes)
+    places = [place for place, node in enumerate(nodes) if has_passage(node)]
+    for place, vector in zip(places, await embedder.embed([nodes[place].content for place in places]), strict=True):
+        found[place] = vector
+    return found
+
+
+def made(tokens: int, terms: PassageTerms | None, vector: Vector | None) -> Passage | None:
+    """The passage of these parts; ``None`` without them."""
+    if terms is None or vector is None:
+        return None
+    ids, counts = np.frombuffer(terms.terms, dtype=_TERM), np.frombuffer(terms.counts, dtype=_COUNT)
+    return Passage(ids, counts, terms.length, tokens, vector)
+
+
+async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[Passage | None]:
+    """The passages of nodes that are not committed, in order; ``None`` for one without a content of its own."""
+
+    def terms_of() -> list[PassageTerms | None]:
+        return [passage_terms(node.content) if has_passage(node) else None for node in nodes]
+
+    vectors, terms = await asyncio.gather(content_vectors(nodes, embedder), asyncio.to_thread(terms_of))
+    return [
+        made(count_tokens(node.content), term, vector) for node, term, vector in zip(nodes, terms, vectors, strict=True)
+    ]
+
+
+# --- In the mirror ---------------------------------------------------------------------------------------------------
+
+_COLUMNS: Final = "version_id, tokens, length, terms, counts, vector"
+_TYPES: Final = ("int8", "int4", "int4", "bytea", "bytea", "bytea")
+
+
+async def put(conn: "Connection", found: Mapping[int, Passage | None]) -> None:
+    """Write the passages of versions, in the place of those that they have."""
+    rows = {version_id: passage for version_id, passage in found.items() if passage is not None}
+    if not rows:
+        return
+    # Applied again after a crash of the index, or with another model.
+    await conn.execute("delete from mirror.passage where version_id = any(%s)", (list(rows),))
+    async with (
+        conn.cursor() as cursor,
+        cursor.copy(f"copy mirror.passage ({_COLUMNS}) from stdin (format binary)") as copy,
+    ):
+        copy.set_types(_TYPES)
+        for version_id, passage in rows.items():
+            await copy.write_row(
+                (
+                    *(version_id, passage.tokens, passage.length, passage.terms.astype(_TERM).tobytes()),
+                    *(passage.counts.astype(_COUNT).tobytes(), passage.vector.astype(_FLOAT).tobytes()),
+                )
+            )
+
+
+async def load_block(conn: "Connection", version_ids: Sequence[int]) -> PassageBlock:
+    """The passages of versions in one piece, in any order; versions that have none are left out."""
+    blocks = [
+        await _read(conn, version_ids[start : start + _AT_ONCE]) for start in range(0, len(version_ids), _AT_ONCE)
+    ]
+    if len(blocks) == 1:
+        return blocks[0]
+    return await asyncio.to_thread(_joined, blocks)
+
+
+async def load(conn: "Connection", version_ids: Sequence[int]) -> dict[int, Passage]:
+    """The passages of versions by version; versions that have none are left out."""
+    return dict((await load_block(conn, version_ids)).passages())
+
+
+async def missing(conn: "Connection", workspace_id: str, limit: int) -> list[tuple[str, str]]:
+    """Entry and commit of versions that should have a passage, have none, and wait for none."""
+    cursor = await conn.execute(
+        "select v.entry_id, c.commit_id from mirror.version v join mirror.line l using (line_id)"
+        " join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"
+        " where l.workspace_id = %s and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %s"
+        " and not exists (select from mirror.passage p where p.version_id = v.version_id)"
+        " and not exists (select from mirror.outbox o where o.version_id = v.version_id and not o.ends"
+        " and not o.applied) limit %s",
+        (workspace_id, SUMMARY_TYPE, limit),
+    )
+    return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def _read(conn: "Connection", version_ids: Sequence[int]) -> PassageBlock:
+    async with conn.cursor(binary=True) as cursor:
+        await cursor.execute(
+            f"select {_COLUMNS} from mirror.passage where version_id = any(%s)",  # noqa: S608 - our own names
+            (list(version_ids),),
+        )
+        rows = await cursor.fetchall()
+    return await asyncio.to_thread(_block, rows)
+
+
+def _block(rows: Sequence[tuple[int, int, int, bytes, bytes, bytes]]) -> PassageBlock:
+    ids, tokens, lengths, terms, counts, vectors = zip(*rows, strict=True) if rows else ((),) * 6
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(part) // _TERM.itemsize for part in terms], out=offsets[1:])
+    wide = len(vectors[0]) if vectors else 0
+    return PassageBlock(
+        version_ids=np.array(ids, dtype=np.int64),
+        tokens=np.array(tokens, dtype=np.int32),
+        lengths=np.array(lengths, dtype=np.int32),
+        offsets=offsets,
+        terms=np.frombuffer(b"".join(terms), dtype=_TERM),
+        counts=np.frombuffer(b"".join(counts), dtype=_COUNT),
+        vectors=np.frombuffer(b"".join(vectors), dtype=_FLOAT).reshape(len(rows), wide // _FLOAT.itemsize),
+    )
+
+
+def _joined(blocks: Sequence[PassageBlock]) -> PassageBlock:
+    full = [block for block in blocks if len(block.version_ids)]
+    if not full:
+        return _block([])
+    shifts = np.cumsum([0, *(block.offsets[-1] for block in full)])
+    offsets = [block.offsets[:-1] + shift for block, shift in zip(full, shifts[:-1], strict=True)]
+    return PassageBlock(
+        version_ids=np.concatenate([block.version_ids for block in full]),
+        tokens=np.concatenate([block.tokens for block in full]),
+        lengths=np.concatenate([block.lengths for block in full]),
+        offsets=np.concatenate([*offsets, shifts[-1:]]),
+        terms=np.concatenate([block.terms for block in full]),
+        counts=np.concatenate([block.counts for block in full]),
+        vectors=np.concatenate([block.vectors for block in full]),
+    )

@@ -1,0 +1,239 @@
+"""Previews: the part of a text that shows why a search found it."""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from memotree_storage.index.terms import QueryTerm, pieces_of, tokens
+
+MARK: Final = "**"
+"""Stands before and behind a matched part."""
+
+ELLIPSIS: Final = "…"
+
+MAX_LENGTH: Final = 10_000
+"""The longest window, in characters."""
+
+_BLOCK: Final = 4_000  # a text is read in blocks of about this size
+_SHORT: Final = 2 * _BLOCK
+_ENOUGH: Final = 100  # matches are plenty to choose a window
+_REACH: Final = 64  # characters beside a likely match that may belong to its word
+_SNAP: Final = 24  # how far a window's edge may move to spare a word
+_EDGES: Final = 2 * len(ELLIPSIS)
+_BLANKS: Final = re.compile(r"\s+")
+_WORD: Final = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A window of a text on one line, matches marked, and the query's terms that were found, in the query's order."""
+
+    text: str
+    matched: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    term: str
+    start: int
+    end: int
+
+
+def make_preview(text: str, query_terms: Iterable[QueryTerm], length: int = 200) -> Preview:
+    """The window of a text where the matches are densest.
+
+    Args:
+        text: Any text; runs of white space become one blank.
+        query_terms: What was asked for.
+        length: The greatest number of characters, ellipses included, marks left out of the count; 0 gives an empty
+            text.
+
+    Without a match the window is the text's beginning.
+    """
+    terms = list(dict.fromkeys(term.term for term in query_terms))
+    matches = list(_matches(text, terms)) if terms else []
+    matched = {match.term for match in matches}
+    length = min(max(length, 0), MAX_LENGTH)
+    return Preview(_render(text, matches, length), tuple(term for term in terms if term in matched))
+
+
+# --- Finding ---------------------------------------------------------------------------------------------------------
+
+
+def _matches(text: str, terms: list[str]) -> Iterator[_Match]:
+    """All matches of a short text; in a long one those near likely places, and only without any it is read in full."""
+    wanted = _Wanted(terms)
+    if len(text) <= _SHORT:
+        yield from wanted.in_text(text, 0)
+        return
+    found = False
+    for start, end in islice(_likely_spans(text, terms), _ENOUGH):
+        for match in wanted.in_text(text[start:end], start):
+            found = True
+            yield match
+    if found:
+        return
+    count = 0
+    for start, end in _blocks(text):
+        for match in wanted.in_text(text[start:end], start):
+            count += 1
+            yield match
+        if count > _ENOUGH:
+            return
+
+
+def _likely_spans(text: str, terms: list[str]) -> Iterator[tuple[int, int]]:
+    """Stretches of whole words (or of neighbours in unspaced text) around what looks like a term."""
+    likely = re.compile("|".join(_loose(term) for term in terms), re.IGNORECASE)
+    position = 0
+    while (match := likely.search(text, position)) is not None:
+        low, high = max(position, match.start() - _REACH), min(len(text), match.end() + _REACH)
+        before = _last_blank(text, low, match.start())
+        after = _BLANKS.search(text, match.end(), high)
+        start, end = (low if before is None else before), (high if after is None else after.start())
+        yield start, end
+        position = max(end, match.end())
+
+
+def _last_blank(text: str, low: int, high: int) -> int | None:
+    """The offset behind the last white space of a stretch."""
+    for offset in range(high - 1, low - 1, -1):
+        if text[offset].isspace():
+            return offset + 1
+    return None
+
+
+def _loose(term: str) -> str:
+    """A pattern that finds most spellings of a term: a stemmed plural may have lost its ``y``."""
+    return re.escape(term[:-1] if term.endswith("y") and term.isascii() and len(term) > 1 else term)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """The text cut at white space where there is some nearby."""
+    start = 0
+    while start < len(text):
+        end = min(start + _BLOCK, len(text))
+        if end < len(text):
+            blank = text.rfind(" ", start + _BLOCK // 2, end)
+            end = blank + 1 if blank >= 0 else end
+        yield start, end
+        start = end
+
+
+class _Wanted(dict[str, tuple[_Match, ...]]):
+    """The wanted terms inside a token, by the token; a token that was seen before costs one look-up."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        super().__init__()
+        self._terms = frozenset(terms)
+
+    def __missing__(self, token: str) -> tuple[_Match, ...]:
+        found = self[token] = tuple([_Match(*piece) for piece in pieces_of(token) if piece[0] in self._terms])
+        return found
+
+    def in_text(self, text: str, offset: int) -> Iterator[_Match]:
+        """The matches of a text that begins at an offset of another."""
+        for token in tokens(text):
+            for match in self[token[0]]:
+                begin = offset + token.start()
+                yield _Match(match.term, begin + match.start, begin + match.end)
+
+
+# --- Rendering -------------------------------------------------------------------------------------------------------
+
+
+def _render(text: str, matches: list[_Match], length: int) -> str:
+    if length == 0:
+        return ""
+    shown, complete = _fill(text, 0, 0, length)
+    if complete:
+        return _marked(text, shown, _merged(matches))
+    first, last = _densest(matches, length - _EDGES)
+    start = _beginning(text, first, last, length - _EDGES)
+    lead = ELLIPSIS if length > _EDGES and text[:start].strip() else ""
+    shown, complete = _fill(text, start, last, length - len(lead))
+    tail = "" if complete else ELLIPSIS
+    if not complete:
+        shown, _ = _fill(text, start, last, length - len(lead) - len(tail))
+    return lead + _marked(text, shown, _merged(matches)) + tail
+
+
+def _densest(matches: list[_Match], length: int) -> tuple[int, int]:
+    """The offsets of the first stretch that holds the most different terms, then the most matches."""
+    inside: Counter[str] = Counter()
+    best = (0, 0)
+    first = last = right = 0
+    for left, match in enumerate(matches):
+        while right < len(matches) and (right == left or matches[right].end - match.start <= length):
+            inside[matches[right].term] += 1
+            right += 1
+        score = (len(inside), right - left)
+        if score > best:
+            best = score
+            first, last = match.start, max(other.end for other in matches[left:right])
+        inside[match.term] -= 1
+        if not inside[match.term]:
+            del inside[match.term]
+    return first, min(last, first + max(length, 0))
+
+
+def _beginning(text: str, first: int, last: int, length: int) -> int:
+    """Where the window starts: some context in front of the matches, at a word's start if one is near."""
+    spare = max(length - (last - first), 0)
+    start = max(0, min(first - spare // 3, len(text) - length))
+    if start == 0:
+        return 0
+    blank = _BLANKS.search(text, start - 1, min(start + _SNAP, first))
+    return start if blank is None else blank.end()
+
+
+def _fill(text: str, start: int, needed: int, room: int) -> tuple[list[tuple[int, int]], bool]:
+    """The words from ``start`` on that fit, as offsets, and whether the text ends with them.
+
+    A word that does not fit is cut when it is long (or reaches into what is needed), else left out.
+    """
+    shown: list[tuple[int, int]] = []
+    for found in _WORD.finditer(text, start):
+        room -= 1 if shown else 0
+        if len(found[0]) <= room:
+            shown.append(found.span())
+            room -= len(found[0])
+            continue
+        if room > 0 and (not shown or found.start() < needed or len(found[0]) > _SNAP):
+            cut = found.start() + room
+            while cut > found.start() and unicodedata.category(text[cut])[0] == "M":
+                cut -= 1  # a mark stays with its letter
+            shown.append((found.start(), cut))
+        return shown, False
+    return shown, True
+
+
+def _merged(matches: list[_Match]) -> list[tuple[int, int]]:
+    """The matches as stretches that neither overlap nor touch."""
+    spans: list[tuple[int, int]] = []
+    for match in sorted(matches, key=lambda match: (match.start, match.end)):
+        if spans and match.start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], match.end))
+        else:
+            spans.append((match.start, match.end))
+    return spans
+
+
+def _marked(text: str, shown: list[tuple[int, int]], spans: list[tuple[int, int]]) -> str:
+    words = []
+    for start, end in shown:
+        pieces: list[str] = []
+        at = start
+        index = bisect_right(spans, start, key=lambda span: span[1])
+        while index < len(spans) and spans[index][0] < end:
+            left, right = max(spans[index][0], start), min(spans[index][1], end)
+            pieces += text[at:left], MARK, text[left:right], MARK
+            at = right
+            index += 1
+        words.append("".join(pieces) + text[at:end])
+    return " ".join(words)

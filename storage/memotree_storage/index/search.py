@@ -1,0 +1,319 @@
+"""Search at one state: the index proposes along the lineage, the mirror decides, staged changes are scored beside it.
+
+Words are BM25 with the workspace's own document frequencies, meaning is the cosine of summaries. A candidate counts
+only when it is the very version that the state shows: SQL has looked at nearer lines, deletions and staged changes.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memotree_storage.cache import BoundedCache
+from memotree_storage.index import frequencies
+from memotree_storage.index.features import embedded_text
+from memotree_storage.index.indexer import Indexer
+from memotree_storage.index.terms import document_terms, max_score, query_terms, relative_score, term_weights
+from memotree_storage.model.node import Node
+from memotree_storage.model.tokens import in_pieces
+from memotree_storage.ports import Embedder, IndexHit, IndexQuery, LineSpan, TermVector, Vector, VectorIndex
+from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+_SLACK: Final = 10
+"""Candidates beyond the wanted hits: some may be none at the state."""
+
+_MOST_CANDIDATES: Final = 20_000
+_MOST_IDS: Final = 2_000
+"""Ids that one question to the index may carry."""
+
+_FEW_PARTS: Final = 5
+"""Up to so many times `_MOST_IDS`, the ids of a query go to the index at once, part by part."""
+
+_MOST_TRIES: Final = 4
+"""How often a search begins again because the lines it asked about were built anew meanwhile."""
+
+_FUSION_RANK: Final = 60.0
+"""The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+
+_CACHED_BYTES: Final = 64 << 20
+_READ_AT_ONCE: Final = 500
+_TOKENS_AT_ONCE: Final = 1 << 20
+"""Staged nodes, and tokens of them, whose contents are in memory at once."""
+
+_FEW_ROWS: Final = 100
+"""So many staged nodes are scored at once; more are left to a thread, so that other calls go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What to search for and where; empty filters match everything, ``node_ids=None`` is no limit."""
+
+    text: str
+    limit: int
+    words: bool = True
+    meaning: bool = False
+    types: Collection[str] = ()
+    tags: Collection[str] = ()
+    archive_ids: Collection[str] = ()
+    node_ids: Collection[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A hit: its version, its score from 0 to 1, and the share of words and meaning (0 when not asked for)."""
+
+    version: Version
+    score: float
+    words: float = 0.0
+    meaning: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """What the index would hold of a staged node: ascending term ids with their weights, and the vector if needed."""
+
+    ids: NDArray[np.uint32]
+    weights: NDArray[np.float64]
+    vector: Vector | None
+
+    def weigh(self) -> int:
+        return 500 + self.ids.nbytes + self.weights.nbytes + (0 if self.vector is None else self.vector.nbytes)
+
+
+_Overlay = list[tuple[Version, _Scored]]
+_Pairs = list[tuple[Version, float]]
+_Ask = Callable[[IndexQuery], Awaitable[list[IndexHit]]]
+
+
+class Search:
+    """Finds nodes by words and meaning at any state of any workspace."""
+
+    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, indexer: Indexer) -> None:
+        self._database = database
+        self._index = index
+        self._embedder = embedder
+        self._indexer = indexer
+        self._staged: BoundedCache[str, _Scored] = BoundedCache(_CACHED_BYTES, _Scored.weigh)
+
+    async def find(self, state: State, query: SearchQuery) -> list[Found]:
+        """The best nodes of a state, best first, equals by id.
+
+        A search by words alone asks no embedding model that is on another machine, and goes on while that is away.
+
+        Raises:
+            IndexUnavailableError: The index does not answer.
+            DatabaseUnavailableError: PostgreSQL does not answer.
+            UnavailableError: The search is by meaning, and the embedding model does not answer.
+        """
+        if query.node_ids is not None and not query.node_ids:
+            return []
+        # In this order: what a commit takes away from the staged rows meanwhile is found through the index as well.
+        overlay = await self._overlay(state, query)
+        await self._indexer.current(state.workspace_id, meaning=query.meaning)
+        asked = [self._by_words(state, query, overlay)] if query.words else []
+        asked += [self._by_meaning(state, query, overlay)] if query.meaning else []
+        ranks = await asyncio.gather(*asked)
+        found = ranks[0] if len(ranks) == 1 else _fused(*ranks)
+        return sorted(found.values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
+
+    async def _by_words(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
+        terms = query_terms(query.text)
+        if not terms:
+            return {}
+        async with self._database.connection() as conn:
+            known, documents = await frequencies.read(conn, state.workspace_id, (term.id for term in terms))
+        documents += len(overlay)
+        weights = term_weights(terms, known, documents)
+        best = max_score(terms, known, documents)
+        hits = await self._checked(state, query, lambda part: self._index.best_terms(part, weights))
+        hits += await _scores(overlay, lambda item: _dot(weights, item))
+        return {
+            version.entry_id: Found(version, relative, words=relative)
+            for version, score in hits
+            if score > 0 and (relative := relative_score(score, best)) > 0
+        }
+
+    async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
+        vector = (await self._embedder.embed([query.text]))[0]
+        hits = await self._checked(state, query, lambda part: self._index.nearest(part, vector))
+        hits += await _scores(overlay, lambda item: _cosine(vector, item))
+        return {
+            version.entry_id: Found(version, score, meaning=score)
+            for version, cosine in hits
+            if (score := min(1.0, max(0.0, cosine))) > 0
+        }
+
+    async def _checked(self, state: State, query: SearchQuery, ask: _Ask) -> _Pairs:
+        """The candidates that the state really shows.
+
+        Among very many ids the best of all are looked at first, which needs fewer questions when many are wanted ones;
+        only when that ends without an answer are the ids asked for part by part.
+        """
+        ids = None if query.node_ids is None else sorted(query.node_ids)
+        if ids is None or len(ids) > _FEW_PARTS * _MOST_IDS:
+            good, complete = await self._asked(state, query, None, ask)
+            if ids is None or complete:
+                return good
+        good = []
+        for start in range(0, len(ids), _MOST_IDS):
+            good += (await self._asked(state, query, ids[start : start + _MOST_IDS], ask))[0]
+        return good
+
+    async def _asked(self, state: State, query: SearchQuery, ids: list[str] | None, ask: _Ask) -> tuple[_Pairs, bool]:
+        """The good candidates, and whether there are enough or no more; asks for more of them until then.
+
+        No connection is held while the index is asked. When the lines were built anew meanwhile, their points may have
+        been deleted before the index looked: the question is asked again along the new ones.
+        """
+        # Two rankings are fused from more than the hits that are wanted: the second of one may be the best of both.
+        wanted, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
+        async with self._database.connection() as conn:
+            lineage = await lineage_of(conn, state)
+        while True:
+            part = IndexQuery(
+                workspace_id=state.workspace_id,
+                lineage=lineage,
+                limit=wanted,
+                types=sorted(query.types),
+                tags=sorted(query.tags),
+                archive_ids=sorted(query.archive_ids),
+                node_ids=ids,
+            )
+            candidates = await ask(part)
+            async with self._database.connection() as conn:
+                shown = await tree.versions(conn, state, {hit.node_id for hit in candidates})
+                now = await lineage_of(conn, state)
+            if now != lineage and tries < _MOST_TRIES:
+                lineage, tries = now, tries + 1
+                await self._indexer.current(state.workspace_id, meaning=query.meaning)
+                continue
+            good = _good(candidates, shown, query)
+            complete = len(good) >= query.limit or len(candidates) < wanted
+            if complete or wanted >= _MOST_CANDIDATES:
+                return good, complete
+            wanted = min(4 * wanted, _MOST_CANDIDATES)
+
+    async def _overlay(self, state: State, query: SearchQuery) -> _Overlay:
+        """The alive staged nodes that match the filters, with terms and vectors; only new ones are read whole."""
+        if state.session_id is None:
+            return []
+        async with self._database.connection() as conn:
+            rows = await staging.staged(conn, state.session_id, data=False)
+        found: _Overlay = []
+        missing: list[Version] = []
+        for row in rows:
+            if row.version.dead or row.version.is_archive or not _matches(row.version, query):
+                continue
+            cached = self._staged.get(row.version.blob)
+            if cached is None or (query.meaning and cached.vector is None):
+                missing.append(row.version)
+            else:
+                found.append((row.version, cached))
+        for some in in_pieces(missing, _READ_AT_ONCE, _TOKENS_AT_ONCE):
+            found += await self._overlaid(state.session_id, [version.entry_id for version in some], query)
+        return found
+
+    async def _overlaid(self, session_id: str, ids: Sequence[str], query: SearchQuery) -> _Overlay:
+        """Some staged nodes as they are now; one that a commit has taken since is found through the index."""
+        async with self._database.connection() as conn:
+            rows = await staging.staged(conn, session_id, ids=ids)
+        entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
+        pairs = [
+            (row.version, entry)
+            for row, entry in zip(rows, entries, strict=True)
+            if isinstance(entry, Node) and _matches(row.version, query)
+        ]
+        if not pairs:
+            return []
+        vectors: Iterable[Vector | None] = repeat(None, len(pairs))
+        if query.meaning or not self._embedder.remote:
+            vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
+        terms = await asyncio.to_thread(_terms_of, [node for _, node in pairs])
+        made: _Overlay = []
+        for (version, _), vector, term in zip(pairs, vectors, terms, strict=True):
+            # A copy: a row of the batch would keep all of its rows in memory.
+            own = None if vector is None else vector.copy()
+            item = _Scored(np.array(term.ids, np.uint32), np.array(term.weights, np.float64), own)
+            self._staged.put(version.blob, item)
+            made.append((version, item))
+        return made
+
+
+def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: SearchQuery) -> _Pairs:
+    """The candidates that are the very versions that the state shows."""
+    return [
+        (version, hit.score)
+        for hit in candidates
+        if (version := shown.get(hit.node_id)) is not None
+        and (version.line_id, version.from_seq) == (hit.line_id, hit.from_seq)
+        and _matches(version, query)
+    ]
+
+
+async def _scores(overlay: _Overlay, score: Callable[[_Scored], float]) -> _Pairs:
+    def scored() -> _Pairs:
+        return [(version, score(item)) for version, item in overlay]
+
+    return await asyncio.to_thread(scored) if len(overlay) > _FEW_ROWS else scored()
+
+
+def _terms_of(nodes: Sequence[Node]) -> list[TermVector]:
+    return [document_terms(node.title, node.tags, node.brief, node.summary, node.content) for node in nodes]
+
+
+def _matches(version: Version, query: SearchQuery) -> bool:
+    return (
+        (not query.types or version.type in query.types)
+        and (not query.tags or set(query.tags) <= set(version.tags))
+        and (not query.archive_ids or version.archive_id in query.archive_ids)
+        and (query.node_ids is None or version.entry_id in query.node_ids)
+    )
+
+
+def _cosine(wanted: Vector, item: _Scored) -> float:
+    return 0.0 if item.vector is None else float(np.dot(wanted, item.vector))
+
+
+def _dot(wanted: TermVector, item: _Scored) -> float:
+    if not len(item.ids):
+        return 0.0
+    ids = np.array(wanted.ids, np.uint32)
+    places = np.minimum(np.searchsorted(item.ids, ids), len(item.ids) - 1)
+    return float(np.sum(np.where(item.ids[places] == ids, item.weights[places], 0.0) * np.array(wanted.weights)))
+
+
+def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str, Found]:
+    """Both rankings as one by reciprocal ranks, each share weighed by the hit's own score in that ranking.
+
+    Ranks alone would give the first hit of a search that found nothing the score of a perfect one. So 1 is only for
+    the first of both rankings with every word of the query and a cosine of 1.
+    """
+    scores: dict[str, float] = {}
+    for ranking in (words, meaning):
+        ordered = sorted(ranking.values(), key=lambda hit: (-hit.score, hit.version.entry_id))
+        for rank, hit in enumerate(ordered, start=1):
+            scores[hit.version.entry_id] = scores.get(hit.version.entry_id, 0.0) + hit.score / (_FUSION_RANK + rank)
+    top = 2.0 / (_FUSION_RANK + 1)
+    return {
+        entry_id: Found(
+            version=(words.get(entry_id) or meaning[entry_id]).version,
+            score=min(1.0, score / top),
+            words=words[entry_id].words if entry_id in words else 0.0,
+            meaning=meaning[entry_id].meaning if entry_id in meaning else 0.0,
+        )
+        for entry_id, score in scores.items()
+    }
+
+
+async def lineage_of(conn: Connection, state: State) -> list[LineSpan]:
+    """The lines that a state sees, nearest first."""
+    statement = f"with {tree.LINE} select line_id, seq from line order by depth"  # noqa: S608 - a constant of tree.py
+    cursor = await conn.execute(statement, state.arguments())
+    return [LineSpan(row[0], row[1]) for row in await cursor.fetchall()]

@@ -1,0 +1,142 @@
+"""The terms of many texts, made by a process of its own: ``python -m memotree_storage.index.term_worker``.
+
+Terms are the greatest single cost of indexing and Python runs one thread at a time, so an import would leave the other
+cores idle. A frame on a pipe is its length in eight bytes and a pickle; the worker ends when its input does, which the
+death of the service brings about as well.
+"""
+
+import asyncio
+import contextlib
+import gc
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Final
+
+import structlog
+
+from memotree_storage.index.leaf_features import PassageTerms, has_passage, node_terms
+from memotree_storage.model.node import Node
+from memotree_storage.ports import TermVector
+
+_MANY: Final = 200
+"""So many texts are worth a process; fewer are done in a thread."""
+
+_LENGTH_BYTES: Final = 8
+_log = structlog.get_logger(__name__)
+
+_Text = tuple[str, tuple[str, ...], str, str, str, bool]
+NodeTerms = tuple[TermVector, PassageTerms | None]
+"""The terms of a whole node, and those of its content by themselves when it has a passage."""
+
+
+class TermMaker:
+    """Makes the terms of nodes, few in a thread, many in a worker that lives until `rest`.
+
+    One thread of its own talks to the worker: who waits for it must not keep the threads that commits need.
+    """
+
+    def __init__(self) -> None:
+        self._talker = ThreadPoolExecutor(1, thread_name_prefix="memotree-terms")
+        self._worker: subprocess.Popen[bytes] | None = None
+
+    async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
+        """The terms of each node, in order."""
+        texts = [(node.title, node.tags, node.brief, node.summary, node.content, has_passage(node)) for node in nodes]
+        if len(texts) < _MANY:
+            return await asyncio.to_thread(_made, texts)
+        return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
+
+    async def rest(self) -> None:
+        """End the worker when it has answered what it was asked; the next need starts another."""
+        await asyncio.get_running_loop().run_in_executor(self._talker, self._discard)
+
+    async def stop(self) -> None:
+        """End the worker now."""
+        worker = self._worker
+        if worker is not None:
+            worker.kill()
+        await self.rest()
+
+    def _asked(self, texts: Sequence[_Text]) -> list[NodeTerms]:
+        try:
+            if self._worker is None:
+                self._worker = _start()
+            stdin, stdout = self._worker.stdin, self._worker.stdout
+            assert stdin is not None  # noqa: S101 - both are pipes
+            assert stdout is not None  # noqa: S101
+            _write(stdin, texts)
+            return [
+                (TermVector(ids, weights), PassageTerms(*passage) if passage else None)
+                for ids, weights, passage in _read(stdout)
+            ]
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            _log.warning("the worker for terms ended; this process does its work", why=str(error))
+            self._discard()
+            return _made(texts)
+        except BaseException:
+            self._discard()  # an answer may still be on its way, and would be taken for the next one
+            raise
+
+    def _discard(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()  # it holds nothing that could be lost
+            for pipe in (worker.stdin, worker.stdout):
+                with contextlib.suppress(OSError):  # what was not sent has no reader any more
+                    if pipe is not None:
+                        pipe.close()
+            worker.wait()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "memotree_storage.index.term_worker"],  # -P: nothing from the working directory
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C at the terminal is for the service alone
+    )
+
+
+def _made(texts: Sequence[_Text]) -> list[NodeTerms]:
+    return [node_terms(*text) for text in texts]
+
+
+def _packed(made: NodeTerms) -> tuple[Any, ...]:
+    """What goes over the pipe: plain values are pickled faster than objects."""
+    vector, passage = made
+    return vector.ids, vector.weights, (passage.terms, passage.counts, passage.length) if passage else None
+
+
+def _write(pipe: IO[bytes], value: Any) -> None:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big"))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> Any:
+    """The next value; ``EOFError`` when the other end has closed."""
+    length = pipe.read(_LENGTH_BYTES)
+    data = pipe.read(int.from_bytes(length, "big"))
+    if len(length) < _LENGTH_BYTES or len(data) < int.from_bytes(length, "big"):
+        message = "the other end of the pipe is closed"
+        raise EOFError(message)
+    return pickle.loads(data)  # noqa: S301 - from our own process, over a pipe that nobody else holds
+
+
+def main() -> None:
+    """Answer frames until the input ends."""
+    gc.disable()  # nothing here is cyclic, and each frame makes a hundred thousand objects
+    while True:
+        try:
+            texts = _read(sys.stdin.buffer)
+        except EOFError:
+            return
+        _write(sys.stdout.buffer, [_packed(made) for made in _made(texts)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,453 @@
+"""Terms for full text search, and their BM25 weights.
+
+A text becomes terms the same way when it is stored and when it is asked for:
+
+* a word of a spaced script is one term: normalised (NFKC), case-folded, without the accents of Latin, Greek and
+  Cyrillic letters, and without an English plural ending;
+* an identifier (``snake_case``, ``camelCase``, ``os.path``) is a term as a whole, and so is each of its parts;
+* a run of an unspaced script gives its single characters and its pairs of neighbours (a query of two or more
+  characters asks for the pairs only, one of a single character for that character);
+* a symbol or emoji is one term.
+
+Weights follow BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), with term
+frequencies summed over the fields before they saturate (BM25F). The average length is a constant, so that a stored
+weight depends on its own text alone; the inverse document frequency is the query's part.
+"""
+
+import re
+import unicodedata
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, pairwise
+from math import log1p
+from operator import add
+from typing import Final
+
+import numpy as np
+
+from memotree_storage.model.tokens import UNSPACED
+from memotree_storage.ports import TermVector
+
+K1: Final = 1.2
+"""How slowly repeated occurrences saturate."""
+
+B: Final = 0.75
+"""How strongly a long text is discounted."""
+
+AVERAGE_LENGTH: Final = 256
+"""The length, in words and unspaced characters, at which a text is neither discounted nor favoured."""
+
+TITLE_BOOST: Final = 3.0
+TAG_BOOST: Final = 2.0
+
+MAX_TERM_CHARS: Final = 64
+"""A longer word is cut to its beginning, when stored and when asked for alike."""
+
+MAX_QUERY_TERMS: Final = 256
+"""The first so many different terms of a query count."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerm:
+    """A term to look for.
+
+    Attributes:
+        term: The folded text.
+        id: Its hash (see `term_id`).
+        bonus: Whether a text may lack it and still match the query in full: the whole of a dotted name, whose words
+            are asked for by themselves, and the parts of an identifier that is asked for as a whole.
+    """
+
+    term: str
+    id: int
+    bonus: bool = False
+
+
+def term_id(term: str) -> int:
+    """The 32-bit hash of a folded term: CRC-32 of its UTF-8, stable for ever; two terms may share one."""
+    return zlib.crc32(term.encode("utf-8", "surrogatepass"))
+
+
+def fold(text: str) -> str:
+    """The text as terms see it: NFKC, case-folded, without joiners and without accents of Western letters."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", folded))
+    return unicodedata.normalize("NFC", bare)
+
+
+# --- From text to terms ----------------------------------------------------------------------------------------------
+
+
+def _classes() -> tuple[str, str, str]:
+    """Marks of spaced scripts, marks of unspaced ones and symbols, each as the inside of a class; ASCII has none."""
+    unspaced = re.compile(f"[{UNSPACED}]")
+    found: tuple[list[str], list[str], list[str]] = ([], [], [])
+    for character in map(chr, range(0x80, _END_OF_DENSE_PLANES)):
+        category = unicodedata.category(character)
+        if category in {"Mn", "Mc", "Me"}:
+            found[1 if unspaced.match(character) else 0].append(character)
+        elif category in {"So", "Sm", "Sc"} and not unspaced.match(character):
+            found[2].append(character)
+    spaced, bound, symbols = ("".join(characters) for characters in found)
+    return spaced, bound, symbols
+
+
+_END_OF_DENSE_PLANES: Final = 0x1FB00  # behind the last block of symbols; no script of later planes has marks
+_JOINERS: Final = "\u200c\u200d\u00ad"
+_SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_MARKS, _BOUND_MARKS, _SYMBOLS = _classes()
+_SYMBOL_SET: Final = frozenset(_SYMBOLS)
+
+# Accents of Western letters, joiners and variation selectors; the marks of other scripts tell words apart.
+_ACCENTS: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}]+")
+
+# The three kinds of token share no character, so that each can be looked for alone: names (words, joined by dots),
+# runs of unspaced scripts, symbols.
+_LETTERS: Final = rf"(?:[0-9A-Za-z_]++|[^\W{UNSPACED}])"  # ASCII first, for speed
+_WORD: Final = rf"{_LETTERS}++(?:(?![\x00-\x7f])[{_MARKS}{_JOINERS}{_SELECTORS}]++{_LETTERS}*+)*+"
+_NAME: Final = rf"{_WORD}(?:\.{_WORD})*+"
+_RUN: Final = f"[{UNSPACED}][{UNSPACED}{_SELECTORS}]*+"
+_BEGIN: Final = r"(?=[0-9A-Za-z_\x80-\U0010ffff])"  # spares what is between two words the long classes
+_TOKEN: Final = re.compile(rf"{_BEGIN}(?:(?P<name>{_NAME})|(?P<run>{_RUN})|(?P<symbol>[{_SYMBOLS}]))")
+_FIND_WORDS: Final = re.compile(_WORD)
+_FIND_NAMES: Final = re.compile(_BEGIN + _NAME)
+_FIND_ASCII_NAMES: Final = re.compile(r"[0-9A-Za-z_]++(?:\.[0-9A-Za-z_]++)*+")
+_FIND_RUNS: Final = re.compile(_RUN)
+_FIND_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
+
+# A character of a run with the marks that belong to it, the voicing marks of half-width kana among them; and the
+# runs that need no such care, since each of their characters folds to itself.
+_CLUSTER: Final = re.compile(f".[{_BOUND_MARKS}{_SELECTORS}\uff9e\uff9f]*+")
+_SIMPLE_RUN: Final = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
+
+# Where an identifier falls into parts: at underscores, between a small and a large letter, and before the last of
+# several large letters when a small one follows.
+_BORDER: Final = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A term inside a token: offsets are relative to the token's start."""
+
+    term: str
+    start: int
+    end: int
+    bonus: bool = False
+
+
+def tokens_of(text: str) -> Iterator[tuple[str, int, int]]:
+    """Every term of a text with the offsets of the characters it stands for, in order of the tokens.
+
+    Terms overlap: the parts of an identifier lie inside the whole, and the pairs of an unspaced run cross each other.
+    """
+    for found in tokens(text):
+        offset = found.start()
+        for term, start, end in pieces_of(found[0]):
+            yield term, offset + start, offset + end
+
+
+def tokens(text: str) -> Iterator[re.Match[str]]:
+    """The tokens of a text: names, runs of unspaced scripts, and symbols."""
+    return (_FIND_ASCII_NAMES if text.isascii() else _TOKEN).finditer(text)
+
+
+def pieces_of(token: str) -> Sequence[tuple[str, int, int]]:
+    """The terms of one token with their offsets in it; what kind it is, its characters tell."""
+    return _known_pieces(token) if len(token) <= MAX_TERM_CHARS else _read_pieces(token)
+
+
+def _read_pieces(token: str) -> tuple[tuple[str, int, int], ...]:
+    found = _TOKEN.fullmatch(token)
+    kind = found.lastgroup if found else None
+    return tuple((piece.term, piece.start, piece.end) for piece in _pieces(token, kind or "name"))
+
+
+_known_pieces: Final = lru_cache(maxsize=1 << 15)(_read_pieces)
+
+
+def words_of(text: str) -> list[str]:
+    """The terms that tell what a text is about, for ranking: its words, and the pairs of its unspaced runs."""
+    words: list[str] = []
+    for name in _names(text):
+        words += _name_words(name[:MAX_TERM_CHARS])
+    if not text.isascii():
+        for run in _FIND_RUNS.findall(text):
+            single = _characters(run)
+            words += map(add, single, islice(single, 1, None)) if len(single) > 1 else single
+    return words
+
+
+@lru_cache(maxsize=1 << 14)
+def _name_words(name: str) -> tuple[str, ...]:
+    return tuple(piece.term for piece in _name_pieces(name) if not piece.bonus)
+
+
+def _names(text: str) -> list[str]:
+    return (_FIND_ASCII_NAMES if text.isascii() else _FIND_NAMES).findall(text)
+
+
+def _pieces(token: str, kind: str) -> Sequence[_Piece]:
+    if kind == "name":
+        return _name_pieces(token) if len(token) <= MAX_TERM_CHARS else _long_pieces(token)
+    return _run_pieces(token) if kind == "run" else (_Piece(fold(token), 0, 1),)
+
+
+@lru_cache(maxsize=1 << 14)
+def _name_pieces(name: str) -> tuple[_Piece, ...]:
+    """A dotted name: the whole, its words, and their parts. Texts repeat their words, hence the cache."""
+    pieces = []
+    words = list(_FIND_WORDS.finditer(name))
+    if len(words) > 1:
+        pieces.append(_Piece(fold(name), 0, len(name), bonus=True))
+    for found in words:
+        word, offset = found[0], found.start()
+        pieces.append(_Piece(_stem(fold(word)), offset, offset + len(word)))
+        parts = list(_parts(word))
+        if len(parts) > 1:
+            pieces += (
+                _Piece(_stem(fold(word[start:end])), offset + start, offset + end, bonus=True) for start, end in parts
+            )
+    return tuple(piece for piece in pieces if piece.term.strip("_"))
+
+
+def _parts(word: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for border in _BORDER.finditer(word):
+        if border.start() > start:
+            yield start, border.start()
+        start = border.end()
+    if start < len(word):
+        yield start, len(word)
+
+
+def _long_pieces(name: str) -> list[_Piece]:
+    """A name too long for a term: its words alone, each cut; most are data, whose parts would only be noise."""
+    pieces: list[_Piece] = []
+    for found in _FIND_WORDS.finditer(name):
+        word, offset = found[0], found.start()
+        inner: Iterable[_Piece] = (_Piece(_cut(word), 0, len(word)),)
+        if len(word) <= MAX_TERM_CHARS:
+            inner = _name_pieces(word)
+        pieces += (_Piece(piece.term, offset + piece.start, offset + piece.end, piece.bonus) for piece in inner)
+    return [piece for piece in pieces if piece.term.strip("_")]
+
+
+def _cut(word: str) -> str:
+    return fold(word[:MAX_TERM_CHARS])[:MAX_TERM_CHARS]
+
+
+def _stem(word: str) -> str:
+    """The word without an English plural ending.
+
+    The S-stemmer of D. Harman ("How effective is suffixing?", 1991): the mildest one, so that a search for ``task``
+    finds ``tasks``, while words of other meaning stay apart. It touches plain ASCII words of four letters or more.
+    """
+    if len(word) < _SHORTEST_PLURAL or word[-1] != "s" or not (word.isascii() and word.isalpha()):
+        return word
+    if word.endswith("ies"):
+        return word if word.endswith(("eies", "aies")) else word[:-3] + "y"
+    if word.endswith("es"):
+        return word if word.endswith(("aes", "ees", "oes")) else word[:-1]
+    return word if word.endswith(("us", "ss")) else word[:-1]
+
+
+_SHORTEST_PLURAL: Final = 4
+
+
+def _run_pieces(run: str) -> list[_Piece]:
+    """Single characters, then pairs."""
+    single = []
+    for found in _CLUSTER.finditer(run):
+        term = _fold_cluster(found[0])
+        if term:
+            single.append(_Piece(term, found.start(), found.end()))
+    return single + [_Piece(left.term + right.term, left.start, right.end) for left, right in pairwise(single)]
+
+
+_fold_cluster: Final = lru_cache(maxsize=1 << 12)(fold)
+
+
+def _characters(run: str) -> Sequence[str]:
+    """The folded characters of a run, each with its marks."""
+    if _SIMPLE_RUN.fullmatch(run):
+        return run
+    return [term for cluster in _CLUSTER.findall(run) if (term := _fold_cluster(cluster))]
+
+
+# --- Documents -------------------------------------------------------------------------------------------------------
+
+
+def document_terms(title: str, tags: Iterable[str], brief: str, summary: str, content: str) -> TermVector:
+    """The terms of a node with their saturated frequencies (BM25's part that depends on the text alone).
+
+    A weight lies between 0 and ``K1 + 1`` and is exact as a 32-bit float.
+    """
+    return terms_around(count_terms(content), title, tags, brief, summary)
+
+
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """How often each term id stands in a text, and the text's length in words and unspaced characters."""
+
+    frequencies: Mapping[int, float]
+    length: int
+
+
+def count_terms(text: str) -> TermCounts:
+    """The terms of one text, as they are: neither saturated nor boosted."""
+    frequencies: defaultdict[int, float] = defaultdict(float)
+    return TermCounts(frequencies, _count(text, 1.0, frequencies))
+
+
+def terms_around(content: TermCounts, title: str, tags: Iterable[str], brief: str, summary: str) -> TermVector:
+    """`document_terms` of a node whose content was counted before."""
+    frequencies: defaultdict[int, float] = defaultdict(float, content.frequencies)
+    length = content.length
+    for text, boost in ((title, TITLE_BOOST), ("\n".join(tags), TAG_BOOST), (f"{brief}\n{summary}", 1.0)):
+        length += _count(text, boost, frequencies)
+    return _saturate(frequencies, length)
+
+
+def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
+    """Add the terms of a text; gives its length."""
+    length = _count_names(text, boost, frequencies)
+    if not text.isascii():
+        length += _count_foreign("\n".join(_FIND_FOREIGN.findall(text)), boost, frequencies)
+    return length
+
+
+def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
+    """Add the terms of the names of a text; gives the number of words."""
+    names = Counter(_names(text))
+    length = 0
+    for name in [name for name in names if len(name) > MAX_TERM_CHARS]:
+        # Word by word: a text of one long name (minified code) would be slow, and would fill the cache, otherwise.
+        times = names.pop(name)
+        for word, inside in Counter(_FIND_WORDS.findall(name)).items():
+            if len(word) <= MAX_TERM_CHARS:
+                names[word] += times * inside
+            elif (term := _cut(word)).strip("_"):
+                frequencies[term_id(term)] += boost * times * inside
+                length += times * inside
+    for key, name, times in zip(map(_PLAIN.__getitem__, names), names, names.values(), strict=True):
+        if key != _NOT_PLAIN:
+            length += times
+            frequencies[key] += boost * times
+            continue
+        ids, words = _name_ids(name)
+        length += words * times
+        for part in ids:
+            frequencies[part] += boost * times
+    return length
+
+
+class _PlainIds(dict[str, int]):
+    """The term ids of plain words by name; a word that was seen before costs one look-up in C."""
+
+    def __missing__(self, name: str) -> int:
+        plain = name.isascii() and name.isalnum() and (name.islower() or name[1:].islower())
+        key = term_id(_stem(name.lower())) if plain else _NOT_PLAIN
+        if len(self) >= _MOST_PLAIN:
+            self.clear()
+        self[name] = key
+        return key
+
+
+_NOT_PLAIN: Final = -1
+_MOST_PLAIN: Final = 1 << 17
+_PLAIN: Final = _PlainIds()
+
+
+@lru_cache(maxsize=1 << 15)
+def _name_ids(name: str) -> tuple[tuple[int, ...], int]:
+    """The ids of a name's terms, and how many of them are words."""
+    pieces = _name_pieces(name)
+    return tuple(term_id(piece.term) for piece in pieces), sum(not piece.bonus for piece in pieces)
+
+
+def _count_foreign(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
+    """Add the runs and symbols of a text without ASCII; gives the number of characters and symbols."""
+    counts: Counter[str] = Counter()
+    length = 0
+    for run in _FIND_RUNS.findall(text):
+        single = _characters(run)
+        length += len(single)
+        counts.update(single)
+        counts.update(map(add, single, islice(single, 1, None)))
+    for character, times in Counter(text).items():
+        if character in _SYMBOL_SET:
+            length += times
+            counts[fold(character)] += times
+    for term, times in counts.items():
+        frequencies[term_id(term)] += boost * times
+    return length
+
+
+def _saturate(frequencies: Mapping[int, float], length: int) -> TermVector:
+    ids = np.fromiter(frequencies.keys(), dtype=np.int64, count=len(frequencies))
+    values = np.fromiter(frequencies.values(), dtype=np.float64, count=len(frequencies))
+    order = np.argsort(ids)
+    weights = values * (K1 + 1) / (values + K1 * (1 - B + B * length / AVERAGE_LENGTH))
+    return TermVector(tuple(ids[order].tolist()), tuple(weights[order].astype(np.float32).astype(np.float64).tolist()))
+
+
+# --- Queries ---------------------------------------------------------------------------------------------------------
+
+
+def query_terms(query: str, limit: int = MAX_QUERY_TERMS) -> list[QueryTerm]:
+    """The different terms of a query in order, at most ``limit``."""
+    terms: dict[str, QueryTerm] = {}
+    for found in _TOKEN.finditer(query):
+        pieces = _pieces(found[0], found.lastgroup or "")
+        if found.lastgroup == "run":
+            pieces = _asked(pieces)
+        for piece in pieces:
+            known = terms.get(piece.term)
+            if known is None and len(terms) >= limit:
+                return list(terms.values())
+            if known is None or (known.bonus and not piece.bonus):
+                terms[piece.term] = QueryTerm(piece.term, term_id(piece.term), piece.bonus)
+    return list(terms.values())
+
+
+def _asked(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+    """The pairs of a run, or its one character."""
+    singles = (len(pieces) + 1) // 2
+    return pieces[singles:] if singles > 1 else pieces
+
+
+def idf(document_count: int, document_frequency: int) -> float:
+    """How much a term tells: BM25's inverse document frequency, always above 0."""
+    found = min(max(document_frequency, 0), max(document_count, 0))
+    return log1p((max(document_count, 0) - found + 0.5) / (found + 0.5))
+
+
+def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> TermVector:
+    """The query as a vector: each term weighs its inverse document frequency.
+
+    Its dot product with `document_terms` is the BM25 score.
+
+    Args:
+        terms: The query's terms.
+        frequencies: In how many documents a term id stands; a missing one in none.
+        document_count: How many documents there are.
+    """
+    weights = {term.id: idf(document_count, frequencies.get(term.id, 0)) for term in terms}
+    ids = sorted(weights)
+    return TermVector(tuple(ids), tuple(float(np.float32(weights[key])) for key in ids))
+
+
+def max_score(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> float:
+    """What no document's score exceeds, bonus terms aside: the sum of the weights times ``K1 + 1``."""
+    needed = {term.id for term in terms if not term.bonus}
+    return (K1 + 1) * sum(idf(document_count, frequencies.get(key, 0)) for key in needed)
+
+
+def relative_score(score: float, best: float) -> float:
+    """A score as a share of `max_score`, from 0 to 1."""
+    return min(1.0, max(0.0, score / best)) if best > 0 else 0.0

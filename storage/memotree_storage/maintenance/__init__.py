@@ -1,0 +1,1 @@
+"""Background maintenance: expired sessions, repacking, and lines that no ref reaches."""

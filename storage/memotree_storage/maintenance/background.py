@@ -1,0 +1,174 @@
+"""What a store does for itself in the background: few packs, no expired sessions, no lines that nothing reaches."""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+import psycopg
+import structlog
+
+from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.errors import MemoTreeError
+from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
+from memotree_storage.git.workspaces import Repositories
+from memotree_storage.maintenance.line_collection import collect
+from memotree_storage.model.workspace import KEEP_PREFIX
+from memotree_storage.ports import VectorIndex
+from memotree_storage.postgres import answers, projector, registry, requests, sessions
+from memotree_storage.postgres.database import Database
+
+_PERIOD: Final = 3600.0
+_log = structlog.get_logger(__name__)
+
+
+class Upkeep:
+    """Repacks a repository when it has many packs, and looks once an hour for what has had its time.
+
+    Args:
+        database: The database.
+        repositories: The repositories.
+        index: The index.
+        retention: How long the result of a request id is remembered.
+    """
+
+    def __init__(
+        self, database: Database, repositories: Repositories, index: VectorIndex, retention: timedelta
+    ) -> None:
+        self._database = database
+        self._repositories = repositories
+        self._index = index
+        self._retention = retention
+        self._waiting: set[str] = set()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._repacking: asyncio.Task[MaintenanceReport] | None = None
+        self._ownerless: set[tuple[str, str]] = set()
+
+    def start(self) -> None:
+        """Begin to work in the background."""
+        self._tasks = [
+            asyncio.create_task(self._repack(), name="memotree-repack"),
+            asyncio.create_task(self._tidy_often(), name="memotree-tidy"),
+        ]
+
+    async def stop(self) -> None:
+        """Stop the work in the background; a repack that runs is waited for."""
+        tasks, self._tasks = self._tasks, []
+        await cancel(tasks)
+        if self._repacking is not None:
+            await asyncio.wait([self._repacking])
+
+    def notice(self, workspace_id: str) -> None:
+        """Tell that a workspace has a new commit."""
+        self._waiting.add(workspace_id)
+        self._wake.set()
+
+    async def tidy(self) -> int:
+        """Close the sessions whose time ran out, forget old results, and collect the lines that nothing reaches.
+
+        Returns:
+            How many sessions were closed.
+        """
+        async with self._database.transaction() as conn:
+            expired = await sessions.close_expired(conn)
+            await requests.forget_old_requests(conn, self._retention)
+            await answers.forget_unused(conn, answers.UNUSED)
+        for workspace_id, session_id in expired:
+            await asyncio.to_thread(self._release, workspace_id, f"{KEEP_PREFIX}{session_id}")
+        async with self._database.connection() as conn:
+            workspaces = [workspace.workspace_id for workspace in await registry.list_workspaces(conn)]
+        ownerless: set[tuple[str, str]] = set()
+        for workspace_id in workspaces:
+            try:
+                ownerless |= await self._ownerless_holds(workspace_id)
+                await self._collect(workspace_id)
+            except (MemoTreeError, psycopg.Error) as error:
+                _log.warning("a workspace is tidied the next time", workspace=workspace_id, why=str(error))
+        await self._release_ownerless(ownerless)
+        await remove_gone_points(self._database, self._index)
+        return len(expired)
+
+    async def _collect(self, workspace_id: str) -> None:
+        repository = await asyncio.to_thread(self._repositories.get, workspace_id)
+        gone = await collect(self._database, workspace_id, repository)
+        if gone:
+            _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
+
+    async def _ownerless_holds(self, workspace_id: str) -> set[tuple[str, str]]:
+        """The refs that hold the base of a session that is closed, or that never came to be."""
+        # The refs first: what is held for a session that is opened meanwhile is not among them.
+        refs = await asyncio.to_thread(lambda: self._repositories.get(workspace_id).refs())
+        held = {name for name in refs if name.startswith(KEEP_PREFIX)}
+        async with self._database.connection() as conn:
+            cursor = await conn.execute(
+                "select session_id from work.session where workspace_id = %s and state in ('open', 'detached')",
+                (workspace_id,),
+            )
+            owned = {f"{KEEP_PREFIX}{row[0]}" for row in await cursor.fetchall()}
+        return {(workspace_id, name) for name in held - owned}
+
+    async def _release_ownerless(self, found: set[tuple[str, str]]) -> None:
+        """Release those that had no owner the last time either: a session's row comes after its ref."""
+        for workspace_id, ref in found & self._ownerless:
+            await asyncio.to_thread(self._release, workspace_id, ref)
+        self._ownerless = found
+
+    def _release(self, workspace_id: str, ref: str) -> None:
+        try:
+            repository = self._repositories.get(workspace_id)
+            repository.move_ref(ref, repository.refs().get(ref), None)
+        except MemoTreeError as error:
+            _log.warning("a session's hold on its base stays", ref=ref, why=error.message)
+
+    async def _repack(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                workspace_id = self._waiting.pop()
+                try:
+                    await self._repack_one(workspace_id)
+                except FileNotFoundError:
+                    continue  # the workspace was deleted
+                except MemoTreeError as error:
+                    _log.warning("a repack failed", workspace=workspace_id, why=error.message)
+                except Exception:  # noqa: BLE001 - background work goes on, whatever one repository met
+                    _log.exception("a repack failed", workspace=workspace_id)
+
+    async def _repack_one(self, workspace_id: str) -> None:
+        path = self._repositories.path(workspace_id)
+        if await asyncio.to_thread(count_packs, path) <= PACK_LIMIT:
+            return
+        self._repacking = asyncio.create_task(asyncio.to_thread(maintain, path))
+        report = await asyncio.shield(self._repacking)
+        _log.info("repacked", workspace=workspace_id, packs=report.packs_after, note=report.note)
+
+    async def _tidy_often(self) -> None:
+        while True:
+            try:
+                await self.tidy()
+            except MemoTreeError as error:
+                _log.warning("tidying waits for the next hour", why=error.message)
+            except Exception:  # noqa: BLE001 - background work goes on, whatever one round met
+                _log.exception("tidying waits for the next hour")
+            await asyncio.sleep(_PERIOD)
+
+
+async def remove_gone_points(database: Database, index: VectorIndex, workspace_id: str | None = None) -> None:
+    """Take the points of lines that the mirror has no more out of the index, in one workspace or in all.
+
+    By the lines that went, never by those that are left: a commit of this moment may open one more. The lines are
+    remembered until the index has let go of them durably, so what fails here is done the next time.
+
+    Raises:
+        IndexUnavailableError: The index does not answer.
+    """
+    async with database.connection() as conn:
+        gone = await projector.gone_lines(conn, workspace_id)
+    for owner, lines in gone.items():
+        await index.delete(owner, lines=lines)
+    if gone:
+        await index.flush()
+        async with database.connection() as conn:
+            for owner, lines in gone.items():
+                await projector.forget_gone(conn, owner, lines)

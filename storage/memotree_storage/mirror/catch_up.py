@@ -1,0 +1,318 @@
+"""Bringing the mirror to where Git is: after a crash, after commits from outside, and from nothing in a rebuild."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import structlog
+
+from memotree_storage import faults
+from memotree_storage.errors import MemoTreeError, UnavailableError
+from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
+from memotree_storage.model.node import Entry
+from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
+from memotree_storage.ports import CommitInfo, TagDraft
+from memotree_storage.postgres import projector, registry, staging
+from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
+from memotree_storage.postgres.projector import EntryChange
+
+Report = Callable[[str, int, int], None]
+"""Told of progress: the step, units done, units in all."""
+
+_BATCH: Final = 200
+"""Commits per transaction: a crash loses at most that much work."""
+
+_COMMITTERS: Final = "committer_emails"
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What was brought up to date."""
+
+    commits: int
+    refs_changed: bool
+
+
+def mirrored_refs(refs: Mapping[str, str]) -> dict[str, str]:
+    """The refs that the mirror follows: branches and tags whose names are UTF-8, as PostgreSQL and gRPC need them."""
+    return {
+        name: target
+        for name, target in refs.items()
+        if name.startswith(("refs/heads/", "refs/tags/")) and _is_text(name)
+    }
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        _tell_odd_name(name)
+        return False
+    return True
+
+
+@lru_cache(maxsize=1000)
+def _tell_odd_name(name: str) -> None:
+    """Once a name: the refs are listed with every commit."""
+    _log.warning("a ref whose name is not UTF-8 is passed over; rename it with git", ref=ascii(name))
+
+
+async def is_behind(conn: Connection, workspace_id: str, repository: GitRepository) -> bool:
+    """Whether the watermark of the mirror differs from the repository's refs, those that name no commit aside."""
+    actual = mirrored_refs(await asyncio.to_thread(repository.refs))
+    cursor = await conn.execute("select name, object_id from mirror.ref where workspace_id = %s", (workspace_id,))
+    stored = {row[0]: row[1] for row in await cursor.fetchall()}
+    if any(actual.get(name) != target for name, target in stored.items()):
+        return True
+    fresh = {name: target for name, target in actual.items() if name not in stored}
+    return bool(fresh) and bool(await asyncio.to_thread(_peeled, repository, fresh))
+
+
+async def note_committer(conn: Connection, email: str) -> None:
+    """Remember the address under which this service commits, beside those of earlier settings.
+
+    Only commits of these addresses are believed when their trailers say that they are a session's.
+    """
+    known = await _committers(conn)
+    if email not in known:
+        await put_setting(conn, _COMMITTERS, "\n".join([*sorted(known), email]))
+
+
+async def _committers(conn: Connection) -> set[str]:
+    return set((await get_setting(conn, _COMMITTERS) or SERVICE_EMAIL).split("\n"))
+
+
+async def catch_up(
+    database: Database, workspace_id: str, repository: GitRepository, report: Report | None = None
+) -> CatchUp:
+    """Mirror every commit that a ref reaches and the mirror lacks, then the refs; safe to interrupt and repeat.
+
+    A tag that a commit of an interrupted `CommitChanges` asked for is made, and the staged changes that it committed
+    are settled.
+    """
+    tell = report or (lambda *_: None)
+    async with database.connection() as conn:
+        if not await is_behind(conn, workspace_id, repository):
+            return CatchUp(0, refs_changed=False)
+        known = await projector.known_commits(conn, workspace_id)
+        waiting = await _waiting_sessions(conn, workspace_id, repository)
+    commits = await asyncio.to_thread(_missing, repository, known)
+    done = 0
+    for batch in _batches(commits):
+        async with database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")  # a commit may be as big as an import
+            await registry.lock_workspace(conn, workspace_id)
+            # Somebody else may have mirrored some of them since `known` was read.
+            there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
+            missing = [commit for commit in batch if commit.commit_id not in there]
+            await _mirror(conn, workspace_id, repository, missing, waiting)
+            faults.point("recovery.projected")
+            await _make_tags(missing, waiting)
+            faults.point("recovery.tagged")
+        done += len(batch)
+        tell("commits", done, len(commits))
+    faults.point("recovery.mirrored")
+    async with database.transaction() as conn:
+        await registry.lock_workspace(conn, workspace_id)
+        await follow_refs(conn, workspace_id, repository)
+    return CatchUp(len(commits), refs_changed=True)
+
+
+async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+    """The same inside a transaction that holds the workspace already; for a few commits from outside."""
+    known = await projector.known_commits(conn, workspace_id)
+    waiting = await _waiting_sessions(conn, workspace_id, repository)
+    commits = await asyncio.to_thread(_missing, repository, known)
+    await _mirror(conn, workspace_id, repository, commits, waiting)
+    await _make_tags(commits, waiting)
+    await follow_refs(conn, workspace_id, repository)
+
+
+async def replay_within(
+    conn: Connection, workspace_id: str, repository: GitRepository, report: Report | None = None
+) -> None:
+    """Mirror the whole history of a workspace whose mirror is empty, inside the caller's transaction.
+
+    No session is settled and no tag made: they have heard of all these commits when they were made.
+    """
+    commits = await asyncio.to_thread(_missing, repository, set())
+    for done, batch in enumerate(_batches(commits)):
+        await _mirror(conn, workspace_id, repository, batch, None)
+        if report is not None:
+            report("commits", min((done + 1) * _BATCH, len(commits)), len(commits))
+    await follow_refs(conn, workspace_id, repository)
+
+
+async def follow_refs(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+    """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
+    refs = mirrored_refs(await asyncio.to_thread(repository.refs))
+    peeled = await asyncio.to_thread(_peeled, repository, refs)
+    known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
+    await projector.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
+    branches = [name.removeprefix("refs/heads/") for name in peeled if name.startswith("refs/heads/")]
+    await conn.execute(
+        "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
+        (workspace_id, branches),
+    )
+
+
+def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Each ref's object and the commit it peels to; a tag of a tree or blob names no state and is left out."""
+    peeled = {}
+    for name, target in refs.items():
+        try:
+            peeled[name] = (target, repository.commit_info(target).commit_id)
+        except ObjectMissingError:
+            continue
+    return peeled
+
+
+def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
+    refs = repository.refs()
+    tips = set(mirrored_refs(refs).values()) | {target for name, target in refs.items() if name.startswith(KEEP_PREFIX)}
+    commits = []
+    for tip in sorted(tips):
+        try:
+            commits.append(repository.commit_info(tip).commit_id)
+        except ObjectMissingError:
+            continue
+    return repository.history(commits, known.__contains__)
+
+
+class _Waiting:
+    """The sessions that may not have heard of their own last commit, and which commits are theirs.
+
+    A trailer proves nothing: `git cherry-pick` copies it. A session's own commit was made by the service, on the
+    session's branch, after the commit that the session stands on.
+    """
+
+    def __init__(
+        self, repository: GitRepository, committers: Collection[str], sessions: Mapping[str, tuple[str, str]]
+    ) -> None:
+        self.repository = repository
+        self._committers = committers
+        self._sessions = sessions
+        self._since: dict[str, set[str]] = {}
+
+    async def session_of(self, commit: CommitInfo) -> str | None:
+        """The waiting session that a commit came from."""
+        session_id = trailers.trailers_of(commit.message).get(trailers.SESSION, "")
+        if session_id not in self._sessions or commit.committer.email not in self._committers:
+            return None
+        if session_id not in self._since:
+            self._since[session_id] = await asyncio.to_thread(_since, self.repository, *self._sessions[session_id])
+        return session_id if commit.commit_id in self._since[session_id] else None
+
+
+def _since(repository: GitRepository, branch: str, base: str) -> set[str]:
+    """The commits of a branch after ``base`` by first parents; none when ``base`` is not among them."""
+    found: set[str] = set()
+    commit_id = repository.refs().get(f"refs/heads/{branch}")
+    try:
+        while commit_id is not None and commit_id != base:
+            found.add(commit_id)
+            commit_id = next(iter(repository.commit_info(commit_id).parents), None)
+    except ObjectMissingError:
+        return set()
+    return found if commit_id == base else set()
+
+
+async def _waiting_sessions(conn: Connection, workspace_id: str, repository: GitRepository) -> _Waiting:
+    """Of the sessions, those that stand on a mirrored commit.
+
+    When it is not, the mirror is being built again; then the session has heard of all its commits, and replaying them
+    would take later edits for committed ones and move the session back.
+    """
+    cursor = await conn.execute(
+        "select s.session_id, s.branch, s.base_commit from work.session s join mirror.commit c"
+        " on c.workspace_id = s.workspace_id and c.commit_id = s.base_commit where s.workspace_id = %s",
+        (workspace_id,),
+    )
+    sessions = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
+    return _Waiting(repository, await _committers(conn), sessions)
+
+
+async def _mirror(
+    conn: Connection,
+    workspace_id: str,
+    repository: GitRepository,
+    commits: Iterable[CommitInfo],
+    waiting: _Waiting | None,
+) -> None:
+    """Mirror commits, and settle the waiting sessions that they came from."""
+    async for commit, changes, broken in _read_changes(repository, commits):
+        await projector.project(conn, workspace_id, commit, changes, broken)
+        session_id = None if waiting is None else await waiting.session_of(commit)
+        if session_id is not None:
+            await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)
+
+
+async def _read_changes(
+    repository: GitRepository, commits: Iterable[CommitInfo]
+) -> AsyncIterator[tuple[CommitInfo, list[EntryChange], dict[str, str]]]:
+    for commit in commits:
+        changes, broken = await asyncio.to_thread(changes_of, repository, commit)
+        yield commit, changes, broken
+
+
+def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
+    """What a commit changes against its first parent, and the files in it that cannot be read as entries.
+
+    A file that cannot be read stands for an entry that is not alive there: the state is a function of the commit alone.
+    """
+    changes: list[EntryChange] = []
+    broken: dict[str, str] = {}
+    seen: set[str] = set()
+    for change in repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
+        parsed = parse_path(change.path)
+        if parsed is None:
+            continue
+        entry: Entry | None = None
+        if change.new_blob is not None:
+            try:
+                entry = decode_entry(change.path, repository.read_blob(change.new_blob))
+            except (InvalidFileError, ObjectMissingError) as error:
+                broken[change.path] = error.message
+        if parsed[1] in seen:
+            broken[change.path] = f"Another file of this commit has the id {parsed[1]}."
+            continue
+        seen.add(parsed[1])
+        changes.append(EntryChange(parsed[1], change.new_blob or "" if entry else "", entry))
+    return changes, broken
+
+
+async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
+    """Make the tags that a crash kept from being made; the trailer of the commit names them.
+
+    Only for commits of waiting sessions: another commit that lacks the tag it asked for has had it, and somebody has
+    deleted it since.
+    """
+    for commit in commits:
+        name = trailers.trailers_of(commit.message).get(trailers.TAG)
+        if name is not None and await waiting.session_of(commit) is not None:
+            await asyncio.to_thread(_make_tag, waiting.repository, name, commit)
+
+
+def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
+    ref = f"refs/tags/{name}"
+    if ref in repository.refs():
+        return
+    subject = commit.message.split("\n", 1)[0]
+    draft = TagDraft(name, subject + "\n", service_signature(commit.committer.when))
+    try:
+        repository.move_ref(ref, None, repository.write_tag(draft, commit.commit_id))
+    except UnavailableError:
+        raise  # a full disk, say: the commit is mirrored, and its tag made, at the next try
+    except MemoTreeError:
+        return  # a trailer that a person made up names no tag
+
+
+def _batches(commits: list[CommitInfo]) -> Iterator[list[CommitInfo]]:
+    for start in range(0, len(commits), _BATCH):
+        yield commits[start : start + _BATCH]

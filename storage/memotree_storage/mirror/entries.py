@@ -1,0 +1,78 @@
+"""Reading whole entries from Git by blob, with a cache: a blob never changes, so what was read once stays right."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from memotree_storage.cache import BoundedCache
+from memotree_storage.git.workspaces import Repositories
+from memotree_storage.model.codec import archive_path, decode_entry, node_path
+from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.postgres.rows import Version
+
+_CACHE_BYTES: Final = 64 << 20
+_OVERHEAD: Final = 600
+_AT_ONCE: Final = 500
+
+
+def _weight(entry: Entry) -> int:
+    text = entry.description if isinstance(entry, Archive) else entry.content + entry.summary
+    return _OVERHEAD + 2 * len(text)
+
+
+class EntryReader:
+    """Reads entries of any workspace; the cache is shared and bounded by memory."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._repositories = repositories
+        self._cache: BoundedCache[str, Entry] = BoundedCache(_CACHE_BYTES, _weight)
+
+    def remember(self, blobs: Mapping[str, Entry]) -> None:
+        """Put entries that were just written into the cache, by blob."""
+        for blob, entry in blobs.items():
+            self._cache.put(blob, entry)
+
+    async def node(self, workspace_id: str, version: Version) -> Node:
+        """The node of a committed version, with its content."""
+        cached = self._cache.get(version.blob)
+        if isinstance(cached, Node):
+            return cached
+        entry = (await self.load(workspace_id, [version]))[version.blob]
+        if not isinstance(entry, Node):
+            message = f"{version.entry_id} is an archive and not a node"
+            raise TypeError(message)
+        return entry
+
+    async def load(self, workspace_id: str, versions: Iterable[Version]) -> dict[str, Entry]:
+        """The entries of committed versions, by blob."""
+        return await self.read(
+            workspace_id,
+            {
+                version.blob: archive_path(version.entry_id) if version.is_archive else node_path(version.entry_id)
+                for version in versions
+            },
+        )
+
+    async def read(self, workspace_id: str, paths: Mapping[str, str]) -> dict[str, Entry]:
+        """The entries of blobs, given with the path that each stands at."""
+        found: dict[str, Entry] = {}
+        missing: dict[str, str] = {}
+        for blob, path in paths.items():
+            cached = self._cache.get(blob)
+            if cached is None:
+                missing[blob] = path
+            else:
+                found[blob] = cached
+        pending = list(missing.items())
+        for start in range(0, len(pending), _AT_ONCE):
+            found.update(await asyncio.to_thread(self._read, workspace_id, pending[start : start + _AT_ONCE]))
+        return found
+
+    def _read(self, workspace_id: str, blobs: list[tuple[str, str]]) -> dict[str, Entry]:
+        repository = self._repositories.get(workspace_id)
+        found = {}
+        for blob, path in blobs:
+            entry = decode_entry(path, repository.read_blob(blob))
+            self._cache.put(blob, entry)
+            found[blob] = entry
+        return found

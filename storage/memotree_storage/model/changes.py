@@ -1,0 +1,21 @@
+"""What differs between two versions of an entry, field by field; for sessions and history alike."""
+
+from memotree_storage.model.node import Archive, Entry, Node
+
+
+def fields_changed(before: Entry | None, after: Entry | None) -> list[str]:
+    """The names of the fields in which two versions of an entry differ, in the order of the file."""
+    if before is None or after is None:
+        return []
+    if isinstance(before, Archive) and isinstance(after, Archive):
+        fields = {"name": "name", "model": "model_id", "attributes": "attributes", "description": "description"}
+        return [name for name, field in fields.items() if getattr(before, field) != getattr(after, field)]
+    if isinstance(before, Node) and isinstance(after, Node):
+        names = ("type", "title", "brief", "summary", "tags", "attributes", "relations", "source", "content")
+        changed = [name for name in names if getattr(before, name) != getattr(after, name)]
+        if (before.archive_id, before.parent_id) != (after.archive_id, after.parent_id):
+            changed.append("parent")
+        elif before.position != after.position:
+            changed.append("position")
+        return changed
+    return ["kind"]

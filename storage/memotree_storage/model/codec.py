@@ -1,0 +1,419 @@
+"""The canonical form of nodes and archives as files of the tree.
+
+A file is a YAML front matter between two lines ``---`` and, behind it, the content as it is. In the form we write, keys
+stand in a fixed order, each value and each list item on a line of its own, empty fields are left out, and a string that
+YAML could take for something else (or that has a line break) is a double-quoted scalar that YAML 1.1, YAML 1.2 and JSON
+read alike. So a change of one field is a change of one line, and ``encode_entry(decode_entry(path, data)) == data`` for
+every file we wrote.
+
+Files that a person wrote or edited by hand may use any YAML: they are read through PyYAML's event parser, which builds
+nothing, so that aliases, tags and deep nesting can be refused before they cost anything.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, Literal
+
+from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.frontmatter import FrontMatterError, Tree, parse_front_matter
+from memotree_storage.model.node import DEFAULT_TYPE, Archive, Entry, Node, Relation, Source, is_id
+from memotree_storage.model.position import FIRST
+from memotree_storage.model.scalars import write_scalar
+from memotree_storage.model.validation import Limits, archive_faults, canonical_node, node_faults
+
+FORMAT_VERSION: Final = 1
+"""The version of the layout and of the files; a reader refuses a repository of a greater one."""
+
+READ_LIMITS: Final = Limits(content_bytes=1 << 28)
+"""What a file may hold to be read: a lower limit of the service's settings never hides what was committed before."""
+
+README_PATH: Final = "README.md"
+"""Where `describe_layout` belongs."""
+
+Kind = Literal["node", "archive"]
+
+_NODE_PATH: Final = re.compile(r"nodes/(..)/(..)/((.{16})\.md)")
+_ARCHIVE_PATH: Final = re.compile(r"archives/(.{16})\.md")
+_VERSION_LINE: Final = re.compile(r"^Format version: ([0-9]{1,9})\s*$", re.MULTILINE)
+_FENCE: Final = "---\n"
+_CLOSING: Final = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_OPENING: Final = re.compile(r"---[ \t]*\r?\n")
+_NUMBER: Final = re.compile(r"[0-9]{1,16}")
+_ANY_TYPE: Final[frozenset[str]] = frozenset()
+
+_NODE_KEYS: Final = frozenset(
+    {
+        "id",
+        "archive",
+        "parent",
+        "position",
+        "type",
+        "title",
+        "brief",
+        "summary",
+        "tags",
+        "attributes",
+        "relations",
+        "source",
+    }
+)
+_ARCHIVE_KEYS: Final = frozenset({"id", "name", "model", "attributes"})
+_KEY_OF: Final = {
+    "archive_id": "archive",
+    "parent_id": "parent",
+    "model_id": "model",
+    "source.document_id": "source.document",
+}
+_SOURCE_KEYS: Final = frozenset({"document", "start", "end", "page", "heading", "sha256"})
+
+
+class InvalidFileError(InvalidInputError):
+    """A file of the tree is no valid node or archive; ``path`` names it."""
+
+    reason = "INVALID_FILE"
+
+    def __init__(self, path: str, faults: list[FieldViolation]) -> None:
+        listed = "; ".join(
+            f"{fault.field} {fault.description}" if fault.field else fault.description for fault in faults
+        )
+        super().__init__(f"{path[:200]!r} cannot be read: {listed}. Mend the file and commit it again.", faults)
+        self.path = path
+
+
+# --- Paths -----------------------------------------------------------------------------------------------------------
+
+
+def node_path(node_id: str) -> str:
+    """Where a node's file stands: fanned out by the first four characters of its id."""
+    return f"nodes/{node_id[:2]}/{node_id[2:4]}/{node_id}.md"
+
+
+def archive_path(archive_id: str) -> str:
+    """Where an archive's file stands."""
+    return f"archives/{archive_id}.md"
+
+
+def entry_path(entry: Entry) -> str:
+    """Where an entry's file stands."""
+    return node_path(entry.id) if isinstance(entry, Node) else archive_path(entry.id)
+
+
+def parse_path(path: str) -> tuple[Kind, str] | None:
+    """What a path stands for, as kind and id; ``None`` for a file that is neither node nor archive."""
+    found = _NODE_PATH.fullmatch(path)
+    if found is not None:
+        entry_id = found[4]
+        return ("node", entry_id) if is_id(entry_id) and path == node_path(entry_id) else None
+    found = _ARCHIVE_PATH.fullmatch(path)
+    if found is not None and is_id(found[1]):
+        return "archive", found[1]
+    return None
+
+
+# --- Writing ---------------------------------------------------------------------------------------------------------
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The file of a valid node or archive (see ``validation.py``), in canonical form."""
+    return _encode_node(entry) if isinstance(entry, Node) else _encode_archive(entry)
+
+
+def _encode_node(node: Node) -> bytes:
+    lines = ["---\nid: ", write_scalar(node.id), "\narchive: ", write_scalar(node.archive_id)]
+    for key, text in (
+        ("parent", node.parent_id),
+        ("position", node.position),
+        ("type", node.type),
+        ("title", node.title),
+        ("brief", node.brief),
+        ("summary", node.summary),
+    ):
+        if text:
+            lines += "\n", key, ": ", write_scalar(text)
+    if node.tags:
+        lines.append("\ntags:")
+        for tag in node.tags:
+            lines += "\n  - ", write_scalar(tag)
+    _write_attributes(lines, node.attributes)
+    if node.relations:
+        lines.append("\nrelations:")
+        for relation in node.relations:
+            lines += "\n  - ", write_scalar(_relation_text(relation))
+    if node.source is not None:
+        _write_source(lines, node.source)
+    return _close(lines, node.content)
+
+
+def _write_attributes(lines: list[str], attributes: Mapping[str, str]) -> None:
+    if attributes:
+        lines.append("\nattributes:")
+        for key in sorted(attributes):
+            lines += "\n  ", write_scalar(key), ": ", write_scalar(attributes[key])
+
+
+def _relation_text(relation: Relation) -> str:
+    text = f"{relation.type} {relation.target_id}"
+    return f"{text} {relation.description}" if relation.description else text
+
+
+def _write_source(lines: list[str], source: Source) -> None:
+    lines += "\nsource:\n  document: ", write_scalar(source.document_id)
+    for key, number in (("start", source.start), ("end", source.end), ("page", source.page)):
+        if number:
+            lines += "\n  ", key, ": ", str(number)
+    for key, text in (("heading", source.heading), ("sha256", source.sha256)):
+        if text:
+            lines += "\n  ", key, ": ", write_scalar(text)
+
+
+def _encode_archive(archive: Archive) -> bytes:
+    lines = ["---\nid: ", write_scalar(archive.id), "\nname: ", write_scalar(archive.name)]
+    if archive.model_id:
+        lines += "\nmodel: ", write_scalar(archive.model_id)
+    _write_attributes(lines, archive.attributes)
+    return _close(lines, archive.description)
+
+
+def _close(lines: list[str], body: str) -> bytes:
+    lines.append("\n---\n")
+    if body:
+        lines += body, "\n"
+    return "".join(lines).encode()
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def decode_entry(path: str, data: bytes, limits: Limits = READ_LIMITS, types: AbstractSet[str] = _ANY_TYPE) -> Entry:
+    """Read and check a file of the tree.
+
+    Args:
+        path: Where the file stands in the tree; the id in the file must agree with it.
+        data: Its bytes. A byte order mark and CRLF in the front matter are passed over; a missing ``position`` or
+            ``type`` gets its default; tags and relations are put in order.
+        limits: The greatest sizes.
+        types: The registry of node types; the empty default admits any well-formed name, since a plugin that wrote the
+            file may be missing here.
+
+    Raises:
+        InvalidFileError: With every fault, when the file cannot be read or breaks a rule.
+    """
+    place = parse_path(path)
+    if place is None:
+        raise InvalidFileError(path, [FieldViolation("", "its path is no node's and no archive's")])
+    kind, entry_id = place
+    tree, body = _split(path, data)
+    reader = _Reader(tree)
+    reader.known(_NODE_KEYS if kind == "node" else _ARCHIVE_KEYS)
+    entry: Entry = _read_node(reader, body) if kind == "node" else _read_archive(reader, body)
+    faults = reader.faults
+    if not faults:
+        broken = node_faults(entry, limits, types) if isinstance(entry, Node) else archive_faults(entry, limits)
+        faults = [FieldViolation(_KEY_OF.get(fault.field, fault.field), fault.description) for fault in broken]
+    if not faults and entry.id != entry_id:
+        faults = [FieldViolation("id", f"is {entry.id}, but the file's name says {entry_id}; make them agree")]
+    if faults:
+        raise InvalidFileError(path, faults)
+    return entry
+
+
+def _split(path: str, data: bytes) -> tuple[Tree, str]:
+    """The front matter as a tree of strings, and the body without its final line break."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        fault = FieldViolation("", f"it is not UTF-8 (byte {error.start}); save it as UTF-8")
+        raise InvalidFileError(path, [fault]) from error
+    text = text.removeprefix("\ufeff")
+    if text.startswith(_FENCE) and (end := text.find("\n---\n", 3)) >= 0:
+        head, body, line_break = text[4 : end + 1], text[end + 5 :], "\n"
+    else:
+        opening = _OPENING.match(text)
+        closing = _CLOSING.search(text, opening.end()) if opening else None
+        if opening is None or closing is None:
+            fault = FieldViolation("", "it does not start with a front matter between two lines '---'")
+            raise InvalidFileError(path, [fault])
+        head, body = text[opening.end() : closing.start()], text[closing.end() :]
+        line_break = "\r\n" if opening[0].endswith("\r\n") and body.endswith("\r\n") else "\n"
+    try:
+        return parse_front_matter(head), body.removesuffix(line_break)
+    except FrontMatterError as error:
+        raise InvalidFileError(path, [FieldViolation("", str(error))]) from error
+
+
+class _Reader:
+    """Takes typed values out of a tree of strings and collects what is wrong with it."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self.faults: list[FieldViolation] = []
+
+    def known(self, keys: AbstractSet[str]) -> None:
+        for key in self._tree:
+            if key not in keys:
+                self.fault(key[:70], f"is an unknown key, known are {', '.join(sorted(keys))}; put it under attributes")
+
+    def fault(self, field: str, description: str) -> None:
+        self.faults.append(FieldViolation(field, description))
+
+    def text(self, key: str, default: str = "") -> str:
+        value = self._tree.get(key, default)
+        if isinstance(value, str):
+            return value or default
+        self.fault(key, "must be one text")
+        return default
+
+    def items(self, key: str) -> list[str]:
+        value = self._tree.get(key, [])
+        if isinstance(value, list):
+            return value
+        if value != "":
+            self.fault(key, "must be a list, one item per line after '- '")
+        return []
+
+    def mapping(self, key: str) -> dict[str, str]:
+        value = self._tree.get(key, {})
+        if isinstance(value, dict):
+            return value
+        if value != "":
+            self.fault(key, "must be a mapping, one 'key: value' per line")
+        return {}
+
+
+def _read_node(reader: _Reader, body: str) -> Node:
+    parent = reader.text("parent")
+    node = Node(
+        id=reader.text("id"),
+        archive_id=reader.text("archive"),
+        parent_id=None if parent in {"", "~", "null"} else parent,
+        position=reader.text("position", FIRST),
+        type=reader.text("type", DEFAULT_TYPE),
+        title=reader.text("title"),
+        brief=reader.text("brief"),
+        summary=reader.text("summary"),
+        content=body,
+        tags=tuple(reader.items("tags")),
+        relations=tuple(_each(reader.items("relations"), _read_relation)),
+        attributes=reader.mapping("attributes"),
+        source=_read_source(reader),
+    )
+    return canonical_node(node)
+
+
+def _each(items: list[str], read: Callable[[str], Relation]) -> list[Relation]:
+    return [read(item) for item in items]
+
+
+def _read_relation(text: str) -> Relation:
+    kind, _, rest = text.partition(" ")
+    target, _, description = rest.partition(" ")
+    return Relation(kind, target, description)
+
+
+def _read_source(reader: _Reader) -> Source | None:
+    fields: Mapping[str, str] = reader.mapping("source")
+    if not fields:
+        return None
+    numbers = {}
+    for key in ("start", "end", "page"):
+        text = fields.get(key, "0")
+        if not _NUMBER.fullmatch(text):
+            reader.fault(f"source.{key}", f"{text[:40]!r} is no number of up to 16 digits")
+            text = "0"
+        numbers[key] = int(text)
+    for key in fields:
+        if key not in _SOURCE_KEYS:
+            reader.fault(f"source.{key[:70]}", f"is an unknown key, known are {', '.join(sorted(_SOURCE_KEYS))}")
+    return Source(
+        document_id=fields.get("document", ""),
+        start=numbers["start"],
+        end=numbers["end"],
+        page=numbers["page"],
+        heading=fields.get("heading", ""),
+        sha256=fields.get("sha256", ""),
+    )
+
+
+def _read_archive(reader: _Reader, body: str) -> Archive:
+    return Archive(
+        id=reader.text("id"),
+        name=reader.text("name"),
+        model_id=reader.text("model"),
+        description=body,
+        attributes=reader.mapping("attributes"),
+    )
+
+
+# --- The layout, for people ------------------------------------------------------------------------------------------
+
+
+def describe_layout() -> bytes:
+    """The README at the root of a workspace's repository; it names the format version."""
+    return _README.format(version=FORMAT_VERSION).encode()
+
+
+def read_format_version(readme: bytes) -> int | None:
+    """The format version that a README of `describe_layout` names, or ``None`` when it names none."""
+    found = _VERSION_LINE.search(readme.decode("utf-8", "replace"))
+    return int(found[1]) if found else None
+
+
+_README: Final = """\
+# A MemoTree workspace
+
+This repository holds knowledge as a tree of small Markdown files. Each commit is one change that a person or an agent
+made on purpose; the history is the record of who knew what, and when. Everything is plain text: `git log`, `git show`,
+`git blame` and `git clone` work as in any other repository.
+
+Format version: {version}
+
+## Where things are
+
+| Path | What it is |
+|---|---|
+| `nodes/ab/cd/abcd….md` | one node: a piece of knowledge. The folders are the first four characters of its id |
+| `archives/….md` | one archive: a tree of nodes (or several) that belongs to one agent or model |
+
+A node never changes its path, so `git log -- nodes/ab/cd/abcd….md` is its whole life. Where it hangs in the tree is
+told by the line `parent:` in the file, not by the folder.
+
+## What a node looks like
+
+    ---
+    id: 7xk2m9qd4tnvw0ha
+    archive: c41hz8rjy6ksm3pe
+    parent: 0d9vq2fgw7bnx5tj
+    position: a1Zk
+    type: note
+    title: Why we chose Git
+    brief: One line about it
+    summary: A paragraph about it
+    tags:
+      - decision
+    attributes:
+      status: accepted
+    relations:
+      - SUPERSEDES 5sc6yp1ewk8mz3rb because the old store lost its history
+    ---
+    The content, in Markdown, as long as it needs to be.
+
+| Key | Meaning |
+|---|---|
+| `id` | 16 characters, chosen at random, the same for ever |
+| `archive` | the id of the archive that the node belongs to |
+| `parent` | the id of the node above it; a root has none |
+| `position` | orders the nodes below one parent, by plain comparison of the characters |
+| `type` | what kind of knowledge it is |
+| `title`, `brief`, `summary` | the node in a few words, in one line, in one paragraph |
+| `tags`, `attributes` | words to find it by, and free keys with values |
+| `relations` | arrows to other nodes: type, the id of the target, and why |
+| `source` | the document that the text was taken from, and where in it |
+
+An archive's file has `id`, `name`, `model` and `attributes`, and its description as the text below.
+
+## Changing files by hand
+
+Edit, commit and push as you like: MemoTree reads what you commit, and reports a file that it cannot read. Keep the `id`
+line and the file's name as they are. To make a new node, copy a file, choose a new id and rename the file to match.
+"""

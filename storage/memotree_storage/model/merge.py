@@ -1,0 +1,231 @@
+"""Three-way merge of nodes and archives, field by field.
+
+Two sides started from one base. A field that one side left alone takes the other side's value; a field that both
+changed to different values is a conflict. Tags, attributes and relations merge item by item. Where a node hangs
+(archive and parent) is one field; the position among its siblings never conflicts. Nor do two summaries that were made
+by MemoTree: one of them is taken, and is found to be out of date by what it was made of. The set of conflicts does not
+depend on which side is called ours.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from memotree_storage.errors import Conflict
+from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
+
+NODE_TEXTS: Final = ("type", "title", "brief", "summary", "content")
+"""The fields of a node that merge as a whole."""
+
+ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
+"""The fields of an archive that merge as a whole; its attributes merge key by key."""
+
+
+SUMMARY_ATTRIBUTES: Final = ("summary_by", "summary_of", "summary_pending")
+"""The attributes of a node that say where its summary comes from; one without the second was written by hand."""
+
+_MADE_OF, _PENDING = SUMMARY_ATTRIBUTES[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge gives.
+
+    Attributes:
+        entry: The merged entry, ``None`` when it is deleted. Where there is a conflict it has our side's value.
+        conflicts: What both sides changed differently, by field; empty when the merge is clean.
+    """
+
+    entry: Entry | None
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def merge_entries(base: Entry | None, ours: Entry | None, theirs: Entry | None) -> MergeResult:
+    """Merge two versions of one entry; ``None`` means that the side does not have it.
+
+    The result can break a rule that each side keeps (the number of tags, for one): check it again before it is stored.
+    """
+    side = _choose(base, ours, theirs)
+    if side is not None:
+        return MergeResult(theirs if side == "theirs" else ours)
+    if base is not None and (ours is None or theirs is None):
+        return _deleted_and_changed(base, ours, theirs)
+    if isinstance(ours, Node) and isinstance(theirs, Node) and (base is None or isinstance(base, Node)):
+        return _Merge(ours.id).nodes(base, ours, theirs)
+    if isinstance(ours, Archive) and isinstance(theirs, Archive) and (base is None or isinstance(base, Archive)):
+        return _Merge(ours.id).archives(base, ours, theirs)
+    return _kinds_differ(base, ours, theirs)
+
+
+def _deleted_and_changed(base: Entry, ours: Entry | None, theirs: Entry | None) -> MergeResult:
+    deleted, changed = ("Our", "their") if ours is None else ("Their", "our")
+    description = (
+        f"{deleted} side deleted it and {changed} side changed it; delete it on both sides or keep the change."
+    )
+    return MergeResult(ours, (Conflict(base.id, "", _label(base), _label(ours), _label(theirs), description),))
+
+
+def _kinds_differ(base: Entry | None, ours: Entry | None, theirs: Entry | None) -> MergeResult:
+    entry_id = next(entry.id for entry in (ours, theirs) if entry is not None)
+    description = "One side has a node of this id and the other an archive; keep one of them."
+    return MergeResult(ours, (Conflict(entry_id, "", _label(base), _label(ours), _label(theirs), description),))
+
+
+def _label(entry: Entry | None) -> str:
+    """An entry in a word or two: a whole one would be too long for an error."""
+    if entry is None:
+        return ""
+    return entry.title if isinstance(entry, Node) else entry.name
+
+
+class _Merge:
+    """One merge: decides value by value and keeps the conflicts."""
+
+    def __init__(self, entry_id: str) -> None:
+        self._id = entry_id
+        self._conflicts: list[Conflict] = []
+
+    def nodes(self, base: Node | None, ours: Node, theirs: Node) -> MergeResult:
+        if base is not None:
+            ours, theirs = _with_one_summary(base, ours, theirs)
+        archive_id, parent_id, position = self._placement(base, ours, theirs)
+        texts = {field: self._text(field, base, ours, theirs) for field in NODE_TEXTS}
+        node = replace(
+            ours,
+            archive_id=archive_id,
+            parent_id=parent_id,
+            position=position,
+            **texts,
+            tags=_merge_sets(base.tags if base else (), ours.tags, theirs.tags),
+            attributes=self._items("attributes", base.attributes if base else {}, ours.attributes, theirs.attributes),
+            relations=self._relations(base, ours, theirs),
+            source=self._source(base, ours, theirs),
+        )
+        return MergeResult(node, tuple(self._conflicts))
+
+    def archives(self, base: Archive | None, ours: Archive, theirs: Archive) -> MergeResult:
+        texts = {field: self._text(field, base, ours, theirs) for field in ARCHIVE_TEXTS}
+        attributes = self._items("attributes", base.attributes if base else {}, ours.attributes, theirs.attributes)
+        return MergeResult(replace(ours, **texts, attributes=attributes), tuple(self._conflicts))
+
+    def _conflict(self, field: str, base: str, ours: str, theirs: str) -> None:
+        description = f"Both sides changed {field} differently; choose one value, or write a new one."
+        self._conflicts.append(Conflict(self._id, field, base, ours, theirs, description))
+
+    def _text(self, field: str, base: Entry | None, ours: Entry, theirs: Entry) -> str:
+        start: str | None = getattr(base, field) if base is not None else None
+        our: str = getattr(ours, field)
+        their: str = getattr(theirs, field)
+        side = _choose(start, our, their)
+        if side is None:
+            self._conflict(field, start or "", our, their)
+        return their if side == "theirs" else our
+
+    def _source(self, base: Node | None, ours: Node, theirs: Node) -> Source | None:
+        side = _choose(base.source if base is not None else _MISSING, ours.source, theirs.source)
+        if side is None:
+            start = base.source if base is not None else None
+            self._conflict("source", _source_text(start), _source_text(ours.source), _source_text(theirs.source))
+        return theirs.source if side == "theirs" else ours.source
+
+    def _placement(self, base: Node | None, ours: Node, theirs: Node) -> tuple[str, str | None, str]:
+        """Archive, parent and position. Who moved to another parent also brought the position there."""
+        start, our, their = _place(base) if base is not None else _MISSING, _place(ours), _place(theirs)
+        side = _choose(start, our, their)
+        if side is None:
+            self._conflict("parent", _place_text(base), _place_text(ours), _place_text(theirs))
+        if our == their:
+            position = base.position if base is not None else _MISSING
+            moved = theirs if _choose(position, ours.position, theirs.position) == "theirs" else ours
+        else:
+            moved = theirs if side == "theirs" else ours
+        return moved.archive_id, moved.parent_id, moved.position
+
+    def _items(
+        self, field: str, base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Merge key by key; an absent key is a value like any other."""
+        merged: dict[str, str] = {}
+        for key in sorted({*base, *ours, *theirs}):
+            start, our, their = base.get(key), ours.get(key), theirs.get(key)
+            side = _choose(start, our, their)
+            if side is None:
+                self._conflict(f"{field}.{key}", start or "", our or "", their or "")
+            value = their if side == "theirs" else our
+            if value is not None:
+                merged[key] = value
+        return merged
+
+    def _relations(self, base: Node | None, ours: Node, theirs: Node) -> tuple[Relation, ...]:
+        merged = self._items("relations", *(_described(side) for side in (base, ours, theirs)))
+        return tuple(
+            Relation(kind, target, text) for key, text in merged.items() for kind, _, target in [key.partition(".")]
+        )
+
+
+_MISSING: Final = object()
+"""Stands for the base's value when there is no base: it differs from every value."""
+
+
+def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "theirs"] | None:
+    """The side whose value stands, ``None`` when both changed it differently."""
+    if theirs in (ours, base):
+        return "ours"
+    return "theirs" if ours == base else None
+
+
+def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
+    """The sides, both with the same summary when both renewed one that was made; somebody's own words win."""
+    told = [_summary(side) for side in (base, ours, theirs)]
+    by_hand = [_MADE_OF not in side.attributes for side in (base, ours, theirs)]
+    if _choose(*told) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
+        return ours, theirs
+    # Whose content changed has to stay marked, since its hash is not compared; else any of the two will do.
+    ranks = [
+        (hand, side.attributes.get(_PENDING) == "content", side.attributes.get(_MADE_OF, ""), side.summary, side.brief)
+        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
+    ]
+    if ranks[0] >= ranks[1]:
+        return ours, _as_told(base, theirs, ours)
+    return _as_told(base, ours, theirs), theirs
+
+
+def _summary(node: Node) -> tuple[str | None, ...]:
+    return (node.summary, *(node.attributes.get(name) for name in SUMMARY_ATTRIBUTES))
+
+
+def _as_told(base: Node, node: Node, other: Node) -> Node:
+    """A node with the summary of the other, and with its brief when both have another one."""
+    attributes = {name: value for name, value in node.attributes.items() if name not in SUMMARY_ATTRIBUTES}
+    attributes |= {name: other.attributes[name] for name in SUMMARY_ATTRIBUTES if name in other.attributes}
+    brief = other.brief if _choose(base.brief, node.brief, other.brief) is None else node.brief
+    return replace(node, summary=other.summary, brief=brief, attributes=attributes)
+
+
+def _merge_sets(base: Iterable[str], ours: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
+    """What both have, and what either added; what either removed is gone."""
+    start, our, their = set(base), set(ours), set(theirs)
+    return tuple(sorted((our & their) | (our - start) | (their - start)))
+
+
+def _place(node: Node) -> tuple[str, str | None]:
+    return node.archive_id, node.parent_id
+
+
+def _place_text(node: Node | None) -> str:
+    """Archive and parent, joined by a slash; a root has nothing behind it."""
+    return "" if node is None else f"{node.archive_id}/{node.parent_id or ''}"
+
+
+def _source_text(source: Source | None) -> str:
+    if source is None:
+        return ""
+    return (
+        f"{source.document_id} {source.start}-{source.end} page {source.page} {source.heading} {source.sha256}".strip()
+    )
+
+
+def _described(node: Node | None) -> dict[str, str]:
+    """Descriptions by type and target."""
+    relations = node.relations if node is not None else ()
+    return {f"{relation.type}.{relation.target_id}": relation.description for relation in relations}
