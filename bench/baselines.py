@@ -120,8 +120,8 @@ class Ranking:
         for term in dict.fromkeys(terms):
             if term in self._postings:
                 places, often = self._postings[term]
-                rarity = np.log1p((size - len(places) + 0.5) / (len(places) + 0.5))
-                found[places] += rarity * often * (_K1 + 1) / (often + self._floor[places])
+                idf = np.log1p((size - len(places) + 0.5) / (len(places) + 0.5))
+                found[places] += idf * often * (_K1 + 1) / (often + self._floor[places])
         return found
 
 

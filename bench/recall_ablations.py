@@ -12,13 +12,13 @@ from typing import Final
 
 from bench.evidence import EvaluationSet
 from bench.recall_asking import WORKSPACE, Planted, Where, packed_turns
-from memotree.forest.recall.archive_snapshot import Wood
-from memotree.forest.recall.idf import in_workspace
+from memotree.forest.recall.archive_snapshot import SearchCorpus
+from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.recall import CACHE_BYTES
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
-from memotree.forest.recall.snapshot_cache import Groves
+from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.request import lookup
 from memotree.server.compose import open_store_and_models
@@ -53,22 +53,22 @@ async def run(
     async with AsyncExitStack() as stack:
         store, models = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
         async with store.database.connection() as conn:
-            place = await lookup.place(conn, WORKSPACE, "")
-        kept = Groves(store, CACHE_BYTES)
+            place = await lookup.find_revision(conn, WORKSPACE, "")
+        kept = SnapshotCache(store, CACHE_BYTES)
         view = await kept.view(place.state)
         vectors = await models.embedder.embed([question.text for question in data.questions])
         embedder = models.embedder
         related = BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
-        woods: dict[tuple[str, ...], Wood] = {}
+        woods: dict[tuple[str, ...], SearchCorpus] = {}
         async with store.database.connection() as conn:
             rarities = [
-                await in_workspace(conn, place.state.workspace_id, question.text, related)
+                await workspace_idf(conn, place.state.workspace_id, question.text, related)
                 for question in data.questions
             ]
         for where in places:
             for name, settings in PARTS.items():
                 rows = found.setdefault(name, {}).setdefault(where, {})
-                for question, vector, rarity in zip(data.questions, vectors, rarities, strict=True):
+                for question, vector, idf in zip(data.questions, vectors, rarities, strict=True):
                     wanted = (
                         [*filter(None, [planted.archives[question.document]])]
                         if where == "own"
@@ -79,10 +79,10 @@ async def run(
                     wood = woods[tuple(wanted)]
                     words = None if name == WITHOUT_RELATED else related
                     # Of all archives the leaves themselves tell which words are rare.
-                    rare = rarity if where == "own" and len(planted.archives) > 1 else None
-                    scores = score(wood.grove, question.text, vector, related=words, rarity=rare, settings=settings)
+                    rare = idf if where == "own" and len(planted.archives) > 1 else None
+                    scores = score(wood.leaf_index, question.text, vector, related=words, idf=rare, settings=settings)
                     for budget in budgets:
-                        taken = [wood.place(leaf) for leaf in pack(scores.total, wood.grove, budget).tolist()]
+                        taken = [wood.place(leaf) for leaf in pack(scores.total, wood.leaf_index, budget).tolist()]
                         packed = packed_turns([tract.leaf_id(number) for tract, number in taken], planted)
                         rows.setdefault(budget, []).append(question.recall(packed))
     return found

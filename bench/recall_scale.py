@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, new_id
 from memotree_storage.model.position import many_between
 from rich.console import Console
@@ -134,7 +134,7 @@ async def _import(folder: Path, talk: _Talk, archives: int) -> None:
         store, _ = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
         entries = (entry for number in range(archives) for entry in talk.archive(number))
         while batch := list(islice(entries, _ENTRIES_OF_A_COMMIT)):
-            await import_entries(store, workspace.id, "main", batch, "Import")
+            await commit_entries(store, workspace.id, "main", batch, "Import")
         await store.indexer.current(workspace.id)
         await store.indexer.flush()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model.node import Node
 
 from bench.table import Row, median_ms, paired, timed
@@ -22,7 +22,7 @@ from memotree.v1 import (
 async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float | None) -> list[Row]:
     """Reads, staged writes and commits of ten nodes."""
     entries = list(forest(nodes, Text()))
-    await import_entries(place.store, place.workspace_id, "main", entries, "Import")
+    await commit_entries(place.store, place.workspace_id, "main", entries, "Import")
     await place.store.indexer.current(place.workspace_id)
     await place.store.indexer.flush()
     ids = [entry.id for entry in entries if isinstance(entry, Node)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from grpc import aio
-from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.index import leaf_features
 from memotree_storage.index.search import SearchQuery, lineage_of
 from memotree_storage.model.node import Node
@@ -25,7 +25,7 @@ async def run(place: World, *, nodes: int, rounds: int) -> list[Row]:
     entries = list(forest(nodes, text))
     store = place.store
     begun = time.perf_counter()
-    commit = await import_entries(store, place.workspace_id, "main", entries, "Import")
+    commit = await commit_entries(store, place.workspace_id, "main", entries, "Import")
     await store.indexer.current(place.workspace_id)
     await store.indexer.flush()
     seconds = time.perf_counter() - begun
@@ -108,7 +108,7 @@ async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
     """What a search inside documents reads when nothing of a state is in memory yet."""
     async with place.store.database.connection() as conn:
         begun = time.perf_counter()
-        leaves = await archive_trees.leaves(conn, state)
+        leaves = await archive_trees.ordered_nodes(conn, state)
         listed = time.perf_counter() - begun
         begun = time.perf_counter()
         await leaf_features.load_block(conn, [leaf.version_id for leaf in leaves if leaf.version_id is not None])

@@ -12,7 +12,7 @@ from memotree_storage.model.node import (
     Source,
 )
 from memotree_storage.model.position import many_between
-from memotree_storage.model.validation import canonical_node
+from memotree_storage.model.validation import InvalidTextError, canonical_node, check_text
 
 # Texts that YAML, Git or a careless parser could take for something else, one a line.
 _AWKWARD_LINES = r"""
@@ -98,6 +98,15 @@ def _allowed(character: str) -> bool:
     return character in "\t\n\r" or not (ord(character) < 0x20 or 0x7F <= ord(character) <= 0x9F)
 
 
+def _is_title(text: str) -> bool:
+    """Whether a text may name a node or an archive: it must show something."""
+    try:
+        check_text("title", text, required=True)
+    except InvalidTextError:
+        return False
+    return True
+
+
 ids = st.one_of(
     st.text(ID_ALPHABET, min_size=ID_LENGTH, max_size=ID_LENGTH),
     st.sampled_from(
@@ -105,7 +114,7 @@ ids = st.one_of(
     ),
 )
 lines = st.one_of(st.sampled_from(AWKWARD), st.text(_NOT_IN_LINE, max_size=40))
-titles = lines.filter(lambda text: text.strip())
+titles = lines.filter(_is_title)
 texts = st.one_of(
     lines,
     st.lists(st.sampled_from([*AWKWARD, "", "\n", "\r\n", "---", "\t", "---\n", "\u2028"]), max_size=6).map("\n".join),

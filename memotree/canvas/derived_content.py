@@ -131,7 +131,7 @@ async def _below(conn: Connection, state: State, top: Version) -> AsyncIterator[
 
 async def _rest(conn: Connection, state: State, top: Version, given: int) -> AsyncIterator[list[Version]]:
     """The same behind the first so many, from a list of the whole archive."""
-    leaves = await archive_trees.leaves(conn, state, {top.archive_id})
+    leaves = await archive_trees.ordered_nodes(conn, state, {top.archive_id})
     place = next((place for place, leaf in enumerate(leaves) if leaf.entry_id == top.entry_id), len(leaves))
     below = takewhile(lambda leaf: leaf.depth > leaves[place].depth, islice(leaves, place + 1, None))
     own = [leaf.entry_id for leaf in below if leaf.tokens and leaf.type != SUMMARY_TYPE][given:]

@@ -16,7 +16,7 @@ from memotree.canvas.summaries import told_briefly
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
-from memotree.sessions.editing import Placed, Workbench
+from memotree.sessions.editing import PlacedNode, SessionEditor
 from memotree.v1 import node_service_pb2 as pb
 
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
@@ -55,10 +55,10 @@ class DerivedContentError(FailedPreconditionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EditResult:
     """What an edit gave: the node in its place now, its content, and what a person may want to know."""
 
-    placed: Placed
+    placed: PlacedNode
     content: str
     warnings: tuple[str, ...] = ()
 
@@ -68,7 +68,7 @@ class Outcome:
         return self.placed.version.entry_id
 
 
-async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) -> Outcome:
+async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: str) -> EditResult:
     """Stage a new node.
 
     Raises:
@@ -77,8 +77,8 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         InvalidInputError: Neither a parent nor an archive, or an archive that is not the parent's.
     """
     node_id = request.node_id or new_id()
-    home = await _home(bench, request.parent_id, request.archive_id)
-    if request.node_id and await staging.id_was_used(bench.conn, bench.session, [node_id]):
+    home = await _home(editor, request.parent_id, request.archive_id)
+    if request.node_id and await staging.id_was_used(editor.conn, editor.session, [node_id]):
         raise NodeExistsError(
             f"The id {node_id} was used before. Leave node_id empty for a fresh one, or update that node.",
             "node",
@@ -95,14 +95,14 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         id=node_id,
         archive_id=home.archive_id,
         parent_id=home.parent_id or None,
-        position=between(home.last, None) if index is None else await bench.position(home.home_id, index),
+        position=between(home.last, None) if index is None else await editor.position(home.home_id, index),
         type=kind,
         title=request.title,
         brief=request.brief,
         summary=request.summary,
         content=request.content,
         tags=tuple(request.tags),
-        relations=await _relations(bench, request, node_id),
+        relations=await _relations(editor, request, node_id),
         attributes=dict(request.attributes),
         source=read_source(request.source) if request.HasField("source") else None,
     )
@@ -111,11 +111,11 @@ async def create(bench: Workbench, request: pb.CreateNodeRequest, message: str) 
         brief, summary = await told_briefly(node.title, node.content)
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
-    version = await bench.put(node, None, request.commit_message or message, fields.tell)
-    return Outcome(Placed(version, home.path, 0), node.content)
+    version = await editor.put(node, None, request.commit_message or message, fields.tell)
+    return EditResult(PlacedNode(version, home.path, 0), node.content)
 
 
-async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
+async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: str) -> EditResult:
     """Stage other field values of a node.
 
     Raises:
@@ -123,8 +123,8 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
         DerivedContentError: The content of a summary node was given, or a node with a content is to become one.
         ReservedAttributeError: An attribute that only MemoTree sets was given.
     """
-    placed = await bench.placed(request.node_id, request.etag)
-    node = await bench.load_node(placed.version)
+    placed = await editor.placed(request.node_id, request.etag)
+    node = await editor.load_node(placed.version)
     given = given_fields(request)
     if not given and not request.regenerate_summary:
         raise InvalidInputError.at(
@@ -140,33 +140,35 @@ async def update(bench: Workbench, request: pb.UpdateNodeRequest, message: str) 
     if "summary" in given:
         changed = summaries.by_hand(changed)
     if request.regenerate_summary:
-        changed = summaries.with_made(changed, await summaries.made_for(bench, changed), given)
+        changed = summaries.with_made(changed, await summaries.made_for(editor, changed), given)
     elif changed.content != node.content and "summary" not in given:
         changed = summaries.left_behind(changed)
         if node.summary:
             warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
     fields = RequestFields({name: name for name in given | made}, tags=request.tags)
-    version = await bench.put(changed, placed.version, request.commit_message or message, fields.tell)
-    return Outcome(replace(placed, version=version), changed.content, tuple(warnings))
+    version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
+    return EditResult(replace(placed, version=version), changed.content, tuple(warnings))
 
 
-async def delete(bench: Workbench, request: pb.DeleteNodeRequest, message: str) -> tuple[list[str], tuple[str, ...]]:
+async def delete(
+    editor: SessionEditor, request: pb.DeleteNodeRequest, message: str
+) -> tuple[list[str], tuple[str, ...]]:
     """Stage the removal of a node, and of all below it when asked; their ids and warnings are returned.
 
     Raises:
         HasChildrenError: It has children and ``recursive`` was not given.
         StaleEtagError: The node is not the version that the caller read.
     """
-    version = await bench.node(request.node_id, request.etag)
-    below = await tree.subtree(bench.conn, bench.state, [version.entry_id])
+    version = await editor.node(request.node_id, request.etag)
+    below = await tree.subtree(editor.conn, editor.state, [version.entry_id])
     if len(below) > 1 and not request.recursive:
         sentence = f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too."
         raise HasChildrenError(sentence, [FieldViolation(version.entry_id, sentence)])
     ids = [item.entry_id for item in below]
-    warnings = await dangling.warnings(bench, ids)
-    await bench.remove(
-        list((await tree.versions(bench.conn, bench.state, ids)).values()), request.commit_message or message
+    warnings = await dangling.warnings(editor, ids)
+    await editor.remove(
+        list((await tree.versions(editor.conn, editor.state, ids)).values()), request.commit_message or message
     )
     return ids, warnings
 
@@ -186,39 +188,42 @@ class _Home:
         return self.parent_id or self.archive_id
 
 
-async def _home(bench: Workbench, parent: str, archive: str) -> _Home:
+async def _home(editor: SessionEditor, parent: str, archive: str) -> _Home:
     if not parent:
         if not archive:
             raise InvalidInputError.at("archive_id", "is needed for a node without a parent.")
-        archive_id = (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id
-        return _Home(archive_id, "", [], await tree.last_position(bench.conn, bench.state, archive_id))
-    parent_id = await lookup.full_id(bench.conn, bench.state, parent, "parent_id")
-    found = await tree.one_with_last(bench.conn, bench.state, parent_id)
+        archive_id = (await lookup.archive(editor.conn, editor.state, archive, "archive_id")).entry_id
+        return _Home(archive_id, "", [], await tree.last_position(editor.conn, editor.state, archive_id))
+    parent_id = await lookup.full_id(editor.conn, editor.state, parent, "parent_id")
+    found = await tree.one_with_last(editor.conn, editor.state, parent_id)
     if found is None or found[0].is_archive:
         raise lookup.NodeNotFoundError(parent_id)
     above, path, last = found
-    await check_archive_of(bench, above, archive)
+    await check_archive_of(editor, above, archive)
     return _Home(above.archive_id, above.entry_id, [*path, above.entry_id], last)
 
 
-async def check_archive_of(bench: Workbench, parent: Version, archive: str) -> None:
+async def check_archive_of(editor: SessionEditor, parent: Version, archive: str) -> None:
     """Refuse an archive that is named beside a parent and is not the parent's.
 
     Raises:
         InvalidInputError: It is another one.
     """
-    if archive and (await lookup.archive(bench.conn, bench.state, archive, "archive_id")).entry_id != parent.archive_id:
+    if (
+        archive
+        and (await lookup.archive(editor.conn, editor.state, archive, "archive_id")).entry_id != parent.archive_id
+    ):
         raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {parent.archive_id}.")
 
 
-async def _relations(bench: Workbench, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:
+async def _relations(editor: SessionEditor, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:
     relations = [read_relation(relation, f"relations[{i}]") for i, relation in enumerate(request.relations)]
-    return tuple([await resolved(bench, relation, node_id, f"relations[{i}]") for i, relation in enumerate(relations)])
+    return tuple([await resolved(editor, relation, node_id, f"relations[{i}]") for i, relation in enumerate(relations)])
 
 
-async def resolved(bench: Workbench, relation: Relation, node_id: str, field: str) -> Relation:
+async def resolved(editor: SessionEditor, relation: Relation, node_id: str, field: str) -> Relation:
     """The relation with the whole id of its target, which is alive and another node."""
-    target = (await lookup.node(bench.conn, bench.state, relation.target_id, f"{field}.target_id")).entry_id
+    target = (await lookup.node(editor.conn, editor.state, relation.target_id, f"{field}.target_id")).entry_id
     if target == node_id:
         raise InvalidInputError.at(f"{field}.target_id", "is the node itself; a relation goes to another node.")
     return replace(relation, target_id=target)

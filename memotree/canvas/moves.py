@@ -13,15 +13,15 @@ from memotree_storage.postgres.rows import Version
 
 from memotree.canvas.edits import (
     DerivedContentError,
+    EditResult,
     NodeExistsError,
-    Outcome,
     check_archive_of,
 )
 from memotree.canvas.field_paths import RequestFields
 from memotree.canvas.summaries import Made, kept, told_briefly, with_made
 from memotree.models.extractive import MADE_BY
 from memotree.request import lookup
-from memotree.sessions.editing import Workbench, moved_to
+from memotree.sessions.editing import SessionEditor, moved_to
 from memotree.v1 import node_service_pb2 as pb
 
 _LEAST: Final = 2
@@ -36,55 +36,55 @@ class CycleError(InvalidInputError):
     reason = "CYCLE"
 
 
-async def move(bench: Workbench, request: pb.MoveNodeRequest, message: str) -> Outcome:
+async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str) -> EditResult:
     """Stage another parent or place of a node; to another archive, all below it goes with it.
 
     Raises:
         CycleError: The parent is the node itself or below it.
         StaleEtagError: The node is not the version that the caller read.
     """
-    version = await bench.node(request.node_id, request.etag)
-    parent_id, archive_id = await _destination(bench, version, request)
+    version = await editor.node(request.node_id, request.etag)
+    parent_id, archive_id = await _destination(editor, version, request)
     if request.HasField("position") and request.position < 0:
         raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
     index = request.position if request.HasField("position") else None
-    position = await bench.position(parent_id or archive_id, index, moving=version.entry_id)
-    node = await bench.load_node(version)
+    position = await editor.position(parent_id or archive_id, index, moving=version.entry_id)
+    node = await editor.load_node(version)
     note = request.commit_message or message
-    await bench.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.tell)
+    await editor.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.tell)
     if archive_id != version.archive_id:
-        await _take_along(bench, version.entry_id, archive_id, note, _MOVED)
-    return Outcome(await bench.placed(version.entry_id), node.content)
+        await _take_along(editor, version.entry_id, archive_id, note, _MOVED)
+    return EditResult(await editor.placed(version.entry_id), node.content)
 
 
-async def _destination(bench: Workbench, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str]:
+async def _destination(editor: SessionEditor, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str]:
     """The ids of the new parent ("" for a root) and archive."""
     if request.HasField("parent_id") and request.parent_id:
-        above = await lookup.node(bench.conn, bench.state, request.parent_id, "parent_id")
-        ways = await tree.ancestors(bench.conn, bench.state, [above.entry_id])
+        above = await lookup.node(editor.conn, editor.state, request.parent_id, "parent_id")
+        ways = await tree.ancestors(editor.conn, editor.state, [above.entry_id])
         if version.entry_id in (above.entry_id, *ways[above.entry_id]):
             raise CycleError.at(
                 "parent_id",
                 f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of it.",
             )
-        await check_archive_of(bench, above, request.archive_id)
+        await check_archive_of(editor, above, request.archive_id)
         return above.entry_id, above.archive_id
     archive_id = version.archive_id
     if request.archive_id:
-        archive_id = (await lookup.archive(bench.conn, bench.state, request.archive_id, "archive_id")).entry_id
+        archive_id = (await lookup.archive(editor.conn, editor.state, request.archive_id, "archive_id")).entry_id
     if request.HasField("parent_id") or archive_id != version.archive_id:
         return "", archive_id
     return version.parent_id, archive_id
 
 
-async def _take_along(bench: Workbench, top: str, archive_id: str, note: str, fields: RequestFields) -> None:
-    below = [item.entry_id for item in await tree.subtree(bench.conn, bench.state, [top]) if item.depth > 0]
-    for version in (await tree.versions(bench.conn, bench.state, below)).values():
-        node = await bench.load_node(version)
-        await bench.put(replace(node, archive_id=archive_id), version, note, fields.tell)
+async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: str, fields: RequestFields) -> None:
+    below = [item.entry_id for item in await tree.subtree(editor.conn, editor.state, [top]) if item.depth > 0]
+    for version in (await tree.versions(editor.conn, editor.state, below)).values():
+        node = await editor.load_node(version)
+        await editor.put(replace(node, archive_id=archive_id), version, note, fields.tell)
 
 
-async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
+async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str]:
     """Stage the division of a node; the ids of the parts are returned, the node itself first.
 
     Raises:
@@ -93,24 +93,24 @@ async def split(bench: Workbench, request: pb.SplitNodeRequest) -> list[str]:
     """
     if not _LEAST <= len(request.parts) <= _MOST_PARTS:
         raise InvalidInputError.at("parts", f"needs {_LEAST} to {_MOST_PARTS} parts.")
-    version = await bench.node(request.node_id, request.etag)
+    version = await editor.node(request.node_id, request.etag)
     if version.type == SUMMARY_TYPE:
         raise DerivedContentError(f"The content of a {SUMMARY_TYPE} is made from its leaves; split those.")
     if request.parts[0].node_id and request.parts[0].node_id != version.entry_id:
         raise InvalidInputError.at("parts[0].node_id", "The first part keeps the node's own id; leave it empty.")
-    node = await bench.load_node(version)
+    node = await editor.load_node(version)
     ids = [version.entry_id, *(part.node_id or new_id() for part in request.parts[1:])]
-    used = await staging.id_was_used(bench.conn, bench.session, ids[1:])
+    used = await staging.id_was_used(editor.conn, editor.session, ids[1:])
     if used or len(set(ids)) < len(ids):
         raise NodeExistsError("A part has an id that was used before. Leave it empty for a fresh one.", "node")
-    places = await _places(bench, version, len(ids) - 1, as_children=request.as_children)
+    places = await _places(editor, version, len(ids) - 1, as_children=request.as_children)
     first = request.parts[0]
     note = request.commit_message
-    await bench.put(await _part(node, first.title or node.title, first.content), version, note, _part_fields(0).tell)
+    await editor.put(await _part(node, first.title or node.title, first.content), version, note, _part_fields(0).tell)
     parent_id = version.entry_id if request.as_children else node.parent_id
     for number, (part_id, part, place) in enumerate(zip(ids[1:], request.parts[1:], places, strict=True), 1):
         fresh = replace(node, id=part_id, parent_id=parent_id, position=place, relations=())
-        await bench.put(await _part(fresh, part.title, part.content), None, note, _part_fields(number).tell)
+        await editor.put(await _part(fresh, part.title, part.content), None, note, _part_fields(number).tell)
     return ids
 
 
@@ -127,13 +127,13 @@ async def _part(node: Node, title: str, content: str) -> Node:
     return with_made(part, Made(brief, summary, MADE_BY, hash_of_content(content)))
 
 
-async def _places(bench: Workbench, version: Version, count: int, *, as_children: bool) -> list[str]:
+async def _places(editor: SessionEditor, version: Version, count: int, *, as_children: bool) -> list[str]:
     if as_children:
-        last = await tree.last_position(bench.conn, bench.state, version.entry_id)
+        last = await tree.last_position(editor.conn, editor.state, version.entry_id)
         return many_between(last, None, count)
     behind = await tree.children(
-        bench.conn,
-        bench.state,
+        editor.conn,
+        editor.state,
         version.parent_id or version.archive_id,
         after=(version.position, version.entry_id),
     )
@@ -141,31 +141,31 @@ async def _places(bench: Workbench, version: Version, count: int, *, as_children
     return many_between(version.position, following, count)
 
 
-async def merge(bench: Workbench, request: pb.MergeNodesRequest) -> tuple[str, list[str], tuple[str, ...]]:
+async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[str, list[str], tuple[str, ...]]:
     """Stage the union of nodes into the first; its id, the deleted ids and warnings are returned.
 
     Raises:
         CycleError: A node to be taken in stands above the first.
         DerivedContentError: One is a summary node.
     """
-    versions = await lookup.nodes(bench.conn, bench.state, request.node_ids)
+    versions = await lookup.nodes(editor.conn, editor.state, request.node_ids)
     ids = [version.entry_id for version in versions]
     if len(ids) < _LEAST or len(set(ids)) < len(ids):
         raise InvalidInputError.at("node_ids", "needs two or more different nodes.")
     if any(version.type == SUMMARY_TYPE for version in versions):
         raise DerivedContentError(f"The content of a {SUMMARY_TYPE} is made from its leaves; merge those.")
     first, others = versions[0], versions[1:]
-    above = (await tree.ancestors(bench.conn, bench.state, [first.entry_id]))[first.entry_id]
+    above = (await tree.ancestors(editor.conn, editor.state, [first.entry_id]))[first.entry_id]
     if set(above) & set(ids):
         raise CycleError.at("node_ids", "A node cannot take in one that stands above it; put the upper one first.")
-    nodes = [await bench.load_node(version) for version in versions]
+    nodes = [await editor.load_node(version) for version in versions]
     union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
-    await bench.put(union, first, request.commit_message, _MERGED.tell)
+    await editor.put(union, first, request.commit_message, _MERGED.tell)
     for version in others:
-        await _adopt(bench, version, first, request.commit_message)
-    bent = await _bend(bench, first.entry_id, set(ids[1:]), request.commit_message)
-    gone = await tree.versions(bench.conn, bench.state, ids[1:])
-    await bench.remove(list(gone.values()), request.commit_message)
+        await _adopt(editor, version, first, request.commit_message)
+    bent = await _bend(editor, first.entry_id, set(ids[1:]), request.commit_message)
+    gone = await tree.versions(editor.conn, editor.state, ids[1:])
+    await editor.remove(list(gone.values()), request.commit_message)
     warnings = (f"{bent} relation(s) of other nodes point to {first.entry_id} now.",) if bent else ()
     return first.entry_id, ids[1:], warnings
 
@@ -189,27 +189,27 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
     )
 
 
-async def _adopt(bench: Workbench, old: Version, new: Version, note: str) -> None:
+async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -> None:
     """Hang the children of a node that goes below the one that stays, behind its own."""
-    children = await tree.children(bench.conn, bench.state, old.entry_id)
-    last = await tree.last_position(bench.conn, bench.state, new.entry_id)
+    children = await tree.children(editor.conn, editor.state, old.entry_id)
+    last = await tree.last_position(editor.conn, editor.state, new.entry_id)
     places = many_between(last, None, len(children))
-    found = await tree.versions(bench.conn, bench.state, [entry_id for entry_id, _ in children])
+    found = await tree.versions(editor.conn, editor.state, [entry_id for entry_id, _ in children])
     for (entry_id, _), place in zip(children, places, strict=True):
         version = found[entry_id]
-        node = await bench.load_node(version)
-        await bench.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.tell)
+        node = await editor.load_node(version)
+        await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.tell)
         if version.archive_id != new.archive_id:
-            await _take_along(bench, entry_id, new.archive_id, note, _MERGED)
+            await _take_along(editor, entry_id, new.archive_id, note, _MERGED)
 
 
-async def _bend(bench: Workbench, target: str, gone: set[str], note: str) -> int:
+async def _bend(editor: SessionEditor, target: str, gone: set[str], note: str) -> int:
     """Let the relations that point to nodes that go point to the one that stays; how many is returned."""
     bent = 0
-    for version in await tree.pointing_at(bench.conn, bench.state, gone):
+    for version in await tree.pointing_at(editor.conn, editor.state, gone):
         if version.entry_id in gone:
             continue
-        node = await bench.load_node(version)
+        node = await editor.load_node(version)
         relations: dict[tuple[str, str], Relation] = {}
         for relation in node.relations:
             is_bent = relation.target_id in gone
@@ -218,5 +218,5 @@ async def _bend(bench: Workbench, target: str, gone: set[str], note: str) -> int
             if new.target_id != node.id:
                 relations.setdefault((new.type, new.target_id), new)
         bent_node = replace(node, relations=tuple(sorted(relations.values())))
-        await bench.put(bent_node, version, note, _MERGED.tell)
+        await editor.put(bent_node, version, note, _MERGED.tell)
     return bent

@@ -10,17 +10,17 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 
 from memotree.canvas import edits, moves, relations
-from memotree.canvas.edits import Outcome
+from memotree.canvas.edits import EditResult
 from memotree.canvas.node_messages import node_at, nodes_at
-from memotree.canvas.search import Searching
+from memotree.canvas.search import NodeSearch
 from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
 from memotree.canvas.view_rendering import render, shown
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
-from memotree.request.lookup import Place
+from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
 from memotree.request.pages import PageTokens, page_size
-from memotree.sessions.editing import Workbench, change, check_note
+from memotree.sessions.editing import SessionEditor, check_note, edit_session
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -43,7 +43,7 @@ class NodeOperations:
         """Read a node."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             entry_id = await lookup.full_id(conn, place.state, request.node_id)
             node = await node_at(conn, self._store, place.state, entry_id, level, limit=self._limits.node.content_bytes)
         return pb.GetNodeResponse(node=node)
@@ -54,7 +54,7 @@ class NodeOperations:
         level = level_or(request.level, TITLE)
         cursor = self._pages.read(request, {"position": str, "id": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
                 conn,
@@ -76,7 +76,7 @@ class NodeOperations:
         most = min(request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
         depth = request.max_depth or None
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
             if is_archive:
                 found = await tree.archive_tree(conn, place.state, top, max_depth=depth - 1 if depth else None)
@@ -94,7 +94,7 @@ class NodeOperations:
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
         """Find nodes by words, by meaning, by both, or along relations."""
-        return await Searching(self._store, request, self._limits.types).run()
+        return await NodeSearch(self._store, request, self._limits.types).run()
 
     # --- levels of detail ---
 
@@ -102,7 +102,7 @@ class NodeOperations:
         """Set the level of a node in a view and return its text at that level."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.transaction() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(conn, place.state, request.node_id)
             await views.set_levels(conn, key, {version.entry_id: level})
@@ -130,7 +130,7 @@ class NodeOperations:
     async def collapse_node(self, request: pb.CollapseNodeRequest) -> pb.CollapseNodeResponse:
         """Set a node of a view back to TITLE and hide its children."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(conn, place.state, request.node_id)
             if request.recursive:
@@ -150,80 +150,80 @@ class NodeOperations:
     async def create_node(self, request: pb.CreateNodeRequest) -> pb.CreateNodeResponse:
         """Stage a new node."""
 
-        async def make(bench: Workbench) -> pb.CreateNodeResponse:
-            outcome = await edits.create(bench, request, "")
-            await self._set_created_level(bench, request, outcome)
+        async def make(editor: SessionEditor) -> pb.CreateNodeResponse:
+            outcome = await edits.create(editor, request, "")
+            await self._set_created_level(editor, request, outcome)
             return pb.CreateNodeResponse(node=_now(outcome, DETAIL), warnings=outcome.warnings)
 
-        return await change(self._store, self._limits, request, pb.CreateNodeResponse, "CreateNode", make)
+        return await edit_session(self._store, self._limits, request, pb.CreateNodeResponse, "CreateNode", make)
 
     async def update_node(self, request: pb.UpdateNodeRequest) -> pb.UpdateNodeResponse:
         """Stage other field values of a node."""
 
-        async def make(bench: Workbench) -> pb.UpdateNodeResponse:
-            outcome = await self._update(bench, request, "")
+        async def make(editor: SessionEditor) -> pb.UpdateNodeResponse:
+            outcome = await self._update(editor, request, "")
             node = _now(outcome, DETAIL)
             if node.type == SUMMARY_TYPE:
                 most = self._limits.node.content_bytes
-                node = await node_at(bench.conn, self._store, bench.state, node.id, DETAIL, limit=most)
+                node = await node_at(editor.conn, self._store, editor.state, node.id, DETAIL, limit=most)
             return pb.UpdateNodeResponse(node=node, warnings=outcome.warnings)
 
-        return await change(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
+        return await edit_session(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
 
     async def delete_node(self, request: pb.DeleteNodeRequest) -> pb.DeleteNodeResponse:
         """Stage the removal of a node."""
 
-        async def make(bench: Workbench) -> pb.DeleteNodeResponse:
-            deleted, warnings = await edits.delete(bench, request, "")
+        async def make(editor: SessionEditor) -> pb.DeleteNodeResponse:
+            deleted, warnings = await edits.delete(editor, request, "")
             return pb.DeleteNodeResponse(deleted_ids=deleted, warnings=warnings)
 
-        return await change(self._store, self._limits, request, pb.DeleteNodeResponse, "DeleteNode", make)
+        return await edit_session(self._store, self._limits, request, pb.DeleteNodeResponse, "DeleteNode", make)
 
     async def move_node(self, request: pb.MoveNodeRequest) -> pb.MoveNodeResponse:
         """Stage another parent or place of a node."""
 
-        async def make(bench: Workbench) -> pb.MoveNodeResponse:
-            outcome = await moves.move(bench, request, "")
+        async def make(editor: SessionEditor) -> pb.MoveNodeResponse:
+            outcome = await moves.move(editor, request, "")
             return pb.MoveNodeResponse(node=_now(outcome, TITLE), warnings=outcome.warnings)
 
-        return await change(self._store, self._limits, request, pb.MoveNodeResponse, "MoveNode", make)
+        return await edit_session(self._store, self._limits, request, pb.MoveNodeResponse, "MoveNode", make)
 
     async def split_node(self, request: pb.SplitNodeRequest) -> pb.SplitNodeResponse:
         """Stage the division of a node."""
 
-        async def make(bench: Workbench) -> pb.SplitNodeResponse:
-            ids = await moves.split(bench, request)
-            return pb.SplitNodeResponse(nodes=await nodes_at(bench.conn, self._store, bench.state, ids, DETAIL))
+        async def make(editor: SessionEditor) -> pb.SplitNodeResponse:
+            ids = await moves.split(editor, request)
+            return pb.SplitNodeResponse(nodes=await nodes_at(editor.conn, self._store, editor.state, ids, DETAIL))
 
-        return await change(self._store, self._limits, request, pb.SplitNodeResponse, "SplitNode", make)
+        return await edit_session(self._store, self._limits, request, pb.SplitNodeResponse, "SplitNode", make)
 
     async def merge_nodes(self, request: pb.MergeNodesRequest) -> pb.MergeNodesResponse:
         """Stage the union of several nodes into the first."""
 
-        async def make(bench: Workbench) -> pb.MergeNodesResponse:
-            entry_id, deleted, warnings = await moves.merge(bench, request)
-            node = await node_at(bench.conn, self._store, bench.state, entry_id, DETAIL)
+        async def make(editor: SessionEditor) -> pb.MergeNodesResponse:
+            entry_id, deleted, warnings = await moves.merge(editor, request)
+            node = await node_at(editor.conn, self._store, editor.state, entry_id, DETAIL)
             return pb.MergeNodesResponse(node=node, deleted_ids=deleted, warnings=warnings)
 
-        return await change(self._store, self._limits, request, pb.MergeNodesResponse, "MergeNodes", make)
+        return await edit_session(self._store, self._limits, request, pb.MergeNodesResponse, "MergeNodes", make)
 
     async def add_relation(self, request: pb.AddRelationRequest) -> pb.AddRelationResponse:
         """Stage a relation."""
 
-        async def make(bench: Workbench) -> pb.AddRelationResponse:
-            outcome = await relations.add(bench, request, "")
+        async def make(editor: SessionEditor) -> pb.AddRelationResponse:
+            outcome = await relations.add(editor, request, "")
             return pb.AddRelationResponse(node=_now(outcome, SUMMARY), warnings=outcome.warnings)
 
-        return await change(self._store, self._limits, request, pb.AddRelationResponse, "AddRelation", make)
+        return await edit_session(self._store, self._limits, request, pb.AddRelationResponse, "AddRelation", make)
 
     async def remove_relation(self, request: pb.RemoveRelationRequest) -> pb.RemoveRelationResponse:
         """Stage the removal of a relation."""
 
-        async def make(bench: Workbench) -> pb.RemoveRelationResponse:
-            outcome = await relations.remove(bench, request, "")
+        async def make(editor: SessionEditor) -> pb.RemoveRelationResponse:
+            outcome = await relations.remove(editor, request, "")
             return pb.RemoveRelationResponse(node=_now(outcome, SUMMARY), warnings=outcome.warnings)
 
-        return await change(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
+        return await edit_session(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
 
     async def batch_change_nodes(self, request: pb.BatchChangeNodesRequest) -> pb.BatchChangeNodesResponse:
         """Stage several changes, all or nothing."""
@@ -231,13 +231,13 @@ class NodeOperations:
             raise InvalidInputError.at("changes", f"needs 1 to {_MOST_CHANGES} changes.")
         check_note(request.commit_message)
 
-        async def make(bench: Workbench) -> pb.BatchChangeNodesResponse:
+        async def make(editor: SessionEditor) -> pb.BatchChangeNodesResponse:
             results: list[pb.NodeChangeResult] = []
             warnings: list[str] = []
             for number, one in enumerate(request.changes):
                 try:
-                    _check_own(bench, request.workspace, one)
-                    result, said = await self._apply(bench, one, request.commit_message)
+                    _check_own(editor, request.workspace, one)
+                    result, said = await self._apply(editor, one, request.commit_message)
                 except MemoTreeError as error:
                     _place_in_batch(error, number, one.WhichOneof("change") or "")
                     raise
@@ -245,53 +245,59 @@ class NodeOperations:
                 warnings += said
             return pb.BatchChangeNodesResponse(results=results, warnings=warnings)
 
-        return await change(self._store, self._limits, request, pb.BatchChangeNodesResponse, "BatchChangeNodes", make)
+        return await edit_session(
+            self._store, self._limits, request, pb.BatchChangeNodesResponse, "BatchChangeNodes", make
+        )
 
     async def _apply(
-        self, bench: Workbench, one: pb.NodeChange, message: str
+        self, editor: SessionEditor, one: pb.NodeChange, message: str
     ) -> tuple[pb.NodeChangeResult, tuple[str, ...]]:
         """One change of a batch."""
         kind = one.WhichOneof("change")
         if kind == "delete":
-            deleted, warnings = await edits.delete(bench, one.delete, message)
+            deleted, warnings = await edits.delete(editor, one.delete, message)
             return pb.NodeChangeResult(node=types_pb2.Node(id=deleted[0]), deleted_ids=deleted[1:]), warnings
         if kind == "create":
-            outcome = await edits.create(bench, one.create, message)
-            await self._set_created_level(bench, one.create, outcome)
+            outcome = await edits.create(editor, one.create, message)
+            await self._set_created_level(editor, one.create, outcome)
         elif kind == "update":
-            outcome = await self._update(bench, one.update, message)
+            outcome = await self._update(editor, one.update, message)
         elif kind == "move":
-            outcome = await moves.move(bench, one.move, message)
+            outcome = await moves.move(editor, one.move, message)
         elif kind == "add_relation":
-            outcome = await relations.add(bench, one.add_relation, message)
+            outcome = await relations.add(editor, one.add_relation, message)
         elif kind == "remove_relation":
-            outcome = await relations.remove(bench, one.remove_relation, message)
+            outcome = await relations.remove(editor, one.remove_relation, message)
         else:
             fault = "needs what to do: create, update, move, delete or a relation."
             raise InvalidInputError(f"The change {fault}", [FieldViolation("", fault)])
         return pb.NodeChangeResult(node=node_message(outcome.placed.version, TITLE)), outcome.warnings
 
-    async def _update(self, bench: Workbench, request: pb.UpdateNodeRequest, message: str) -> Outcome:
+    async def _update(self, editor: SessionEditor, request: pb.UpdateNodeRequest, message: str) -> EditResult:
         """An update of fields, of the level in a view, or of both."""
         if request.level:
             level = level_or(request.level, DETAIL)
-            placed = await bench.placed(request.node_id, request.etag)
+            placed = await editor.placed(request.node_id, request.etag)
             name = request.view_name if request.HasField("view_name") else DEFAULT_VIEW
-            await self._set_level(bench, name, placed.version.entry_id, level)
+            await self._set_level(editor, name, placed.version.entry_id, level)
             if not edits.given_fields(request) and not request.regenerate_summary:
-                return Outcome(placed, (await bench.load_node(placed.version)).content)
-        return await edits.update(bench, request, message)
+                return EditResult(placed, (await editor.load_node(placed.version)).content)
+        return await edits.update(editor, request, message)
 
-    async def _set_created_level(self, bench: Workbench, request: pb.CreateNodeRequest, outcome: Outcome) -> None:
+    async def _set_created_level(
+        self, editor: SessionEditor, request: pb.CreateNodeRequest, outcome: EditResult
+    ) -> None:
         level = level_or(request.initial_level, SUMMARY, "initial_level")  # a wrong one is refused without a view too
         if request.HasField("view_name"):
-            await self._set_level(bench, request.view_name, outcome.node_id, level)
+            await self._set_level(editor, request.view_name, outcome.node_id, level)
 
-    async def _set_level(self, bench: Workbench, name: str, node_id: str, level: int) -> None:
-        place = await lookup.place(bench.conn, bench.session.workspace_id, bench.session.session_id)
-        await views.set_levels(bench.conn, view_key(place, name), {node_id: level})
+    async def _set_level(self, editor: SessionEditor, name: str, node_id: str, level: int) -> None:
+        place = await lookup.find_revision(editor.conn, editor.session.workspace_id, editor.session.session_id)
+        await views.set_levels(editor.conn, view_key(place, name), {node_id: level})
 
-    async def _home(self, conn: Connection, place: Place, node: str, archive: str, field: str) -> tuple[str, bool]:
+    async def _home(
+        self, conn: Connection, place: WorkspaceRevision, node: str, archive: str, field: str
+    ) -> tuple[str, bool]:
         """The id of the node or, when none is given, of the archive; and whether it is an archive's."""
         if node:
             return (await lookup.node(conn, place.state, node, field)).entry_id, False
@@ -299,7 +305,7 @@ class NodeOperations:
             raise InvalidInputError.at("archive", "is needed when no node is given.")
         return (await lookup.archive(conn, place.state, archive)).entry_id, True
 
-    async def _usage(self, conn: Connection, place: Place, view: str) -> pb.ContextUsage:
+    async def _usage(self, conn: Connection, place: WorkspaceRevision, view: str) -> pb.ContextUsage:
         what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))
         most = self._limits.node.content_bytes
         return (await render(conn, self._store, place.state, what, limit=most)).usage
@@ -312,14 +318,14 @@ def _body(node: types_pb2.Node) -> str:
     return (node.summary if node.level == SUMMARY else "") or node.brief
 
 
-def _now(outcome: Outcome, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:
+def _now(outcome: EditResult, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:
     placed = outcome.placed
     return node_message(
         placed.version, level, content=outcome.content, path=placed.path, child_count=placed.child_count
     )
 
 
-def _check_own(bench: Workbench, workspace: str, one: pb.NodeChange) -> None:
+def _check_own(editor: SessionEditor, workspace: str, one: pb.NodeChange) -> None:
     """A change of a batch may leave its workspace and session out, or give those of the batch; it has no request id.
 
     An id of its own would promise what it can't keep: that this change alone takes effect once.
@@ -328,9 +334,9 @@ def _check_own(bench: Workbench, workspace: str, one: pb.NodeChange) -> None:
     if kind is None:
         return
     change_request = getattr(one, kind)
-    if change_request.workspace not in ("", workspace, bench.session.workspace_id):
+    if change_request.workspace not in ("", workspace, editor.session.workspace_id):
         raise InvalidInputError.at("workspace", "is not the one of the batch; leave it out.")
-    if change_request.session_id not in ("", bench.session.session_id):
+    if change_request.session_id not in ("", editor.session.session_id):
         raise InvalidInputError.at("session_id", "is not the one of the batch; leave it out.")
     if change_request.request_id:
         raise InvalidInputError.at(

@@ -10,11 +10,11 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
-from memotree.canvas.edits import Outcome, resolved
+from memotree.canvas.edits import EditResult, resolved
 from memotree.canvas.field_paths import RequestFields
 from memotree.request import lookup
 from memotree.request.messages import TITLE, node_message, read_relation, relation_message, relation_name
-from memotree.sessions.editing import Workbench
+from memotree.sessions.editing import SessionEditor
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -41,21 +41,21 @@ class Step:
         return self.target if self.outgoing else self.holder
 
 
-async def add(bench: Workbench, request: pb.AddRelationRequest, message: str) -> Outcome:
+async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: str) -> EditResult:
     """Stage a relation; an equal one takes the new description."""
     if not request.HasField("relation"):
         raise InvalidInputError.at("relation", "is needed.")
-    placed = await bench.placed(request.node_id)
-    node = await bench.load_node(placed.version)
-    relation = await resolved(bench, read_relation(request.relation, "relation"), node.id, "relation")
+    placed = await editor.placed(request.node_id)
+    node = await editor.load_node(placed.version)
+    relation = await resolved(editor, read_relation(request.relation, "relation"), node.id, "relation")
     others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
     changed = replace(node, relations=tuple(sorted([*others, relation])))
     fields = RequestFields({"relations": "relation"}, relations=[relation])
-    version = await bench.put(changed, placed.version, request.commit_message or message, fields.tell)
-    return Outcome(replace(placed, version=version), node.content)
+    version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
+    return EditResult(replace(placed, version=version), node.content)
 
 
-async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: str) -> Outcome:
+async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, message: str) -> EditResult:
     """Stage the removal of a relation; its target may be deleted already.
 
     Raises:
@@ -63,15 +63,15 @@ async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: s
         InvalidIdError: The target can be no id.
         AmbiguousIdError: Several relations of that type go to ids that begin with it.
     """
-    placed = await bench.placed(request.node_id)
-    node = await bench.load_node(placed.version)
+    placed = await editor.placed(request.node_id)
+    node = await editor.load_node(placed.version)
     kind = relation_name(request.type, "type")
     wanted = lookup.needed("target_id", request.target_id)
     gone = [r for r in node.relations if r.type == kind and r.target_id.startswith(wanted)]
     if not is_id(wanted) and not is_id_prefix(wanted):
         raise lookup.InvalidIdError.of("target_id", wanted)
     if len(gone) > 1:
-        ends = await tree.versions(bench.conn, bench.state, {r.target_id for r in gone}, dead=True)
+        ends = await tree.versions(editor.conn, editor.state, {r.target_id for r in gone}, dead=True)
         known = sorted(ends.values(), key=lambda end: end.entry_id)
         raise lookup.AmbiguousIdError.among("target_id", wanted, known)
     if not gone:
@@ -83,8 +83,8 @@ async def remove(bench: Workbench, request: pb.RemoveRelationRequest, message: s
         )
     left = tuple(relation for relation in node.relations if relation != gone[0])
     changed = replace(node, relations=left)
-    version = await bench.put(changed, placed.version, request.commit_message or message, RequestFields().tell)
-    return Outcome(replace(placed, version=version), node.content)
+    version = await editor.put(changed, placed.version, request.commit_message or message, RequestFields().tell)
+    return EditResult(replace(placed, version=version), node.content)
 
 
 async def steps_from(

@@ -7,7 +7,7 @@ from typing import Final
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.preview import Preview, make_preview
-from memotree_storage.index.search import Found, SearchQuery
+from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import tree, views
@@ -21,7 +21,7 @@ from memotree.canvas.relations import Step, related_message, walk
 from memotree.canvas.view_operations import archive_ids, view_key
 from memotree.canvas.view_rendering import shown
 from memotree.request import lookup
-from memotree.request.lookup import Place
+from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import SUMMARY, node_message, relation_name
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -53,11 +53,11 @@ _FEW_CHARS: Final = 1 << 16
 class _Hit:
     """A found node, and the way along relations to it when there is one."""
 
-    found: Found
+    found: FoundNode
     way: tuple[Step, ...] = ()
 
 
-class Searching:
+class NodeSearch:
     """One search. No connection is held while the index is asked, since that may need one of its own."""
 
     def __init__(self, store: Store, request: pb.SearchNodesRequest, types: Collection[str] = ()) -> None:
@@ -76,7 +76,7 @@ class Searching:
         self._check()
         request = self._request
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             state = place.state
             node_ids = await self._scope_ids(conn, place)
             archives = await lookup.archives(conn, state, request.archives)
@@ -122,7 +122,7 @@ class Searching:
         if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW and not request.view_name:
             raise InvalidInputError.at("view_name", "is needed for the scope CURRENT_VIEW.")
 
-    async def _scope_ids(self, conn: Connection, place: Place) -> set[str] | None:
+    async def _scope_ids(self, conn: Connection, place: WorkspaceRevision) -> set[str] | None:
         """The nodes to look among; ``None`` for all."""
         if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW:
             key = view_key(place, self._request.view_name)
@@ -150,7 +150,7 @@ class Searching:
             return {}
         return {await self._scope_node(conn, state): 1.0}
 
-    async def _found(self, state: State, node_ids: set[str] | None, archives: Sequence[str]) -> list[Found]:
+    async def _found(self, state: State, node_ids: set[str] | None, archives: Sequence[str]) -> list[FoundNode]:
         query = SearchQuery(
             text=self._request.query,
             limit=self._limit,
@@ -175,7 +175,7 @@ class Searching:
         ways = await walk(conn, state, list(starts), self._types, self._depth)
         alive = await tree.versions(conn, state, list(ways))
         hits = [
-            _Hit(Found(alive[entry_id], starts[_origin(entry_id, way)] / (1 + len(way))), tuple(way))
+            _Hit(FoundNode(alive[entry_id], starts[_origin(entry_id, way)] / (1 + len(way))), tuple(way))
             for entry_id, way in ways.items()
             if way and entry_id in alive and self._wanted(alive[entry_id], node_ids, archives)
         ]

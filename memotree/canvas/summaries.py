@@ -25,7 +25,7 @@ from memotree_storage.model.provenance import (
 from memotree_storage.postgres import tree
 
 from memotree.models.extractive import MADE_BY, brief_of, digest_of, summary_of
-from memotree.sessions.editing import Workbench
+from memotree.sessions.editing import SessionEditor
 
 FEW_CHARS: Final = 1 << 15
 """Longer texts are summed up in a thread, so that other calls go on meanwhile."""
@@ -81,11 +81,11 @@ async def told_briefly(title: str, content: str) -> tuple[str, str]:
     return await asyncio.to_thread(told) if len(content) > FEW_CHARS else told()
 
 
-async def made_for(bench: Workbench, node: Node) -> Made:
+async def made_for(editor: SessionEditor, node: Node) -> Made:
     """A new brief and summary: of a summary node from its children's summaries, of another from its content."""
     if node.type == SUMMARY_TYPE:
-        ids = (await tree.directly_below(bench.conn, bench.state, [node.id])).get(node.id, [])
-        found = await tree.versions(bench.conn, bench.state, ids)
+        ids = (await tree.directly_below(editor.conn, editor.state, [node.id])).get(node.id, [])
+        found = await tree.versions(editor.conn, editor.state, ids)
         children = [found[child] for child in ids if child in found]
         if children:
             made_of = hash_of_children((child.entry_id, child.summary) for child in children)

@@ -13,7 +13,7 @@ from memotree_storage.store import Store
 from memotree.canvas.view_rendering import render, shown
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
-from memotree.request.lookup import Place
+from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import view_service_pb2 as pb
@@ -28,7 +28,7 @@ class ViewNotFoundError(NotFoundError):
     reason = "VIEW_NOT_FOUND"
 
 
-def view_key(place: Place, name: str) -> ViewKey:
+def view_key(place: WorkspaceRevision, name: str) -> ViewKey:
     """The view of that name at a place.
 
     Raises:
@@ -66,7 +66,7 @@ class ViewOperations:
         if request.token_budget < 0:
             raise InvalidInputError.at("token_budget", "must be 0 (no limit) or more.")
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             what = await shown(conn, place.state, key, await archive_ids(conn, place.state, request.archive))
             most = self._limits.node.content_bytes
@@ -83,7 +83,7 @@ class ViewOperations:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"name": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             rows = await views.list_views(
                 conn,
                 place.workspace.workspace_id,
@@ -107,7 +107,7 @@ class ViewOperations:
     async def delete_view(self, request: pb.DeleteViewRequest) -> pb.DeleteViewResponse:
         """Forget a view."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             if not await views.delete_view(conn, key):
                 raise ViewNotFoundError(

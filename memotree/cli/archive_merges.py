@@ -6,22 +6,22 @@ import typer
 from rich.text import Text
 
 from memotree.cli import completion
-from memotree.cli.context import REVISION, WORKSPACE, Desk, command
+from memotree.cli.context import REVISION, WORKSPACE, CliContext, command
 from memotree.cli.options import YesOption
 from memotree.cli.output import ID, counted, facts, short, table
 from memotree.cli.workspaces import confirm
 
 
 def suggest(
-    desk: Desk,
+    cli: CliContext,
     model: Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")] = "",
     threshold: Annotated[
         float | None, typer.Option("--threshold", min=0.0, max=1.0, help="How similar; 0.6 when not given.")
     ] = None,
 ) -> None:
     """List archives of one model that are about the same."""
-    found = desk.here.suggest_archive_merges(model_id=model, threshold=threshold)
-    desk.output.show(
+    found = cli.here.suggest_archive_merges(model_id=model, threshold=threshold)
+    cli.output.show(
         {"suggestions": found},
         lambda: table(
             ["Similarity", ("Archives", "bold cyan"), ("Ids", ID), "Model"],
@@ -40,7 +40,7 @@ def suggest(
 
 
 def join(
-    desk: Desk,
+    cli: CliContext,
     archives: Annotated[
         list[str],
         typer.Argument(metavar="ARCHIVE...", help="Two or more: names or ids.", autocompletion=completion.archives),
@@ -51,11 +51,11 @@ def join(
     yes: YesOption = False,
 ) -> None:
     """Join archives of one model under a new root, in one commit; nodes keep their ids and history."""
-    workspace = desk.workspace
-    confirm(desk, f"Join {counted(len(archives), 'archive')} into {name}?", yes=yes)
-    with desk.output.waiting("Joining"):
+    workspace = cli.workspace
+    confirm(cli, f"Join {counted(len(archives), 'archive')} into {name}?", yes=yes)
+    with cli.output.waiting("Joining"):
         made = workspace.merge_archives(archives, name, branch=branch, message=message)
-    desk.output.show(
+    cli.output.show(
         made,
         lambda: facts(
             [
@@ -66,7 +66,7 @@ def join(
             ]
         ),
     )
-    desk.output.done(f"{counted(made.moved_nodes, 'node')} moved.")
+    cli.output.done(f"{counted(made.moved_nodes, 'node')} moved.")
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.context import REVISION, SESSION, Desk, command
+from memotree.cli.context import REVISION, SESSION, CliContext, command
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, facts, table
 from memotree.cli.workspaces import confirm
@@ -22,23 +22,23 @@ DescriptionOption = Annotated[str | None, typer.Option("--description", "-d", he
 
 @command(app, "create", SESSION)
 def create(
-    desk: Desk,
+    cli: CliContext,
     name: Annotated[str, typer.Argument(help="One line, unique among the archives.")],
     model: ModelOption = None,
     description: DescriptionOption = None,
     archive_id: Annotated[str, typer.Option("--id", help="An id of your choice.")] = "",
 ) -> None:
     """Stage a new archive."""
-    archive = desk.session.create_archive(name, model_id=model or "", description=description or "", archive=archive_id)
-    desk.output.show(archive, lambda: facts([("archive", archive.name), ("id", archive.id)]))
-    desk.output.done("Staged; `memotree commit -m MESSAGE` makes it permanent.")
+    archive = cli.session.create_archive(name, model_id=model or "", description=description or "", archive=archive_id)
+    cli.output.show(archive, lambda: facts([("archive", archive.name), ("id", archive.id)]))
+    cli.output.done("Staged; `memotree commit -m MESSAGE` makes it permanent.")
 
 
 @command(app, "list", REVISION)
-def list_(desk: Desk) -> None:
+def list_(cli: CliContext) -> None:
     """List the archives."""
-    found = list(desk.here.archives())
-    desk.output.show(
+    found = list(cli.here.archives())
+    cli.output.show(
         {"archives": found},
         lambda: table(
             [("Name", "bold cyan"), ("Id", "yellow"), "Model", "Description"],
@@ -49,10 +49,10 @@ def list_(desk: Desk) -> None:
 
 
 @command(app, "show", REVISION)
-def show(desk: Desk, archive: ArchiveArgument) -> None:
+def show(cli: CliContext, archive: ArchiveArgument) -> None:
     """Show one archive."""
-    found = desk.here.archive(archive)
-    desk.output.show(
+    found = cli.here.archive(archive)
+    cli.output.show(
         found,
         lambda: facts(
             [
@@ -68,24 +68,24 @@ def show(desk: Desk, archive: ArchiveArgument) -> None:
 
 @command(app, "rename", SESSION)
 def rename(
-    desk: Desk,
+    cli: CliContext,
     archive: ArchiveArgument,
     new_name: Annotated[str, typer.Argument(help="The new name.")],
     model: ModelOption = None,
     description: DescriptionOption = None,
 ) -> None:
     """Stage another name of an archive."""
-    changed = desk.session.update_archive(archive, name=new_name, model_id=model, description=description)
-    desk.output.show(changed, lambda: None)
-    desk.output.done(f"Staged: the archive {changed.id} is called {changed.name}.")
+    changed = cli.session.update_archive(archive, name=new_name, model_id=model, description=description)
+    cli.output.show(changed, lambda: None)
+    cli.output.done(f"Staged: the archive {changed.id} is called {changed.name}.")
 
 
 @command(app, "delete", SESSION)
-def delete(desk: Desk, archive: ArchiveArgument, yes: YesOption = False) -> None:
+def delete(cli: CliContext, archive: ArchiveArgument, yes: YesOption = False) -> None:
     """Stage the removal of an archive with all its nodes."""
-    session = desk.session
+    session = cli.session
     found = session.archive(archive)
-    confirm(desk, f"Remove the archive {found.name} with all its nodes?", yes=yes)
+    confirm(cli, f"Remove the archive {found.name} with all its nodes?", yes=yes)
     gone = session.delete_archive(found)
-    desk.output.show({"archive": found, "deleted_nodes": gone}, lambda: None)
-    desk.output.done(f"Staged: the archive {found.name} is removed, with {counted(gone, 'node')}.")
+    cli.output.show({"archive": found, "deleted_nodes": gone}, lambda: None)
+    cli.output.done(f"Staged: the archive {found.name} is removed, with {counted(gone, 'node')}.")

@@ -6,7 +6,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from memotree.cli.context import REVISION, Desk, command
+from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.display import source_place
 from memotree.cli.forest_options import (
     ArchivesOption,
@@ -33,7 +33,7 @@ _FEW_TITLES = 4
 
 
 def ask(
-    desk: Desk,
+    cli: CliContext,
     question: QueryArgument,
     strategy: StrategyOption = StrategyChoice.HYBRID,
     max_steps: Annotated[
@@ -56,7 +56,7 @@ def ask(
 
     steps: list[AskStep] = []
     answer: Answer | None = None
-    for event in desk.here.ask(
+    for event in cli.here.ask(
         " ".join(question),
         strategy=word(strategy),
         max_steps=max_steps,
@@ -71,13 +71,13 @@ def ask(
     ):
         if isinstance(event, AskStep):
             steps.append(event)
-            if not desk.output.as_json:
-                desk.output.note(_step(event))
+            if not cli.output.as_json:
+                cli.output.note(_step(event))
         else:
             answer = event
     for warning in answer.warnings if answer else ():
-        desk.output.warn(in_commands(warning))
-    desk.output.show({"steps": steps, "answer": answer}, lambda: None if answer is None else look(answer))
+        cli.output.warn(in_commands(warning))
+    cli.output.show({"steps": steps, "answer": answer}, lambda: None if answer is None else look(answer))
 
 
 def _step(step: "AskStep") -> Text:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memotree.cli import completion, display
-from memotree.cli.context import SESSION, WORKSPACE, Desk, command
+from memotree.cli.context import SESSION, WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
 from memotree.cli.options import LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import short, table, when
@@ -38,24 +38,24 @@ def _author(text: str) -> tuple[str, str]:
 
 
 def commit(
-    desk: Desk,
+    cli: CliContext,
     message: Annotated[str, typer.Option("--message", "-m", help="Its first line is the subject.", prompt=False)],
     nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these; all without.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", "-t", help="Make an annotated tag of the commit.")] = None,
     author: Annotated[str, typer.Option(help="'Name <address>'; the session's agent when not given.")] = "",
 ) -> None:
     """Make one Git commit of what the session has staged."""
-    session = desk.session
+    session = cli.session
     named = None
     if author:
         from memotree.client import Author  # noqa: PLC0415 - a wrong author needs no gRPC
 
         named = Author(*_author(author))
-    with desk.output.waiting("Committing"):
+    with cli.output.waiting("Committing"):
         made = session.commit(message, tag=tag, nodes=nodes or (), author=named)
     subject = message.partition("\n")[0]
     staged = f", {made.remaining_changes} still staged" if made.remaining_changes else ""
-    desk.output.show(
+    cli.output.show(
         made,
         lambda: Text.assemble(
             "[",
@@ -66,16 +66,16 @@ def commit(
     )
 
 
-def _branches(desk: Desk) -> dict[str, list[str]]:
+def _branches(cli: CliContext) -> dict[str, list[str]]:
     """The names of the branches by the commit that they are at."""
     names: dict[str, list[str]] = {}
-    for branch in desk.workspace.branches():
+    for branch in cli.workspace.branches():
         names.setdefault(branch.commit_id, []).append(branch.name)
     return names
 
 
 def log(
-    desk: Desk,
+    cli: CliContext,
     at: AtOption = "",
     limit: LimitOption = 50,
     node: Annotated[str, typer.Option("--node", help="Only commits that touch this node.")] = "",
@@ -86,7 +86,7 @@ def log(
     oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
 ) -> None:
     """List commits, newest first."""
-    commits = desk.workspace.at(at).log(
+    commits = cli.workspace.at(at).log(
         node=node or None,
         subtree=subtree or None,
         author=author,
@@ -98,17 +98,17 @@ def log(
     shown, more = found[:limit], len(found) > limit
 
     def look() -> RenderableType:
-        branches = _branches(desk)
+        branches = _branches(cli)
         one = display.commit_line if oneline else display.commit_block
         return Group(*(one(each, branches.get(each.id, ())) for each in shown))
 
-    desk.output.show({"commits": shown, "more": more}, look)
+    cli.output.show({"commits": shown, "more": more}, look)
     if more:
-        desk.output.note(Text(f"There are more; --limit {limit * 2} shows them.", "dim"))
+        cli.output.note(Text(f"There are more; --limit {limit * 2} shows them.", "dim"))
 
 
 def show(
-    desk: Desk,
+    cli: CliContext,
     revision: Annotated[
         str,
         typer.Argument(
@@ -120,21 +120,21 @@ def show(
     patch: Annotated[bool, typer.Option("--patch", "-p", help="Each field that differs, too.")] = False,
 ) -> None:
     """Show a commit with the nodes it changed."""
-    workspace = desk.workspace
+    workspace = cli.workspace
     details = workspace.show(revision)
     changes = workspace.diff(new=details.commit.id).changes if patch else details.changes
     rest = details.change_count - len(changes)
 
     def look() -> RenderableType:
         more = Text(f"… and {rest} more" if rest > 0 else "", "dim", end="")
-        head = display.commit_with_entries(details.commit, changes, _branches(desk).get(details.commit.id, ()))
+        head = display.commit_with_entries(details.commit, changes, _branches(cli).get(details.commit.id, ()))
         return Group(head, more)
 
-    desk.output.show({"commit": details.commit, "changes": changes, "change_count": details.change_count}, look)
+    cli.output.show({"commit": details.commit, "changes": changes, "change_count": details.change_count}, look)
 
 
 def diff(
-    desk: Desk,
+    cli: CliContext,
     old: Annotated[
         str,
         typer.Argument(
@@ -155,8 +155,8 @@ def diff(
     stat: Annotated[bool, typer.Option("--stat", help="Only which nodes differ.")] = False,
 ) -> None:
     """Show what differs between two states, per node and field; what the session has staged, without arguments."""
-    found = desk.workspace.diff(old, new or desk.choice.session, node=node or None, include_fields=not stat)
-    desk.output.show(
+    found = cli.workspace.diff(old, new or cli.choice.session, node=node or None, include_fields=not stat)
+    cli.output.show(
         found,
         lambda: (
             Group(display.entries(found.changes), Text(found.summary, "dim"))
@@ -166,10 +166,10 @@ def diff(
     )
 
 
-def blame(desk: Desk, node: NodeArgument, at: AtOption = "") -> None:
+def blame(cli: CliContext, node: NodeArgument, at: AtOption = "") -> None:
     """Tell which commit and agent wrote each line of a node's content."""
-    found = desk.workspace.at(at).blame(node)
-    desk.output.show(
+    found = cli.workspace.at(at).blame(node)
+    cli.output.show(
         {"lines": found},
         lambda: table(
             [("Commit", "yellow"), "Agent", ("When", "dim"), "Line"],
@@ -180,15 +180,15 @@ def blame(desk: Desk, node: NodeArgument, at: AtOption = "") -> None:
 
 
 def revisions(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     at: AtOption = "",
     level: LevelOption = LevelChoice.TITLE,
     limit: LimitOption = 50,
 ) -> None:
     """List the versions of one node, newest first."""
-    found = list(islice(desk.workspace.at(at).revisions(node, level=word(level)), limit))
-    desk.output.show(
+    found = list(islice(cli.workspace.at(at).revisions(node, level=word(level)), limit))
+    cli.output.show(
         {"revisions": found},
         lambda: table(
             [("Commit", "yellow"), "", "Title", "Author", ("When", "dim"), "Subject"],

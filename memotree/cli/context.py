@@ -1,7 +1,7 @@
 """The desk a command works at: the server, workspace and session it means, and where it prints.
 
 ``@command`` puts a function on the command line: it adds the options that name the place to those of the function's own
-parameters, gives it a ``Desk`` as its first argument, and turns errors into sentences and exit codes.
+parameters, gives it a ``CliContext`` as its first argument, and turns errors into sentences and exit codes.
 """
 
 import inspect
@@ -103,7 +103,7 @@ REVISION: Final = ("at", *SESSION)
 
 
 @dataclass
-class Desk:
+class CliContext:
     """What a command works with; the server is called only when something of it is asked for."""
 
     workspace_option: str = ""
@@ -187,7 +187,7 @@ class Desk:
 def command(
     app: typer.Typer, name: str, place: tuple[str, ...] = REVISION
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Puts a function whose first parameter is a ``Desk`` on the command line, with the options of ``place``."""
+    """Puts a function whose first parameter is a ``CliContext`` on the command line, with the options of ``place``."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -195,7 +195,7 @@ def command(
 
         def call(**values: Any) -> None:
             given = {each: values.pop(each) for each in place}
-            _run(_desk(given), lambda desk: function(desk, **values))
+            _run(_context(given), lambda cli: function(cli, **values))
 
         shown = [each.replace(annotation=hints[each.name]) for each in parameters]
         shown += [
@@ -214,8 +214,8 @@ def command(
     return register
 
 
-def _desk(given: dict[str, Any]) -> Desk:
-    return Desk(
+def _context(given: dict[str, Any]) -> CliContext:
+    return CliContext(
         workspace_option=given.get("workspace", ""),
         session_option=given.get("session", ""),
         at=given.get("at", ""),
@@ -231,15 +231,15 @@ def _client_error() -> type[Exception]:
     return kind
 
 
-def _run(desk: Desk, work: Callable[[Desk], None]) -> None:
+def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Does the work of a command; errors that are meant for people end it with a sentence and an exit code."""
     try:
-        work(desk)
+        work(cli)
         sys.stdout.flush()
     except CliError as error:
-        raise typer.Exit(tell_cli_error(desk.output, error)) from None
+        raise typer.Exit(tell_cli_error(cli.output, error)) from None
     except typer.Abort:  # Ctrl-C at a prompt, which ends a command as it does anywhere else
-        desk.output.note("\nStopped; nothing was changed.")
+        cli.output.note("\nStopped; nothing was changed.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:  # the reader of our output has seen enough, such as `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -248,6 +248,6 @@ def _run(desk: Desk, work: Callable[[Desk], None]) -> None:
         if not isinstance(error, _client_error()):
             raise
         told: Any = error
-        raise typer.Exit(tell_client_error(desk.output, told, desk.hint(told))) from None
+        raise typer.Exit(tell_client_error(cli.output, told, cli.hint(told))) from None
     finally:
-        desk.close()
+        cli.close()

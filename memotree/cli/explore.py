@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli import display
-from memotree.cli.context import REVISION, Desk, command
+from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.output import ID, counted
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Choice:
 class Walk:
     """A walk with its way so far and the question in hand."""
 
-    desk: Desk
+    cli: CliContext
     query: str
     threshold: float
     limit: int
@@ -62,7 +62,7 @@ class Walk:
 
     def begin(self, node: str, archive: str) -> None:
         """Begins at a node, at an archive, or above all archives; the way up from a node is known."""
-        revision = self.desk.here
+        revision = self.cli.here
         if node:
             found = revision.node(node)
             above = [revision.node(each, "SUMMARY") for each in found.path]
@@ -75,7 +75,7 @@ class Walk:
 
     def choices(self) -> tuple[list[_Choice], int]:
         """What stands below, best first with a question; and how many are left out."""
-        revision, here = self.desk.here, self.here
+        revision, here = self.cli.here, self.here
         if here.archive is None:
             found = [_Choice(_Stop(archive=each)) for each in revision.archives()]
         elif here.node is None:
@@ -94,11 +94,11 @@ class Walk:
 
     def text(self) -> str:
         """All of the text of the node."""
-        return self.desk.here.node(self.here.node).content if self.here.node is not None else ""
+        return self.cli.here.node(self.here.node).content if self.here.node is not None else ""
 
 
 def explore(
-    desk: Desk,
+    cli: CliContext,
     node: Annotated[
         str, typer.Option("--node", "-n", help="Begin at this node: its id, or its first characters.")
     ] = "",
@@ -113,17 +113,17 @@ def explore(
 
     With --json it shows one place and ends.
     """
-    walk = Walk(desk, query, threshold, limit)
+    walk = Walk(cli, query, threshold, limit)
     walk.begin(node, archive)
-    if desk.output.as_json:
-        desk.output.document(_document(walk))
+    if cli.output.as_json:
+        cli.output.document(_document(walk))
         return
     choices = _show(walk)
-    while (line := _read(desk)) is not None and line not in {"q", "quit"}:
+    while (line := _read(cli)) is not None and line not in {"q", "quit"}:
         if line in {"u", "..", "up"} and len(walk.way) > 1:
             walk.way.pop()
         elif line in {"t", "text"}:
-            desk.output.show(
+            cli.output.show(
                 None, lambda: Text(walk.text() or "It has no text of its own.", "" if walk.text() else "dim")
             )
             continue
@@ -132,24 +132,24 @@ def explore(
         elif line.isascii() and line.isdigit() and 0 < int(line) <= len(choices):
             walk.way.append(choices[int(line) - 1].stop)
         else:
-            desk.output.note(Text(_HELP, "dim"))
+            cli.output.note(Text(_HELP, "dim"))
             continue
         choices = _show(walk)
 
 
-def _read(desk: Desk) -> str | None:
+def _read(cli: CliContext) -> str | None:
     """The next line of the person, or ``None`` when there are no more."""
     if sys.stdin.isatty():
-        desk.output.err.print(Text("> ", "bold"), end="")
+        cli.output.err.print(Text("> ", "bold"), end="")
     line = sys.stdin.readline()
     return line.strip() if line else None
 
 
 def _show(walk: Walk) -> list[_Choice]:
     choices, rest = walk.choices()
-    walk.desk.output.show(None, lambda: look(walk, choices, rest))
+    walk.cli.output.show(None, lambda: look(walk, choices, rest))
     if walk.query and walk.here.node is None:
-        walk.desk.output.note(Text("The question ranks what is below a node; go down to one.", "dim"))
+        walk.cli.output.note(Text("The question ranks what is below a node; go down to one.", "dim"))
     return choices
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from memotree.cli.context import WORKSPACE, Desk, command
+from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError, ExitCode, FileError
 from memotree.cli.options import TagsOption
 from memotree.cli.output import Cell, counted, short, table
@@ -120,7 +120,7 @@ class _How:
 
 
 def ingest(
-    desk: Desk,
+    cli: CliContext,
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Files, and folders with all below them; `-` is stdin.")
     ],
@@ -164,7 +164,7 @@ def ingest(
     A document is known by its path as it is written here, so the same command again updates it. Below a folder hidden
     files are passed over, and what is no text. The exit code is 1 when a file could not be taken in.
     """
-    workspace = desk.workspace
+    workspace = cli.workspace
     found, passed_over = _files(paths)
     if not found:
         raise NoDocumentError(
@@ -176,17 +176,17 @@ def ingest(
     if _STDIN in paths and not (name or document_id):
         raise OneDocumentError("What comes from stdin has no name. Give --archive NAME, or --document-id ID.")
     for each in passed_over:
-        desk.output.note(Text(f"{each} is passed over: it is empty or no text.", "dim"))
+        cli.output.note(Text(f"{each} is passed over: it is empty or no text.", "dim"))
     how = _How(
         model, branch, media_type, chunk_size, similarity, merge_limit, tags, message, max_model_tokens, background
     )
     known, total = _known(workspace, branch), len(found)
     outcomes = [
-        _take(desk, workspace, each, name, document_id or each.document_id or name, known, how, f"{number}/{total} ")
+        _take(cli, workspace, each, name, document_id or each.document_id or name, known, how, f"{number}/{total} ")
         for number, each in enumerate(found, start=1)
     ]
-    _tell(desk, outcomes)
-    _tell_readers(desk, outcomes)
+    _tell(cli, outcomes)
+    _tell_readers(cli, outcomes)
     if not all(each.is_good or each.is_under_way for each in outcomes):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -198,7 +198,7 @@ def _known(workspace: "Workspace", branch: str) -> "dict[str, Archive]":
 
 
 def _take(
-    desk: Desk,
+    cli: CliContext,
     workspace: "Workspace",
     found: _Found,
     name: str,
@@ -213,7 +213,7 @@ def _take(
     before = known.get(document_id)
     job: Job | None = None
     try:
-        with desk.output.progress() as bar:
+        with cli.output.progress() as bar:
             for event in workspace.ingest(
                 found.read(),
                 # A document that is known keeps the name that its archive has by now.
@@ -243,7 +243,7 @@ def _take(
         return _Outcome(found.shown, document_id, job, _refusal(error))
     except KeyboardInterrupt:
         if job is not None:
-            desk.output.note(
+            cli.output.note(
                 f"The job goes on; `memotree jobs watch {job.id}` shows it, `memotree jobs cancel {job.id}` ends it."
             )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -260,29 +260,29 @@ def _name(found: _Found, document_id: str) -> str:
     return (posixpath.basename(shown) if shown.startswith("/") else shown)[-_LONGEST_ID:]
 
 
-def _tell(desk: Desk, outcomes: list[_Outcome]) -> None:
+def _tell(cli: CliContext, outcomes: list[_Outcome]) -> None:
     good = sum(each.is_good for each in outcomes)
-    desk.output.show({"files": outcomes}, lambda: _table(outcomes))
+    cli.output.show({"files": outcomes}, lambda: _table(outcomes))
     for one in outcomes:
         made = one.job.ingestion if one.job is not None else None
         for warning in made.warnings if made is not None else ():
-            desk.output.warn(f"{one.path}: {in_commands(warning)}")
+            cli.output.warn(f"{one.path}: {in_commands(warning)}")
         if one.is_under_way and one.job is not None:
-            desk.output.done(f"The job {one.job.id} works; `memotree jobs watch {one.job.id}` shows it.")
+            cli.output.done(f"The job {one.job.id} works; `memotree jobs watch {one.job.id}` shows it.")
         elif not one.is_good:
-            desk.output.error(f"{one.path}: {one.message}")
+            cli.output.error(f"{one.path}: {one.message}")
             if one.job is not None and one.job.state in {"STOPPED", "FAILED"}:
-                desk.output.note(f"`memotree jobs resume {one.job.id}` goes on with it.")
+                cli.output.note(f"`memotree jobs resume {one.job.id}` goes on with it.")
     if good:
-        desk.output.done(f"{counted(good, 'document')} of {len(outcomes)} taken in.")
+        cli.output.done(f"{counted(good, 'document')} of {len(outcomes)} taken in.")
 
 
-def _tell_readers(desk: Desk, outcomes: list[_Outcome]) -> None:
+def _tell_readers(cli: CliContext, outcomes: list[_Outcome]) -> None:
     """Says that a chosen session does not see what was taken in: it reads what was there when it began."""
-    session = desk.choice.session
+    session = cli.choice.session
     made = (each.job.ingestion for each in outcomes if each.job is not None)
     if session and any(each is not None and each.commit_id for each in made):
-        desk.output.note(
+        cli.output.note(
             f"You read in the session {session}, which does not see this yet; `memotree session rebase` brings it up "
             "to date, `memotree session use --none` forgets it."
         )

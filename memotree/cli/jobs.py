@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.text import Text
 
 from memotree.cli import completion
-from memotree.cli.context import SERVER, WORKSPACE, Desk, command
+from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
 from memotree.cli.errors import ExitCode
 from memotree.cli.output import ID, facts, table, when
 
@@ -110,15 +110,15 @@ def look(job: "Job") -> "RenderableType":
     return Group(head, usage)
 
 
-def follow(desk: Desk, job: str) -> "Job":
+def follow(cli: CliContext, job: str) -> "Job":
     """Watches a job with a progress bar until it is over, and gives it as it is then.
 
     Ctrl-C ends the watching and not the job.
     """
     seen: Job | None = None
     try:
-        with desk.output.progress() as bar:
-            for each in desk.client.watch_job(job):
+        with cli.output.progress() as bar:
+            for each in cli.client.watch_job(job):
                 seen = each
                 if each.progress is not None:
                     bar.at(each.progress.step, each.progress.done, each.progress.total)
@@ -126,27 +126,27 @@ def follow(desk: Desk, job: str) -> "Job":
                     bar.at("waiting", 0, 0)
     except KeyboardInterrupt:
         named = seen.id if seen else job
-        desk.output.note(
+        cli.output.note(
             f"The job goes on; `memotree jobs watch {named}` shows it, `memotree jobs cancel {named}` ends it."
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    return seen if seen is not None and seen.over else desk.client.job(job)
+    return seen if seen is not None and seen.over else cli.client.job(job)
 
 
-def show_end(desk: Desk, job: "Job") -> None:
+def show_end(cli: CliContext, job: "Job") -> None:
     """Shows a job that is over; the exit code is 1 unless it has succeeded."""
-    desk.output.show(job, lambda: look(job))
+    cli.output.show(job, lambda: look(job))
     if job.state == "SUCCEEDED":
         return
     if job.over:
-        desk.output.error(job.message or f"The job was {job.state.lower()}.")
-        desk.output.note(f"`memotree jobs resume {job.id}` goes on with it.")
+        cli.output.error(job.message or f"The job was {job.state.lower()}.")
+        cli.output.note(f"`memotree jobs resume {job.id}` goes on with it.")
     raise typer.Exit(ExitCode.FAILED)
 
 
 @command(app, "list", WORKSPACE)
 def list_(
-    desk: Desk,
+    cli: CliContext,
     everywhere: Annotated[bool, typer.Option("--all", help="Those of all workspaces.")] = False,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Only those that wait, run, stopped or failed.")
@@ -157,9 +157,9 @@ def list_(
 ) -> None:
     """List the jobs of the workspace, the newest first."""
     states: Iterable[JobStateName] = ("QUEUED", "RUNNING", "STOPPED", "FAILED") if unfinished else ()
-    owner = desk.client if everywhere else desk.workspace
+    owner = cli.client if everywhere else cli.workspace
     found = list(owner.jobs(states=states, kind=kind))
-    desk.output.show(
+    cli.output.show(
         {"jobs": found},
         lambda: table(
             [("Id", ID), "Kind", ("Subject", "bold cyan"), "State", "Progress", ("Changed", "dim")],
@@ -173,34 +173,34 @@ def list_(
 
 
 @command(app, "show", SERVER)
-def show(desk: Desk, job: JobArgument) -> None:
+def show(cli: CliContext, job: JobArgument) -> None:
     """Show a job: how far it is, why it stopped, what came out."""
-    found = desk.client.job(job)
-    desk.output.show(found, lambda: look(found))
+    found = cli.client.job(job)
+    cli.output.show(found, lambda: look(found))
 
 
 @command(app, "watch", SERVER)
-def watch(desk: Desk, job: JobArgument) -> None:
+def watch(cli: CliContext, job: JobArgument) -> None:
     """Watch a job until it is over; the exit code is 1 unless it has succeeded. Ctrl-C does not end the job."""
-    show_end(desk, follow(desk, job))
+    show_end(cli, follow(cli, job))
 
 
 @command(app, "cancel", SERVER)
-def cancel(desk: Desk, job: JobArgument) -> None:
+def cancel(cli: CliContext, job: JobArgument) -> None:
     """End a job; what it has committed stays."""
-    ended = desk.client.cancel_job(job)
-    desk.output.show(ended, lambda: None)
+    ended = cli.client.cancel_job(job)
+    cli.output.show(ended, lambda: None)
     if ended.state == "RUNNING":
-        desk.output.done(f"The job {ended.id} ends as soon as it has finished what must not be torn apart.")
+        cli.output.done(f"The job {ended.id} ends as soon as it has finished what must not be torn apart.")
     elif ended.state in {"SUCCEEDED", "FAILED"}:
-        desk.output.note(f"The job {ended.id} was over already: it has {ended.state.lower()}.")
+        cli.output.note(f"The job {ended.id} was over already: it has {ended.state.lower()}.")
     else:
-        desk.output.done(f"The job {ended.id} is {ended.state.lower()}.")
+        cli.output.done(f"The job {ended.id} is {ended.state.lower()}.")
 
 
 @command(app, "resume", SERVER)
 def resume(
-    desk: Desk,
+    cli: CliContext,
     job: JobArgument,
     max_model_tokens: Annotated[
         int | None,
@@ -209,14 +209,14 @@ def resume(
     background: Annotated[bool, typer.Option("--background", help="Do not watch it.")] = False,
 ) -> None:
     """Go on with a job that stopped, failed or was cancelled, and watch it."""
-    resumed = desk.client.resume_job(job, max_model_tokens=max_model_tokens)
-    end(desk, resumed, background=background)
+    resumed = cli.client.resume_job(job, max_model_tokens=max_model_tokens)
+    end(cli, resumed, background=background)
 
 
-def end(desk: Desk, job: "Job", *, background: bool) -> None:
+def end(cli: CliContext, job: "Job", *, background: bool) -> None:
     """Watches a job that was just asked for, or says where it can be watched."""
     if not background:
-        show_end(desk, follow(desk, job.id))
+        show_end(cli, follow(cli, job.id))
         return
-    desk.output.show(job, lambda: None)
-    desk.output.done(f"The job {job.id} works; `memotree jobs watch {job.id}` shows it.")
+    cli.output.show(job, lambda: None)
+    cli.output.done(f"The job {job.id} works; `memotree jobs watch {job.id}` shows it.")

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memotree.cli import display
-from memotree.cli.context import SERVER, WORKSPACE, Desk, command
+from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
 from memotree.cli.errors import ExitCode
 from memotree.cli.jobs import end
 from memotree.cli.output import counted, facts, table
@@ -16,15 +16,15 @@ _WIDE_ENOUGH = 100
 """Columns from which on differences are a table."""
 
 
-def status(desk: Desk) -> None:
+def status(cli: CliContext) -> None:
     """Show whether the server and its stores are well."""
-    found = desk.client.status()
-    chosen = desk.choice
+    found = cli.client.status()
+    chosen = cli.choice
 
     def look() -> RenderableType:
         head = facts(
             [
-                ("server", desk.address),
+                ("server", cli.address),
                 ("version", found.version),
                 ("workspaces", str(found.workspace_count)),
                 ("chosen workspace", chosen.workspace),
@@ -51,55 +51,55 @@ def status(desk: Desk) -> None:
         )
         return Group(head, stores)
 
-    desk.output.show({"address": desk.address, "server": found, "chosen": chosen}, look)
+    cli.output.show({"address": cli.address, "server": found, "chosen": chosen}, look)
     if not all(store.healthy for store in found.stores):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def verify(desk: Desk) -> None:
+def verify(cli: CliContext) -> None:
     """Compare Git, PostgreSQL and Qdrant; the exit code is 1 when they differ."""
-    workspace = desk.workspace
+    workspace = cli.workspace
     from memotree.client import Difference  # noqa: PLC0415 - `--help` needs no gRPC
 
     differences: list[Difference] = []
-    with desk.output.progress() as bar:
+    with cli.output.progress() as bar:
         for event in workspace.verify():
             if isinstance(event, Difference):
                 differences.append(event)
             else:
                 bar.at(event.step, event.done, event.total)
-    narrow = desk.output.out.width < _WIDE_ENOUGH
-    desk.output.show({"differences": differences}, lambda: display.differences(differences, narrow=narrow))
+    narrow = cli.output.out.width < _WIDE_ENOUGH
+    cli.output.show({"differences": differences}, lambda: display.differences(differences, narrow=narrow))
     if differences:
         repair = "; `memotree rebuild` makes rows and vectors anew from Git"
         mirrored = any(each.store != "git" for each in differences)
-        desk.output.note(f"{counted(len(differences), 'difference')}{repair if mirrored else ''}.")
+        cli.output.note(f"{counted(len(differences), 'difference')}{repair if mirrored else ''}.")
         raise typer.Exit(ExitCode.FAILED)
 
 
 BackgroundOption = Annotated[bool, typer.Option("--background", help="Leave it to the server as a job.")]
 
 
-def rebuild(desk: Desk, background: BackgroundOption = False) -> None:
+def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
     """Make the rows and vectors of the workspace anew from Git; staged changes stay."""
     if background:
-        end(desk, desk.workspace.start_rebuild(), background=True)
+        end(cli, cli.workspace.start_rebuild(), background=True)
         return
     steps: dict[str, int] = {}
-    with desk.output.progress() as bar:
-        for event in desk.workspace.rebuild():
+    with cli.output.progress() as bar:
+        for event in cli.workspace.rebuild():
             steps[event.step] = event.done
             bar.at(event.step, event.done, event.total)
-    desk.output.show(
+    cli.output.show(
         {"steps": [{"step": step, "done": done} for step, done in steps.items()]},
         lambda: table(["Step", "Done"], [(step, f"{done:,}") for step, done in steps.items()], empty="Nothing to do."),
     )
-    desk.output.done("Rows and vectors are made anew from Git.")
+    cli.output.done("Rows and vectors are made anew from Git.")
 
 
-def reindex(desk: Desk, background: BackgroundOption = False) -> None:
+def reindex(cli: CliContext, background: BackgroundOption = False) -> None:
     """Make the vectors of the workspace anew, as a job; for another embedding model, or a lost index."""
-    end(desk, desk.workspace.start_reindex(), background=background)
+    end(cli, cli.workspace.start_reindex(), background=background)
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memotree.cli import display
-from memotree.cli.context import REVISION, SESSION, Desk, command
+from memotree.cli.context import REVISION, SESSION, CliContext, command
 from memotree.cli.options import (
     ArchiveOption,
     AttributesOption,
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 app = typer.Typer(name="node", no_args_is_help=True, help="Nodes: the units of knowledge, in trees.")
 
 
-def staged(desk: Desk, node: "Node", what: str) -> None:
+def staged(cli: CliContext, node: "Node", what: str) -> None:
     """Shows a node that was just changed."""
-    desk.output.show(node, lambda: display.node_line(node))
-    desk.output.done(f"{what}; `memotree commit -m MESSAGE` makes it permanent.")
+    cli.output.show(node, lambda: display.node_line(node))
+    cli.output.done(f"{what}; `memotree commit -m MESSAGE` makes it permanent.")
 
 
 @command(app, "create", SESSION)
 def create(
-    desk: Desk,
+    cli: CliContext,
     title: Annotated[str, typer.Option("--title", help="One line.")],
     content: ContentOption = None,
     file: FileOption = None,
@@ -57,7 +57,7 @@ def create(
     message: MessageOption = "",
 ) -> None:
     """Stage a new node."""
-    session = desk.session
+    session = cli.session
     node = session.create(
         title,
         read_content(content, file, edit=edit) or "",
@@ -73,24 +73,24 @@ def create(
         view=view,
         message=message,
     )
-    staged(desk, node, "Staged")
+    staged(cli, node, "Staged")
 
 
 @command(app, "get", REVISION)
 def get(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     level: LevelOption = LevelChoice.DETAIL,
     raw: Annotated[bool, typer.Option("--raw", help="Print the content alone, exactly as it is.")] = False,
 ) -> None:
     """Show a node."""
-    found = desk.here.node(node, word(level))
-    desk.output.show(found, lambda: found.content if raw else display.node(found))
+    found = cli.here.node(node, word(level))
+    cli.output.show(found, lambda: found.content if raw else display.node(found))
 
 
 @command(app, "update", SESSION)
 def update(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     title: Annotated[str | None, typer.Option("--title", help="One line.")] = None,
     content: ContentOption = None,
@@ -109,7 +109,7 @@ def update(
     message: MessageOption = "",
 ) -> None:
     """Stage other values of a node; what is not given is not touched."""
-    session = desk.session
+    session = cli.session
     if edit and content is None and file is None:
         present = session.node(node)
         content = read_content(None, None, edit=True, present=present.content)
@@ -130,12 +130,12 @@ def update(
         etag=etag,
         message=message,
     )
-    staged(desk, changed, "Staged")
+    staged(cli, changed, "Staged")
 
 
 @command(app, "append", SESSION)
 def append(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     content: ContentOption = None,
     file: FileOption = None,
@@ -143,22 +143,22 @@ def append(
     message: MessageOption = "",
 ) -> None:
     """Stage text that follows the present content after a blank line; from stdin when nothing names a text."""
-    session = desk.session
+    session = cli.session
     text = read_content(content, file, edit=edit)
     if text is None:
         text = read_content("-", None)
-    staged(desk, session.update(node, content=text, mode=word(ModeChoice.APPEND), message=message), "Staged")
+    staged(cli, session.update(node, content=text, mode=word(ModeChoice.APPEND), message=message), "Staged")
 
 
 @command(app, "delete", SESSION)
 def delete(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All below it too.")] = False,
     etag: EtagOption = "",
     message: MessageOption = "",
 ) -> None:
     """Stage the removal of a node."""
-    gone = desk.session.delete(node, recursive=recursive, etag=etag, message=message)
-    desk.output.show({"deleted_ids": gone}, lambda: None)
-    desk.output.done(f"Staged: {counted(len(gone), 'node')} removed.")
+    gone = cli.session.delete(node, recursive=recursive, etag=etag, message=message)
+    cli.output.show({"deleted_ids": gone}, lambda: None)
+    cli.output.done(f"Staged: {counted(len(gone), 'node')} removed.")

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli.context import REVISION, Desk, command
+from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.forest_options import (
     ArchivesOption,
     BudgetOption,
@@ -32,7 +32,7 @@ _INDENT = 6
 
 
 def recall(
-    desk: Desk,
+    cli: CliContext,
     question: QueryArgument,
     strategy: StrategyOption = StrategyChoice.HYBRID,
     budget: BudgetOption = 0,
@@ -52,7 +52,7 @@ def recall(
     ] = False,
 ) -> None:
     """Find what the memory says about a question, packed under a budget of tokens."""
-    found = desk.here.recall(
+    found = cli.here.recall(
         " ".join(question),
         strategy=word(strategy),
         top_k=top_k,
@@ -66,9 +66,9 @@ def recall(
         under=under or None,
         include_trace=trace,
     )
-    desk.output.show(found, lambda: found.text if prompt else look(found))
-    if found.passages and not desk.output.as_json:
-        desk.output.note(
+    cli.output.show(found, lambda: found.text if prompt else look(found))
+    if found.passages and not cli.output.as_json:
+        cli.output.note(
             Text(
                 f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves.",
                 "dim",

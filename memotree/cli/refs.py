@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.context import WORKSPACE, Desk, command
+from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, short, table, when
 from memotree.cli.workspaces import confirm
@@ -30,18 +30,18 @@ TagName = Annotated[str, typer.Argument(metavar="TAG", help="The tag.", autocomp
 
 
 @command(branch_app, "create", WORKSPACE)
-def create_branch(desk: Desk, name: NewName, at: AtArgument = "") -> None:
+def create_branch(cli: CliContext, name: NewName, at: AtArgument = "") -> None:
     """Make a branch; nothing is copied."""
-    branch = desk.workspace.branch(name, at)
-    desk.output.show(branch, lambda: None)
-    desk.output.done(f"The branch {branch.name} is at {short(branch.commit_id)}.")
+    branch = cli.workspace.branch(name, at)
+    cli.output.show(branch, lambda: None)
+    cli.output.done(f"The branch {branch.name} is at {short(branch.commit_id)}.")
 
 
 @command(branch_app, "list", WORKSPACE)
-def list_branches(desk: Desk) -> None:
+def list_branches(cli: CliContext) -> None:
     """List the branches."""
-    found = list(desk.workspace.branches())
-    desk.output.show(
+    found = list(cli.workspace.branches())
+    cli.output.show(
         {"branches": found},
         lambda: table(
             [("Name", "bold cyan"), ("Commit", "yellow"), ""],
@@ -63,34 +63,34 @@ def _question(workspace: "Workspace", name: str) -> str:
 
 
 @command(branch_app, "delete", WORKSPACE)
-def delete_branch(desk: Desk, name: BranchName, yes: YesOption = False) -> None:
+def delete_branch(cli: CliContext, name: BranchName, yes: YesOption = False) -> None:
     """Delete a branch; commits that a tag, branch or session reaches stay."""
-    workspace = desk.workspace
+    workspace = cli.workspace
     if not yes and any(each.name == name and not each.protected for each in workspace.branches()):
-        confirm(desk, _question(workspace, name), yes=yes)
+        confirm(cli, _question(workspace, name), yes=yes)
     detached = workspace.delete_branch(name)
-    desk.output.show({"deleted": name, "detached_sessions": detached}, lambda: None)
-    desk.output.done(f"The branch {name} is deleted; detached: {counted(detached, 'session')}.")
+    cli.output.show({"deleted": name, "detached_sessions": detached}, lambda: None)
+    cli.output.done(f"The branch {name} is deleted; detached: {counted(detached, 'session')}.")
 
 
 @command(tag_app, "create", WORKSPACE)
 def create_tag(
-    desk: Desk,
+    cli: CliContext,
     name: NewName,
     at: AtArgument = "",
     message: Annotated[str, typer.Option("--message", "-m", help="Its message; its name when not given.")] = "",
 ) -> None:
     """Make an annotated tag."""
-    tag = desk.workspace.tag(name, at, message=message)
-    desk.output.show(tag, lambda: None)
-    desk.output.done(f"The tag {tag.name} names {short(tag.commit_id)}.")
+    tag = cli.workspace.tag(name, at, message=message)
+    cli.output.show(tag, lambda: None)
+    cli.output.done(f"The tag {tag.name} names {short(tag.commit_id)}.")
 
 
 @command(tag_app, "list", WORKSPACE)
-def list_tags(desk: Desk) -> None:
+def list_tags(cli: CliContext) -> None:
     """List the tags."""
-    found = list(desk.workspace.tags())
-    desk.output.show(
+    found = list(cli.workspace.tags())
+    cli.output.show(
         {"tags": found},
         lambda: table(
             [("Name", "bold cyan"), ("Commit", "yellow"), "Message", ("Made", "dim")],
@@ -101,8 +101,8 @@ def list_tags(desk: Desk) -> None:
 
 
 @command(tag_app, "delete", WORKSPACE)
-def delete_tag(desk: Desk, name: TagName) -> None:
+def delete_tag(cli: CliContext, name: TagName) -> None:
     """Delete a tag."""
-    desk.workspace.delete_tag(name)
-    desk.output.show({"deleted": name}, lambda: None)
-    desk.output.done(f"The tag {name} is deleted.")
+    cli.workspace.delete_tag(name)
+    cli.output.show({"deleted": name}, lambda: None)
+    cli.output.done(f"The tag {name} is deleted.")

@@ -6,12 +6,12 @@ import typer
 from rich.text import Text
 
 from memotree.cli import display
-from memotree.cli.context import REVISION, Desk, command
+from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.options import ArchiveOption, RelationChoice, SearchChoice, TagsOption, word
 
 
 def search(
-    desk: Desk,
+    cli: CliContext,
     query: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Words or a question; never syntax.")],
     search_type: Annotated[
         SearchChoice, typer.Option("--by", "-b", case_sensitive=False, help="How to find.")
@@ -32,7 +32,7 @@ def search(
     """Find nodes by words and by meaning."""
     scopes = {"SUBTREE": under, "RELATED": related_to, "CURRENT_VIEW": view, "ALL": "always"}
     scope: Any = next(name for name, wanted in scopes.items() if wanted)
-    found = desk.here.search(
+    found = cli.here.search(
         " ".join(query),
         search_type=word(search_type),
         max_results=limit,
@@ -46,7 +46,7 @@ def search(
         max_depth=depth,
         preview_length=preview,
     )
-    desk.output.show(found, lambda: display.hits(found) if found else Text("Nothing was found.", "dim"))
+    cli.output.show(found, lambda: display.hits(found) if found else Text("Nothing was found.", "dim"))
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memotree.cli.context import NOWHERE, Desk, command
+from memotree.cli.context import NOWHERE, CliContext, command
 from memotree.cli.errors import StartError
 
 
@@ -19,7 +19,7 @@ def _folder(text: str) -> Path:
 
 
 def serve(
-    desk: Desk,
+    cli: CliContext,
     data: Annotated[
         Path | None,
         typer.Option("--data", parser=_folder, metavar="PATH", help="The data folder.", show_default=False),
@@ -36,7 +36,7 @@ def serve(
     # pydantic, gRPC and the stores are only loaded by the one command that serves
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
-    from memotree.gateways.http_server import WebFace  # noqa: PLC0415 - see above
+    from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - see above
     from memotree.server import compose  # noqa: PLC0415 - see above
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
 
@@ -46,25 +46,25 @@ def serve(
         )
         compose.serve(
             settings,
-            lambda server: _tell(desk, settings.data_folder, server.address, server.url),
-            WebFace if settings.http_enabled else None,
+            lambda server: _tell(cli, settings.data_folder, server.address, server.url),
+            HttpServer if settings.http_enabled else None,
         )
     except MemoTreeError as error:
         raise StartError(error.message) from None
 
 
-def _tell(desk: Desk, folder: Path, address: str, url: str) -> None:
+def _tell(cli: CliContext, folder: Path, address: str, url: str) -> None:
     """Says where the server listens, as soon as it does."""
     facts = {"address": address, "pid": os.getpid(), "data_folder": str(folder), "url": url or None}
-    desk.output.show(facts, lambda: None)
+    cli.output.show(facts, lambda: None)
     sys.stdout.flush()
     if url:
-        desk.output.note(f"Agents reach it over MCP at {url}/mcp.")
-    desk.output.done(f"MemoTree serves at {address}; its data is in {folder}. Ctrl-C stops it.")
+        cli.output.note(f"Agents reach it over MCP at {url}/mcp.")
+    cli.output.done(f"MemoTree serves at {address}; its data is in {folder}. Ctrl-C stops it.")
 
 
 def mcp(
-    desk: Desk,
+    cli: CliContext,
     data: Annotated[
         Path | None,
         typer.Option("--data", parser=_folder, metavar="PATH", help="The data folder.", show_default=False),
@@ -89,23 +89,23 @@ def mcp(
     ] = "",
 ) -> None:
     """Speak MCP over standard input and output, for an agent that starts this command itself."""
-    del desk  # standard output belongs to the protocol
+    del cli  # standard output belongs to the protocol
     import uvloop  # noqa: PLC0415 - as in `serve`
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - as in `serve`
 
-    from memotree.gateways.stdio import Place, serve_stdio  # noqa: PLC0415 - as in `serve`
+    from memotree.gateways.stdio import ServerChoice, serve_stdio  # noqa: PLC0415 - as in `serve`
     from memotree.server import compose  # noqa: PLC0415 - as in `serve`
     from memotree.settings import load_settings  # noqa: PLC0415 - as in `serve`
 
     try:
         settings = load_settings(data_folder=data, default_workspace=workspace)
-        uvloop.run(serve_stdio(Place(settings, address), settings.default_workspace, compose.compose))
+        uvloop.run(serve_stdio(ServerChoice(settings, address), settings.default_workspace, compose.compose))
     except MemoTreeError as error:
         raise StartError(error.message) from None
 
 
 def demo(
-    desk: Desk,
+    cli: CliContext,
     data: Annotated[
         Path,
         typer.Option("--data", parser=_folder, metavar="PATH", help="Where its data goes; made anew each time."),
@@ -114,7 +114,7 @@ def demo(
     """Do the main job on real input: the Python language reference."""
     from memotree.cli.demo import run_demo  # noqa: PLC0415 - one command needs it
 
-    run_demo(desk, data)
+    run_demo(cli, data)
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from memotree.cli import completion
-from memotree.cli.context import WORKSPACE, Desk, command
+from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.display import change_kind
 from memotree.cli.errors import CliError, ExitCode, NoSessionError
 from memotree.cli.options import YesOption
@@ -73,7 +73,7 @@ def _look(info: "SessionInfo") -> "RenderableType":
 
 @command(app, "open", WORKSPACE)
 def open_(
-    desk: Desk,
+    cli: CliContext,
     agent: Annotated[str, typer.Option("--agent", help="Who works in it: an agent's or a person's name.")] = "",
     branch: Annotated[
         str, typer.Option("--branch", "-b", help="The branch it commits to.", autocompletion=completion.branches)
@@ -83,24 +83,26 @@ def open_(
 ) -> None:
     """Open a session, and choose it."""
     ttl = None if idle_hours is None else timedelta(hours=idle_hours)
-    session = desk.workspace.session(agent=agent, branch=branch, ttl=ttl)
+    session = cli.workspace.session(agent=agent, branch=branch, ttl=ttl)
     info = session.info()
     if use:
-        desk.choose(Choice(desk.choice.workspace, info.id))
-    desk.output.show(info, lambda: _look(info))
-    desk.output.done(f"The session {info.id} is open{' and chosen' if use else ''}.")
+        cli.choose(Choice(cli.choice.workspace, info.id))
+    cli.output.show(info, lambda: _look(info))
+    cli.output.done(f"The session {info.id} is open{' and chosen' if use else ''}.")
 
 
 @command(app, "list", WORKSPACE)
-def list_(desk: Desk, include_closed: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False) -> None:
+def list_(
+    cli: CliContext, include_closed: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False
+) -> None:
     """List the open sessions and the detached ones that still hold changes, the last used first."""
     found = [
         each
-        for each in desk.workspace.sessions(include_closed=True)
+        for each in cli.workspace.sessions(include_closed=True)
         if include_closed or each.state == "OPEN" or (each.state == "DETACHED" and each.change_count)
     ]
-    chosen = desk.choice.session
-    desk.output.show(
+    chosen = cli.choice.session
+    cli.output.show(
         {"sessions": found, "chosen": chosen},
         lambda: table(
             ["", ("Id", "yellow"), "Agent", "Branch", "State", "Changes", ("Used", "dim")],
@@ -121,41 +123,41 @@ def list_(desk: Desk, include_closed: Annotated[bool, typer.Option("--all", help
     )
 
 
-def _named(desk: Desk, session: str) -> Desk:
+def _named(cli: CliContext, session: str) -> CliContext:
     """The desk with the session of the argument, which says more than option and choice."""
     if session:
-        desk.session_option = session
-    return desk
+        cli.session_option = session
+    return cli
 
 
 @command(app, "show", WORKSPACE)
-def show(desk: Desk, session: SessionArgument = "") -> None:
+def show(cli: CliContext, session: SessionArgument = "") -> None:
     """Show one session."""
-    info = _named(desk, session).session.info()
-    desk.output.show(info, lambda: _look(info))
+    info = _named(cli, session).session.info()
+    cli.output.show(info, lambda: _look(info))
 
 
 @command(app, "use", WORKSPACE)
 def use(
-    desk: Desk,
+    cli: CliContext,
     session: SessionArgument = "",
     none: Annotated[bool, typer.Option("--none", help="Choose none: commands read the default branch.")] = False,
 ) -> None:
     """Choose the session for the commands to come."""
-    workspace = desk.workspace
+    workspace = cli.workspace
     if none:
-        desk.choose(Choice(desk.choice.workspace))
-        desk.output.show({"workspace": desk.choice.workspace, "session": ""}, lambda: None)
-        desk.output.done("Commands use no session now; they read the default branch.")
+        cli.choose(Choice(cli.choice.workspace))
+        cli.output.show({"workspace": cli.choice.workspace, "session": ""}, lambda: None)
+        cli.output.done("Commands use no session now; they read the default branch.")
         return
     if not session:
         raise NoSessionError
     info = workspace.resume(session).info()
     if info.state != "OPEN":
         raise SessionNotOpenError(info)
-    desk.choose(Choice(desk.choice.workspace, info.id))
-    desk.output.show({"workspace": desk.choice.workspace, "session": info.id}, lambda: None)
-    desk.output.done(f"Commands use the session {info.id} of {info.agent} on {info.branch} now.")
+    cli.choose(Choice(cli.choice.workspace, info.id))
+    cli.output.show({"workspace": cli.choice.workspace, "session": info.id}, lambda: None)
+    cli.output.done(f"Commands use the session {info.id} of {info.agent} on {info.branch} now.")
 
 
 def _row(change: "StagedChange") -> tuple[Text | str, ...]:
@@ -164,10 +166,10 @@ def _row(change: "StagedChange") -> tuple[Text | str, ...]:
 
 
 @command(app, "changes", WORKSPACE)
-def changes(desk: Desk, session: SessionArgument = "") -> None:
+def changes(cli: CliContext, session: SessionArgument = "") -> None:
     """List what the session has staged."""
-    found = list(_named(desk, session).session.changes())
-    desk.output.show(
+    found = list(_named(cli, session).session.changes())
+    cli.output.show(
         {"changes": found},
         lambda: table(
             ["", ("Id", "yellow"), "Title", ("Fields", "dim"), ("Why", "dim")],
@@ -179,7 +181,7 @@ def changes(desk: Desk, session: SessionArgument = "") -> None:
 
 @command(app, "discard", WORKSPACE)
 def discard(
-    desk: Desk,
+    cli: CliContext,
     session: SessionArgument = "",
     node: Annotated[
         list[str] | None, typer.Option("--node", "-n", help="Forget only the changes of this node; several times.")
@@ -187,24 +189,24 @@ def discard(
     yes: YesOption = False,
 ) -> None:
     """Forget the staged changes and close the session, or forget some and keep it open."""
-    handle = _named(desk, session).session
+    handle = _named(cli, session).session
     if node:
         info = handle.discard_changes(node)
-        desk.output.show(info, lambda: None)
-        desk.output.done(f"Forgotten; still staged: {counted(info.change_count, 'change')}.")
+        cli.output.show(info, lambda: None)
+        cli.output.done(f"Forgotten; still staged: {counted(info.change_count, 'change')}.")
         return
     staged = handle.info().change_count
     if staged:
-        confirm(desk, f"Forget {counted(staged, 'staged change')}?", yes=yes)
+        confirm(cli, f"Forget {counted(staged, 'staged change')}?", yes=yes)
     info = handle.discard()
-    forget_session(desk.address, info.id)
-    desk.output.show(info, lambda: None)
-    desk.output.done(f"The session {info.id} is discarded.")
+    forget_session(cli.address, info.id)
+    cli.output.show(info, lambda: None)
+    cli.output.done(f"The session {info.id} is discarded.")
 
 
 @command(app, "rebase", WORKSPACE)
-def rebase(desk: Desk, session: SessionArgument = "") -> None:
+def rebase(cli: CliContext, session: SessionArgument = "") -> None:
     """Move the session to the head of its branch; staged changes are merged per field."""
-    info = _named(desk, session).session.rebase()
-    desk.output.show(info, lambda: _look(info))
-    desk.output.done(f"The session lies over {short(info.base_commit_id)} now.")
+    info = _named(cli, session).session.rebase()
+    cli.output.show(info, lambda: _look(info))
+    cli.output.done(f"The session lies over {short(info.base_commit_id)} now.")

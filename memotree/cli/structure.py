@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from memotree.cli import display
-from memotree.cli.context import REVISION, SESSION, Desk, command
+from memotree.cli.context import REVISION, SESSION, CliContext, command
 from memotree.cli.errors import CliError
 from memotree.cli.nodes import staged
 from memotree.cli.options import (
@@ -45,20 +45,20 @@ class NoPartsError(CliError):
 
 
 def children(
-    desk: Desk,
+    cli: CliContext,
     node: OptionalNodeArgument = "",
     archive: ArchiveOption = "",
     level: LevelOption = LevelChoice.TITLE,
 ) -> None:
     """List the nodes directly below a node, or the roots."""
-    here = desk.here
+    here = cli.here
     tops = [(node, archive)] if node or archive else [("", each.name) for each in here.archives()]
     found = [
         child for top, name in tops for child in here.children(top or None, archive=name or None, level=word(level))
     ]
     with_brief = any(each.brief for each in found)  # the level may be one that has none
     columns: list[Column] = [("Id", ID), "Title", "Type", "Below", ("Tags", "dim")]
-    desk.output.show(
+    cli.output.show(
         {"nodes": found},
         lambda: table(
             [*columns, ("Brief", "dim")] if with_brief else columns,
@@ -75,7 +75,7 @@ def children(
 
 
 def tree(
-    desk: Desk,
+    cli: CliContext,
     node: OptionalNodeArgument = "",
     archive: ArchiveOption = "",
     depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels below the top; all when 0.")] = 0,
@@ -83,7 +83,7 @@ def tree(
     level: LevelOption = LevelChoice.TITLE,
 ) -> None:
     """Show the tree below a node, of an archive, or of all archives."""
-    here = desk.here
+    here = cli.here
     tops = [(node, archive)] if node or archive else [("", each.name) for each in here.archives()]
     found = [
         (
@@ -93,7 +93,7 @@ def tree(
         for top, name in tops
     ]
     nodes = [each for _, part in found for each in part.nodes]
-    desk.output.show(
+    cli.output.show(
         {"nodes": nodes, "truncated": sum(part.truncated for _, part in found)},
         lambda: (
             Group(*(display.tree(part, name) for name, part in found)) if found else Text("There is no archive yet.")
@@ -102,7 +102,7 @@ def tree(
 
 
 def move(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     parent: Annotated[str, typer.Option("--parent", "-p", help="The new parent; the present one without.")] = "",
     to_root: Annotated[bool, typer.Option("--root", help="Make it a root.")] = False,
@@ -112,7 +112,7 @@ def move(
     message: MessageOption = "",
 ) -> None:
     """Stage another parent or place of a node."""
-    moved = desk.session.move(
+    moved = cli.session.move(
         node,
         parent=parent or None,
         to_root=to_root,
@@ -121,7 +121,7 @@ def move(
         etag=etag,
         message=message,
     )
-    staged(desk, moved, "Moved")
+    staged(cli, moved, "Moved")
 
 
 def cut_at_headings(title: str, text: str) -> list[tuple[str, str]]:
@@ -132,7 +132,7 @@ def cut_at_headings(title: str, text: str) -> list[tuple[str, str]]:
 
 
 def split(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     content: ContentOption = None,
     file: FileOption = None,
@@ -141,7 +141,7 @@ def split(
     message: MessageOption = "",
 ) -> None:
     """Stage the division of a node at the lines `# Title` of its content (or of the text given, or edited)."""
-    session = desk.session
+    session = cli.session
     present = session.node(node)
     given = read_content(content, file, edit=edit, present=present.content)
     parts = cut_at_headings(present.title, present.content if given is None else given)
@@ -150,24 +150,24 @@ def split(
             "There is nothing to split at: put a line `# Title` before each part (--edit opens the text)."
         )
     made = session.split(node, parts, as_children=as_children, etag=present.etag, message=message)
-    desk.output.show({"nodes": made}, lambda: Group(*(display.node_line(each) for each in made)))
-    desk.output.done(f"Split into {len(made)} nodes.")
+    cli.output.show({"nodes": made}, lambda: Group(*(display.node_line(each) for each in made)))
+    cli.output.done(f"Split into {len(made)} nodes.")
 
 
 def merge(
-    desk: Desk,
+    cli: CliContext,
     nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Two or more; the first takes the others in.")],
     title: Annotated[str | None, typer.Option(help="The new title; that of the first when not given.")] = None,
     message: MessageOption = "",
 ) -> None:
     """Stage the union of several nodes into the first."""
-    merged = desk.session.merge(nodes, title=title, message=message)
-    desk.output.show(merged, lambda: display.node_line(merged.node))
-    desk.output.done(f"Merged; {counted(len(merged.deleted_ids), 'node')} went into it.")
+    merged = cli.session.merge(nodes, title=title, message=message)
+    cli.output.show(merged, lambda: display.node_line(merged.node))
+    cli.output.done(f"Merged; {counted(len(merged.deleted_ids), 'node')} went into it.")
 
 
 def relate(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     relation: RelationArgument,
     target: TargetArgument,
@@ -175,15 +175,15 @@ def relate(
     message: MessageOption = "",
 ) -> None:
     """Stage a relation from a node to another."""
-    changed = desk.session.relate(node, word(relation), target, description=description, message=message)
-    staged(desk, changed, "Related")
+    changed = cli.session.relate(node, word(relation), target, description=description, message=message)
+    staged(cli, changed, "Related")
 
 
 def unrelate(
-    desk: Desk, node: NodeArgument, relation: RelationArgument, target: TargetArgument, message: MessageOption = ""
+    cli: CliContext, node: NodeArgument, relation: RelationArgument, target: TargetArgument, message: MessageOption = ""
 ) -> None:
     """Stage the removal of a relation."""
-    staged(desk, desk.session.unrelate(node, word(relation), target, message=message), "Removed")
+    staged(cli, cli.session.unrelate(node, word(relation), target, message=message), "Removed")
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import jobs
-from memotree.cli.context import REVISION, WORKSPACE, Desk, command
+from memotree.cli.context import REVISION, WORKSPACE, CliContext, command
 from memotree.cli.options import ArchiveOption
 from memotree.cli.output import ID, table
 
@@ -16,13 +16,13 @@ app = typer.Typer(
 
 @command(app, "list", REVISION)
 def list_(
-    desk: Desk,
+    cli: CliContext,
     archive: ArchiveOption = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")] = 100,
 ) -> None:
     """List nodes whose summaries are to be made anew, the deepest first."""
-    found = desk.here.stale_summaries(archive=archive or None, max_results=limit)
-    desk.output.show(
+    found = cli.here.stale_summaries(archive=archive or None, max_results=limit)
+    cli.output.show(
         found,
         lambda: table(
             [("Id", ID), ("Title", "bold cyan"), "Why", "Summary"],
@@ -31,12 +31,12 @@ def list_(
         ),
     )
     if found.total > len(found.summaries):
-        desk.output.note(f"{found.total:,} in all; --limit shows more.")
+        cli.output.note(f"{found.total:,} in all; --limit shows more.")
 
 
 @command(app, "renew", WORKSPACE)
 def renew(
-    desk: Desk,
+    cli: CliContext,
     archive: ArchiveOption = "",
     branch: Annotated[str, typer.Option("--branch", help="The branch that gets the commit.")] = "",
     max_model_tokens: Annotated[
@@ -45,8 +45,8 @@ def renew(
     background: Annotated[bool, typer.Option("--background", help="Do not wait for the job.")] = False,
 ) -> None:
     """Make stale summaries anew, as a job with one commit at its end."""
-    job = desk.workspace.renew_summaries(branch=branch, archive=archive or None, max_model_tokens=max_model_tokens)
+    job = cli.workspace.renew_summaries(branch=branch, archive=archive or None, max_model_tokens=max_model_tokens)
     if background:
-        desk.output.show(job, lambda: jobs.look(job))
+        cli.output.show(job, lambda: jobs.look(job))
         return
-    jobs.show_end(desk, jobs.follow(desk, job.id))
+    jobs.show_end(cli, jobs.follow(cli, job.id))

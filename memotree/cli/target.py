@@ -21,7 +21,7 @@ DEFAULT_PORT = "7319"
 DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
 
 
-class PlaceUnknownError(CliError):
+class TargetUnknownError(CliError):
     """The settings that say where the server is are wrong; a guess could meet another server."""
 
     reason = "INVALID_SETTINGS"
@@ -62,7 +62,7 @@ def _has_settings_file() -> bool:
 def find_address(given: str | None) -> str:
     """The address that was given (by flag or environment), else the announced server's, else that of the settings.
 
-    Errors: ``PlaceUnknownError`` when nothing was announced and ``memotree serve`` would refuse the settings.
+    Errors: ``TargetUnknownError`` when nothing was announced and ``memotree serve`` would refuse the settings.
     """
     if given:
         return given
@@ -84,7 +84,7 @@ def _settings_address() -> str:
         settings = load_settings()
         return address(loopback(settings.host), settings.port)
     except MemoTreeError as error:
-        raise PlaceUnknownError(
+        raise TargetUnknownError(
             f"{error.message}\nThey say where the server is: correct them, or name the server with --address."
         ) from None
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memotree.cli import display
-from memotree.cli.context import REVISION, Desk, command
+from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.options import ArchiveOption, LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import table, when
 
@@ -18,22 +18,22 @@ NameOption = Annotated[str, typer.Option("--view", "-v", help="The view.")]
 
 @command(app, "render", REVISION)
 def render(
-    desk: Desk,
+    cli: CliContext,
     name: NameOption = "default",
     budget: Annotated[int, typer.Option("--budget", "-b", min=0, help="At most this many tokens; no limit at 0.")] = 0,
     archive: ArchiveOption = "",
 ) -> None:
     """Print a view as Markdown."""
-    found = desk.here.view(name).render(budget, archive=archive or None)
-    desk.output.show(found, lambda: found.markdown)
+    found = cli.here.view(name).render(budget, archive=archive or None)
+    cli.output.show(found, lambda: found.markdown)
     usage = found.usage
     limit = f" of {usage.token_budget}" if usage.token_budget else ""
-    desk.output.note(Text(f"{usage.tokens_used}{limit} tokens, {usage.nodes_shown} nodes shown", "dim"))
+    cli.output.note(Text(f"{usage.tokens_used}{limit} tokens, {usage.nodes_shown} nodes shown", "dim"))
 
 
 @command(app, "expand", REVISION)
 def expand(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     name: NameOption = "default",
     level: LevelOption = LevelChoice.DETAIL,
@@ -41,7 +41,7 @@ def expand(
     relations: Annotated[bool, typer.Option("--relations", help="Show its relations.")] = False,
 ) -> None:
     """Open a node in a view and print its text."""
-    found = desk.here.view(name).expand(node, word(level), include_children=children, include_relations=relations)
+    found = cli.here.view(name).expand(node, word(level), include_children=children, include_relations=relations)
 
     def look() -> RenderableType:
         lines = [display.node_line(child) for child in found.children]
@@ -52,27 +52,27 @@ def expand(
             )
         return Group(Text(found.text), *lines)
 
-    desk.output.show(found, look)
+    cli.output.show(found, look)
 
 
 @command(app, "collapse", REVISION)
 def collapse(
-    desk: Desk,
+    cli: CliContext,
     node: NodeArgument,
     name: NameOption = "default",
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All below it too.")] = False,
 ) -> None:
     """Set a node of a view back to its title."""
-    found = desk.here.view(name).collapse(node, recursive=recursive)
-    desk.output.show(found, lambda: display.node_line(found.node))
-    desk.output.done(f"The view {name} shows {found.usage.tokens_used} tokens now.")
+    found = cli.here.view(name).collapse(node, recursive=recursive)
+    cli.output.show(found, lambda: display.node_line(found.node))
+    cli.output.done(f"The view {name} shows {found.usage.tokens_used} tokens now.")
 
 
 @command(app, "list", REVISION)
-def list_(desk: Desk) -> None:
+def list_(cli: CliContext) -> None:
     """List the views of the session or branch."""
-    found = list(desk.here.views())
-    desk.output.show(
+    found = list(cli.here.views())
+    cli.output.show(
         {"views": found},
         lambda: table(
             [("Name", "bold cyan"), "Of", "Expanded", ("Changed", "dim")],
@@ -83,8 +83,8 @@ def list_(desk: Desk) -> None:
 
 
 @command(app, "delete", REVISION)
-def delete(desk: Desk, name: Annotated[str, typer.Argument(metavar="VIEW", help="The view.")]) -> None:
+def delete(cli: CliContext, name: Annotated[str, typer.Argument(metavar="VIEW", help="The view.")]) -> None:
     """Forget a view."""
-    desk.here.view(name).delete()
-    desk.output.show({"deleted": name}, lambda: None)
-    desk.output.done(f"The view {name} is forgotten.")
+    cli.here.view(name).delete()
+    cli.output.show({"deleted": name}, lambda: None)
+    cli.output.done(f"The view {name} is forgotten.")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.context import SERVER, Desk, command
+from memotree.cli.context import SERVER, CliContext, command
 from memotree.cli.errors import CliError
 from memotree.cli.options import YesOption
 from memotree.cli.output import facts, table, when
@@ -31,14 +31,14 @@ class NotConfirmedError(CliError):
     reason = "NOT_CONFIRMED"
 
 
-def confirm(desk: Desk, question: str, *, yes: bool) -> None:
+def confirm(cli: CliContext, question: str, *, yes: bool) -> None:
     """Asks before something is removed.
 
     Errors: ``NotConfirmedError`` when the answer is no, or nobody can be asked.
     """
     if yes:
         return
-    if desk.as_json or not sys.stdin.isatty():
+    if cli.as_json or not sys.stdin.isatty():
         raise NotConfirmedError(f"{question} Add --yes to say so; there is no terminal to ask at.")
     if not typer.confirm(question, err=True):
         raise NotConfirmedError("Nothing was changed.")
@@ -46,25 +46,25 @@ def confirm(desk: Desk, question: str, *, yes: bool) -> None:
 
 @command(app, "create", SERVER)
 def create(
-    desk: Desk,
+    cli: CliContext,
     name: Annotated[str, typer.Argument(help='1 to 64 letters, digits, ".", "_" or "-".')],
     description: Annotated[str, typer.Option("--description", "-d", help="What it is for.")] = "",
     use: Annotated[bool, typer.Option(help="Choose it for the commands to come.")] = True,
 ) -> None:
     """Make a workspace, and choose it."""
-    info = desk.client.create_workspace(name, description)
+    info = cli.client.create_workspace(name, description)
     if use:
-        desk.choose(Choice(info.name))
-    desk.output.show(info, lambda: facts([("workspace", info.name), ("id", info.id), ("repository", info.repository)]))
-    desk.output.done(f"The workspace {info.name} is there{' and chosen' if use else ''}.")
+        cli.choose(Choice(info.name))
+    cli.output.show(info, lambda: facts([("workspace", info.name), ("id", info.id), ("repository", info.repository)]))
+    cli.output.done(f"The workspace {info.name} is there{' and chosen' if use else ''}.")
 
 
 @command(app, "list", SERVER)
-def list_(desk: Desk) -> None:
+def list_(cli: CliContext) -> None:
     """List the workspaces."""
-    found = list(desk.client.workspaces())
-    chosen = desk.choice.workspace
-    desk.output.show(
+    found = list(cli.client.workspaces())
+    chosen = cli.choice.workspace
+    cli.output.show(
         {"workspaces": found, "chosen": chosen},
         lambda: table(
             ["", ("Name", "bold cyan"), ("Id", "yellow"), "Description", ("Created", "dim")],
@@ -84,10 +84,10 @@ def list_(desk: Desk) -> None:
 
 
 @command(app, "show", SERVER)
-def show(desk: Desk, name: OptionalNameArgument = "") -> None:
+def show(cli: CliContext, name: OptionalNameArgument = "") -> None:
     """Show one workspace."""
-    info = (desk.client.workspace(name) if name else desk.workspace).info()
-    desk.output.show(
+    info = (cli.client.workspace(name) if name else cli.workspace).info()
+    cli.output.show(
         info,
         lambda: facts(
             [
@@ -103,38 +103,38 @@ def show(desk: Desk, name: OptionalNameArgument = "") -> None:
 
 
 @command(app, "use", SERVER)
-def use(desk: Desk, name: NameArgument) -> None:
+def use(cli: CliContext, name: NameArgument) -> None:
     """Choose the workspace for the commands to come."""
-    info = desk.client.workspace(name).info()
-    desk.choose(Choice(info.name))
-    desk.output.show({"workspace": info.name}, lambda: None)
-    desk.output.done(f"Commands use the workspace {info.name} now.")
+    info = cli.client.workspace(name).info()
+    cli.choose(Choice(info.name))
+    cli.output.show({"workspace": info.name}, lambda: None)
+    cli.output.done(f"Commands use the workspace {info.name} now.")
 
 
 @command(app, "rename", SERVER)
 def rename(
-    desk: Desk,
+    cli: CliContext,
     name: NameArgument,
     new_name: Annotated[str, typer.Argument(help="The new name.")],
     description: Annotated[str | None, typer.Option("--description", "-d", help="The new description.")] = None,
 ) -> None:
     """Give a workspace another name; its id and repository stay."""
-    chosen = desk.choice
-    info = desk.client.workspace(name).change(name=new_name, description=description)
+    chosen = cli.choice
+    info = cli.client.workspace(name).change(name=new_name, description=description)
     if chosen.workspace == name:
-        desk.choose(Choice(info.name, chosen.session))
-    desk.output.show(info, lambda: None)
-    desk.output.done(f"The workspace {name} is called {info.name} now.")
+        cli.choose(Choice(info.name, chosen.session))
+    cli.output.show(info, lambda: None)
+    cli.output.done(f"The workspace {name} is called {info.name} now.")
 
 
 @command(app, "delete", SERVER)
-def delete(desk: Desk, name: NameArgument, yes: YesOption = False) -> None:
+def delete(cli: CliContext, name: NameArgument, yes: YesOption = False) -> None:
     """Remove a workspace from service; its repository is moved to the trash folder of the server."""
-    workspace = desk.client.workspace(name)
+    workspace = cli.client.workspace(name)
     info = workspace.info()
-    confirm(desk, f"Remove the workspace {info.name} from service?", yes=yes)
+    confirm(cli, f"Remove the workspace {info.name} from service?", yes=yes)
     trash = workspace.remove(confirm_name=info.name)
-    if desk.choice.workspace in {info.name, info.id}:
-        desk.choose(Choice())
-    desk.output.show({"workspace": info.name, "trash": trash}, lambda: None)
-    desk.output.done(f"The workspace {info.name} is removed; its repository lies in {trash} of the data folder.")
+    if cli.choice.workspace in {info.name, info.id}:
+        cli.choose(Choice())
+    cli.output.show({"workspace": info.name, "trash": trash}, lambda: None)
+    cli.output.done(f"The workspace {info.name} is removed; its repository lies in {trash} of the data folder.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from memotree.client.jobs import AsyncJobs
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
-from memotree.client.transport import DEFAULT_ADDRESS, AioLink, LinkSettings, log_warning
+from memotree.client.transport import DEFAULT_ADDRESS, AioTransport, TransportSettings, log_warning
 from memotree.client.workspace import AsyncWorkspace
 from memotree.client.workspace_values import ServerStatus, WorkspaceInfo
 from memotree.v1 import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from grpc import aio
 
-    from memotree.client.transport import Link
+    from memotree.client.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,25 @@ class AsyncRawStubs:
 class Calls(AsyncJobs):
     """What a client asks the server as a whole, over any link."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     def workspace(self, name: str) -> AsyncWorkspace:
         """The workspace of that name or id; calls nobody."""
-        return AsyncWorkspace(self._link, name)
+        return AsyncWorkspace(self._transport, name)
 
     async def create_workspace(self, name: str, description: str = "", *, request_id: str = "") -> WorkspaceInfo:
         """Makes a workspace with an empty first commit on its branch ``main``."""
         request = workspaces.CreateWorkspaceRequest(name=name, description=description, request_id=request_id)
-        return WorkspaceInfo.from_wire((await self._link.call(request, workspaces.CreateWorkspaceResponse)).workspace)
+        return WorkspaceInfo.from_wire(
+            (await self._transport.call(request, workspaces.CreateWorkspaceResponse)).workspace
+        )
 
     def workspaces(self) -> AsyncIterator[WorkspaceInfo]:
         """The workspaces by name."""
         request = workspaces.ListWorkspacesRequest(page_size=MOST_PER_PAGE)
         return pages(
-            self._link,
+            self._transport,
             request,
             workspaces.ListWorkspacesResponse,
             lambda page: map(WorkspaceInfo.from_wire, page.workspaces),
@@ -91,12 +93,12 @@ class Calls(AsyncJobs):
     async def status(self) -> ServerStatus:
         """Versions, stores, counts and limits of the server."""
         return ServerStatus.from_wire(
-            await self._link.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
+            await self._transport.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         )
 
     async def close(self) -> None:
         """Gives the connection up; calls under way are cancelled."""
-        await self._link.close()
+        await self._transport.close()
 
 
 class AsyncClient(Calls):
@@ -119,8 +121,8 @@ class AsyncClient(Calls):
         attempts: int = 5,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        settings = LinkSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
-        self._aio_link = AioLink(address, settings)
+        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
+        self._aio_link = AioTransport(address, settings)
         super().__init__(self._aio_link)
 
     @property

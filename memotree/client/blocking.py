@@ -1,7 +1,7 @@
 """The client for programs without an event loop: the same objects, each call of which waits for its answer.
 
-Nothing is written twice: a blocking object holds its asynchronous twin over a ``BlockingLink``, whose coroutines never
-suspend, and each method runs the twin's coroutine to its end. Signatures and docstrings are the twin's own.
+Nothing is written twice: a blocking object holds its asynchronous twin over a ``BlockingTransport``, whose coroutines
+never suspend, and each method runs the twin's coroutine to its end. Signatures and docstrings are the twin's own.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -14,7 +14,7 @@ import grpc
 from memotree.client.aio import Calls
 from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
-from memotree.client.transport import DEFAULT_ADDRESS, BlockingLink, LinkSettings, log_warning
+from memotree.client.transport import DEFAULT_ADDRESS, BlockingTransport, TransportSettings, log_warning
 from memotree.client.view import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
 from memotree.v1 import (
@@ -264,19 +264,19 @@ class Client(_Twin):
         attempts: int = 5,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        settings = LinkSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
-        self._link = BlockingLink(address, settings)
-        super().__init__(Calls(self._link))
+        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
+        self._transport = BlockingTransport(address, settings)
+        super().__init__(Calls(self._transport))
 
     @property
     def address(self) -> str:
         """Host and port of the server."""
-        return self._link.address
+        return self._transport.address
 
     @cached_property
     def raw(self) -> RawStubs:
         """The generated stubs of every service, for what the client does not wrap."""
-        return RawStubs.over(self._link.channel)
+        return RawStubs.over(self._transport.channel)
 
     def __enter__(self) -> Self:
         return self

@@ -17,15 +17,15 @@ from memotree.client.forest_values import (
 from memotree.client.history_values import Author
 from memotree.client.jobs import Job
 from memotree.client.node_values import ArchiveRef, NodeRef, archive_id, node_id
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.client.workspace_values import Progress
 from memotree.v1 import forest_service_pb2 as wire
 
 
-class AsyncForest:
+class AsyncForestQueries:
     """What a revision of a workspace can be asked."""
 
-    _link: Link
+    _transport: Transport
     _workspace: str
     _revision: str
 
@@ -71,7 +71,7 @@ class AsyncForest:
             filter=_filter(archives, model_id, tags, node_types, since, until, under),
             include_trace=include_trace,
         )
-        return RecallResult.from_wire(await self._link.call(request, wire.RecallResponse))
+        return RecallResult.from_wire(await self._transport.call(request, wire.RecallResponse))
 
     async def drill_down(self, node: NodeRef, query: str, *, threshold: float | None = None) -> DrillDownResult:
         """Goes one level down: the children whose score is at least ``threshold`` (0.5), best first.
@@ -85,7 +85,7 @@ class AsyncForest:
             query=query,
             threshold=threshold,
         )
-        return DrillDownResult.from_wire(await self._link.call(request, wire.DrillDownResponse))
+        return DrillDownResult.from_wire(await self._transport.call(request, wire.DrillDownResponse))
 
     async def ask(
         self,
@@ -126,7 +126,7 @@ class AsyncForest:
             token_budget=token_budget,
             strategy=to_wire(RecallStrategy, strategy),
         )
-        async for event in self._link.stream(request, wire.AskResponse):
+        async for event in self._transport.stream(request, wire.AskResponse):
             if event.HasField("answer"):
                 yield Answer.from_wire(event.answer)
             else:
@@ -144,7 +144,7 @@ class AsyncForest:
         request = wire.SuggestArchiveMergesRequest(
             workspace=self._workspace, revision=self._revision, model_id=model_id, threshold=threshold
         )
-        answer = await self._link.call(request, wire.SuggestArchiveMergesResponse)
+        answer = await self._transport.call(request, wire.SuggestArchiveMergesResponse)
         return [ArchiveMergeSuggestion.from_wire(suggestion) for suggestion in answer.suggestions]
 
     async def stale_summaries(self, *, archive: ArchiveRef | None = None, max_results: int = 0) -> StaleSummaries:
@@ -152,10 +152,10 @@ class AsyncForest:
         request = wire.ListStaleSummariesRequest(
             workspace=self._workspace, revision=self._revision, archive=archive_id(archive), max_results=max_results
         )
-        return StaleSummaries.from_wire(await self._link.call(request, wire.ListStaleSummariesResponse))
+        return StaleSummaries.from_wire(await self._transport.call(request, wire.ListStaleSummariesResponse))
 
 
-class AsyncForestry(AsyncForest):
+class AsyncForestChanges(AsyncForestQueries):
     """What is done to the forest of a workspace, on a branch and past any session."""
 
     async def ingest(
@@ -219,7 +219,7 @@ class AsyncForestry(AsyncForest):
             request.file = document
         else:
             request.conversation.turns.extend(turn.to_wire() for turn in document)
-        async for event in self._link.stream(request, wire.IngestDocumentResponse):
+        async for event in self._transport.stream(request, wire.IngestDocumentResponse):
             if event.HasField("job"):
                 yield Job.from_wire(event.job)
             else:
@@ -254,7 +254,7 @@ class AsyncForestry(AsyncForest):
             author=author.to_wire() if author else None,
             request_id=request_id,
         )
-        return ArchiveMerge.from_wire(await self._link.call(request, wire.MergeArchivesResponse))
+        return ArchiveMerge.from_wire(await self._transport.call(request, wire.MergeArchivesResponse))
 
     async def renew_summaries(
         self, *, branch: str = "", archive: ArchiveRef | None = None, max_model_tokens: int = 0, request_id: str = ""
@@ -274,7 +274,7 @@ class AsyncForestry(AsyncForest):
             max_model_tokens=max_model_tokens,
             request_id=request_id,
         )
-        return Job.from_wire((await self._link.call(request, wire.RenewSummariesResponse)).job)
+        return Job.from_wire((await self._transport.call(request, wire.RenewSummariesResponse)).job)
 
 
 def _filter(

@@ -8,7 +8,7 @@ from typing import Self, TypeAlias
 from memotree.client.enums import JobState, JobStateName, from_wire, to_wire
 from memotree.client.node_values import moment
 from memotree.client.paging import pages
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.client.workspace_values import Progress
 from memotree.v1 import job_service_pb2 as wire
 from memotree.v1 import types_pb2
@@ -165,35 +165,35 @@ def _id(job: JobRef) -> str:
     return job if isinstance(job, str) else job.id
 
 
-def _listed(link: Link, workspace: str, states: Iterable[JobStateName], kind: str) -> AsyncIterator[Job]:
+def _listed(transport: Transport, workspace: str, states: Iterable[JobStateName], kind: str) -> AsyncIterator[Job]:
     request = wire.ListJobsRequest(
         workspace=workspace, states=[to_wire(JobState, state) for state in states], kind=kind, page_size=_PER_PAGE
     )
-    return pages(link, request, wire.ListJobsResponse, lambda page: map(Job.from_wire, page.jobs))
+    return pages(transport, request, wire.ListJobsResponse, lambda page: map(Job.from_wire, page.jobs))
 
 
 class AsyncJobs:
     """The jobs of a server, over any link."""
 
-    _link: Link
+    _transport: Transport
 
     def jobs(self, *, states: Iterable[JobStateName] = (), kind: str = "") -> AsyncIterator[Job]:
         """The jobs of all workspaces, the newest first; only those in one of the states and of the kind, if given."""
-        return _listed(self._link, "", states, kind)
+        return _listed(self._transport, "", states, kind)
 
     async def job(self, job: JobRef) -> Job:
         """A job as it is now."""
-        return Job.from_wire((await self._link.call(wire.GetJobRequest(job_id=_id(job)), wire.GetJobResponse)).job)
+        return Job.from_wire((await self._transport.call(wire.GetJobRequest(job_id=_id(job)), wire.GetJobResponse)).job)
 
     async def watch_job(self, job: JobRef) -> AsyncIterator[Job]:
         """A job as it is now, then at each change until it is over. To go away does not stop it."""
-        async for event in self._link.stream(wire.WatchJobRequest(job_id=_id(job)), wire.WatchJobResponse):
+        async for event in self._transport.stream(wire.WatchJobRequest(job_id=_id(job)), wire.WatchJobResponse):
             yield Job.from_wire(event.job)
 
     async def cancel_job(self, job: JobRef) -> Job:
         """Ends a job; what it has committed stays."""
         request = wire.CancelJobRequest(job_id=_id(job))
-        return Job.from_wire((await self._link.call(request, wire.CancelJobResponse)).job)
+        return Job.from_wire((await self._transport.call(request, wire.CancelJobResponse)).job)
 
     async def resume_job(self, job: JobRef, *, max_model_tokens: int | None = None) -> Job:
         """Goes on with a job that stopped, failed or was cancelled.
@@ -203,25 +203,25 @@ class AsyncJobs:
             max_model_tokens: Another limit of model tokens, counted from the job's begin; its own when ``None``.
         """
         request = wire.ResumeJobRequest(job_id=_id(job), max_model_tokens=max_model_tokens)
-        return Job.from_wire((await self._link.call(request, wire.ResumeJobResponse)).job)
+        return Job.from_wire((await self._transport.call(request, wire.ResumeJobResponse)).job)
 
 
-class AsyncUpkeep:
+class AsyncRebuilds:
     """The jobs of one workspace."""
 
-    _link: Link
+    _transport: Transport
     _workspace: str
 
     def jobs(self, *, states: Iterable[JobStateName] = (), kind: str = "") -> AsyncIterator[Job]:
         """The jobs of the workspace, the newest first; only those in one of the states and of the kind, if given."""
-        return _listed(self._link, self._workspace, states, kind)
+        return _listed(self._transport, self._workspace, states, kind)
 
     async def start_rebuild(self, *, request_id: str = "") -> Job:
         """Makes rows and vectors anew from Git, as a job; staged changes stay."""
         request = wire.StartRebuildRequest(workspace=self._workspace, request_id=request_id)
-        return Job.from_wire((await self._link.call(request, wire.StartRebuildResponse)).job)
+        return Job.from_wire((await self._transport.call(request, wire.StartRebuildResponse)).job)
 
     async def start_reindex(self, *, request_id: str = "") -> Job:
         """Makes vectors anew, as a job: for another embedding model, or when the index was lost."""
         request = wire.StartReindexRequest(workspace=self._workspace, request_id=request_id)
-        return Job.from_wire((await self._link.call(request, wire.StartReindexResponse)).job)
+        return Job.from_wire((await self._transport.call(request, wire.StartReindexResponse)).job)

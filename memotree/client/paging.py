@@ -5,14 +5,14 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Message)
 
 
 async def pages(
-    link: Link, request: Message, answer: type[PageT], read: Callable[[PageT], Iterable[T]]
+    transport: Transport, request: Message, answer: type[PageT], read: Callable[[PageT], Iterable[T]]
 ) -> AsyncIterator[T]:
     """Every item of a list, page after page; the next page is fetched when its first item is asked for."""
     token = ""
@@ -20,7 +20,7 @@ async def pages(
         turned = type(request)()
         turned.CopyFrom(request)
         turned.page_token = token  # type: ignore[attr-defined] # every list of the contract has one
-        page = await link.call(turned, answer)
+        page = await transport.call(turned, answer)
         for item in read(page):
             yield item
         token = page.next_page_token  # type: ignore[attr-defined] # likewise

@@ -14,7 +14,7 @@ from memotree.client.enums import (
     SearchTypeName,
     to_wire,
 )
-from memotree.client.forest import AsyncForest
+from memotree.client.forest import AsyncForestQueries
 from memotree.client.history_values import BlamedLine, Commit, CommitDetails, Diff, EntryChange, NodeRevision
 from memotree.client.node_values import (
     Archive,
@@ -28,7 +28,7 @@ from memotree.client.node_values import (
     stamp,
 )
 from memotree.client.paging import pages
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.client.view import AsyncView
 from memotree.client.view_values import ViewInfo
 from memotree.v1 import history_service_pb2 as history
@@ -40,11 +40,11 @@ MOST_PER_PAGE = 1000
 """The largest page that the contract allows."""
 
 
-class AsyncRevision(AsyncForest):
+class AsyncRevision(AsyncForestQueries):
     """A workspace at one revision: a branch, tag, commit or session; at the default branch when it is empty."""
 
-    def __init__(self, link: Link, workspace: str, revision: str = "") -> None:
-        self._link = link
+    def __init__(self, transport: Transport, workspace: str, revision: str = "") -> None:
+        self._transport = transport
         self._workspace = workspace
         self._revision = revision
 
@@ -58,7 +58,7 @@ class AsyncRevision(AsyncForest):
         request = nodes.GetNodeRequest(
             workspace=self._workspace, node_id=node_id(node), revision=self._revision, level=to_wire(Level, level)
         )
-        return Node.from_wire((await self._link.call(request, nodes.GetNodeResponse)).node)
+        return Node.from_wire((await self._transport.call(request, nodes.GetNodeResponse)).node)
 
     def children(
         self, parent: NodeRef | None = None, *, archive: ArchiveRef | None = None, level: LevelName = Level.TITLE
@@ -72,7 +72,7 @@ class AsyncRevision(AsyncForest):
             level=to_wire(Level, level),
             page_size=MOST_PER_PAGE,
         )
-        return pages(self._link, request, nodes.ListChildrenResponse, lambda page: map(Node.from_wire, page.nodes))
+        return pages(self._transport, request, nodes.ListChildrenResponse, lambda page: map(Node.from_wire, page.nodes))
 
     async def tree(
         self,
@@ -93,7 +93,7 @@ class AsyncRevision(AsyncForest):
             level=to_wire(Level, level),
             max_nodes=max_nodes,
         )
-        return Tree.from_wire(await self._link.call(request, nodes.GetTreeResponse))
+        return Tree.from_wire(await self._transport.call(request, nodes.GetTreeResponse))
 
     async def search(
         self,
@@ -146,14 +146,14 @@ class AsyncRevision(AsyncForest):
             max_depth=max_depth,
             archives=[archive_id(archive) for archive in archives],
         )
-        return SearchResult.from_wire(await self._link.call(request, nodes.SearchNodesResponse))
+        return SearchResult.from_wire(await self._transport.call(request, nodes.SearchNodesResponse))
 
     async def archive(self, archive: ArchiveRef) -> Archive:
         """One archive by id, unique prefix or name."""
         request = workspaces.GetArchiveRequest(
             workspace=self._workspace, archive=archive_id(archive), revision=self._revision
         )
-        return Archive.from_wire((await self._link.call(request, workspaces.GetArchiveResponse)).archive)
+        return Archive.from_wire((await self._transport.call(request, workspaces.GetArchiveResponse)).archive)
 
     def archives(self) -> AsyncIterator[Archive]:
         """The archives by name."""
@@ -161,7 +161,10 @@ class AsyncRevision(AsyncForest):
             workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE
         )
         return pages(
-            self._link, request, workspaces.ListArchivesResponse, lambda page: map(Archive.from_wire, page.archives)
+            self._transport,
+            request,
+            workspaces.ListArchivesResponse,
+            lambda page: map(Archive.from_wire, page.archives),
         )
 
     def log(
@@ -194,7 +197,9 @@ class AsyncRevision(AsyncForest):
             until=stamp(until),
             page_size=page_size,
         )
-        return pages(self._link, request, history.ListCommitsResponse, lambda page: map(Commit.from_wire, page.commits))
+        return pages(
+            self._transport, request, history.ListCommitsResponse, lambda page: map(Commit.from_wire, page.commits)
+        )
 
     def revisions(self, node: NodeRef, *, level: LevelName = Level.TITLE) -> AsyncIterator[NodeRevision]:
         """The versions of one node up to this revision, newest first."""
@@ -202,7 +207,7 @@ class AsyncRevision(AsyncForest):
             workspace=self._workspace, node_id=node_id(node), revision=self._revision, level=to_wire(Level, level)
         )
         return pages(
-            self._link,
+            self._transport,
             request,
             history.ListNodeRevisionsResponse,
             lambda page: map(NodeRevision.from_wire, page.revisions),
@@ -211,7 +216,7 @@ class AsyncRevision(AsyncForest):
     async def blame(self, node: NodeRef) -> list[BlamedLine]:
         """Each line of a node's content with the commit and agent that wrote it."""
         request = history.BlameNodeRequest(workspace=self._workspace, node_id=node_id(node), revision=self._revision)
-        answer = await self._link.call(request, history.BlameNodeResponse)
+        answer = await self._transport.call(request, history.BlameNodeResponse)
         commits = [Commit.from_wire(commit) for commit in answer.commits]
         return [
             BlamedLine(line.text, commits[line.commit_index], answer.agents[line.commit_index]) for line in answer.lines
@@ -220,7 +225,7 @@ class AsyncRevision(AsyncForest):
     async def show(self, revision: str = "") -> CommitDetails:
         """The commit that ``revision`` (this one when empty) names, with the nodes it changes."""
         request = history.GetCommitRequest(workspace=self._workspace, revision=revision or self._revision)
-        return CommitDetails.from_wire(await self._link.call(request, history.GetCommitResponse))
+        return CommitDetails.from_wire(await self._transport.call(request, history.GetCommitResponse))
 
     async def diff(
         self, old: str = "", new: str = "", *, node: NodeRef | None = None, include_fields: bool = True
@@ -247,14 +252,16 @@ class AsyncRevision(AsyncForest):
             include_fields=include_fields,
             page_size=MOST_PER_PAGE if not include_fields else 0,
         )
-        changes = [change async for change in pages(self._link, request, history.DiffRevisionsResponse, read)]
+        changes = [change async for change in pages(self._transport, request, history.DiffRevisionsResponse, read)]
         return Diff(tuple(changes), summaries[0])
 
     def view(self, name: str = "default") -> AsyncView:
         """The view of that name of this session or branch; it comes into being when a node is expanded in it."""
-        return AsyncView(self._link, self._workspace, self._revision, name)
+        return AsyncView(self._transport, self._workspace, self._revision, name)
 
     def views(self) -> AsyncIterator[ViewInfo]:
         """The views of this session or branch by name."""
         request = views.ListViewsRequest(workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE)
-        return pages(self._link, request, views.ListViewsResponse, lambda page: map(ViewInfo.from_wire, page.views))
+        return pages(
+            self._transport, request, views.ListViewsResponse, lambda page: map(ViewInfo.from_wire, page.views)
+        )

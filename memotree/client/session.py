@@ -12,7 +12,7 @@ from memotree.client.history_values import Author
 from memotree.client.node_values import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.client.workspace_values import ChangeResult, CommitResult, MergeResult, SessionInfo, StagedChange
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
@@ -43,8 +43,8 @@ class AsyncSession(AsyncRevision):
     away silently: take the session up again with ``workspace.resume(session.id)``.
     """
 
-    def __init__(self, link: Link, workspace: str, session_id: str) -> None:
-        super().__init__(link, workspace, session_id)
+    def __init__(self, transport: Transport, workspace: str, session_id: str) -> None:
+        super().__init__(transport, workspace, session_id)
 
     @property
     def id(self) -> str:
@@ -64,7 +64,7 @@ class AsyncSession(AsyncRevision):
         """Sends a change after filling in where it belongs."""
         request.workspace = self._workspace  # type: ignore[attr-defined] # every change of the contract has both
         request.session_id = self.id  # type: ignore[attr-defined]
-        return await self._link.call(request, answer)
+        return await self._transport.call(request, answer)
 
     create = _staged(changes.create, nodes.CreateNodeResponse, lambda answer: Node.from_wire(answer.node))
     update = _staged(changes.update, nodes.UpdateNodeResponse, lambda answer: Node.from_wire(answer.node))
@@ -145,13 +145,16 @@ class AsyncSession(AsyncRevision):
     async def info(self) -> SessionInfo:
         """The session as it stands now."""
         request = sessions.GetSessionRequest(workspace=self._workspace, session_id=self.id)
-        return SessionInfo.from_wire((await self._link.call(request, sessions.GetSessionResponse)).session)
+        return SessionInfo.from_wire((await self._transport.call(request, sessions.GetSessionResponse)).session)
 
     def changes(self) -> AsyncIterator[StagedChange]:
         """What the session has staged, by node."""
         request = sessions.ListChangesRequest(workspace=self._workspace, session_id=self.id, page_size=MOST_PER_PAGE)
         return pages(
-            self._link, request, sessions.ListChangesResponse, lambda page: map(StagedChange.from_wire, page.changes)
+            self._transport,
+            request,
+            sessions.ListChangesResponse,
+            lambda page: map(StagedChange.from_wire, page.changes),
         )
 
     async def discard_changes(self, forgotten: Iterable[NodeRef]) -> SessionInfo:

@@ -1,7 +1,7 @@
 """The way to the server: deadlines, retries and errors, once over grpc.aio and once over blocking gRPC.
 
-Everything above a link is written once, as coroutines. A ``BlockingLink`` never suspends, so those coroutines run to
-their end in one step and need no event loop (see ``blocking.py``).
+Everything above a transport is written once, as coroutines. A ``BlockingTransport`` never suspends, so those coroutines
+run to their end in one step and need no event loop (see ``blocking.py``).
 
 Retries follow gRPC's own connection backoff in shape (exponential, with jitter, bounded): only UNAVAILABLE is tried
 again, and only for calls that may be repeated. The deadline of a call bounds all of its attempts together.
@@ -52,7 +52,7 @@ def log_warning(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkSettings:
+class TransportSettings:
     """How calls are made.
 
     Attributes:
@@ -84,7 +84,7 @@ def _log_retry(state: RetryCallState) -> None:
     logger.debug("Attempt %d failed, the call is sent again: %s", state.attempt_number, failure)
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """Sends requests; everything it raises for a failed call is a ``MemoTreeClientError``."""
 
     address: str
@@ -118,15 +118,15 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _tell_warnings(settings: LinkSettings, answer: Message) -> None:
+def _tell_warnings(settings: TransportSettings, answer: Message) -> None:
     for text in getattr(answer, "warnings", ()):
         settings.on_warning(text)
 
 
-class AioLink:
+class AioTransport:
     """A link over grpc.aio; it connects at its first call, on the event loop that makes it."""
 
-    def __init__(self, address: str, settings: LinkSettings) -> None:
+    def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = address
         self._settings = settings
         self._channel: aio.Channel | None = None
@@ -177,10 +177,10 @@ class AioLink:
             await self._channel.close()
 
 
-class BlockingLink:
+class BlockingTransport:
     """A link over blocking gRPC: its coroutines block and never suspend. Threads may share it."""
 
-    def __init__(self, address: str, settings: LinkSettings) -> None:
+    def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = address
         self._settings = settings
         self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)

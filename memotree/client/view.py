@@ -2,7 +2,7 @@
 
 from memotree.client.enums import Level, LevelName, to_wire
 from memotree.client.node_values import ArchiveRef, NodeRef, archive_id, node_id
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.client.view_values import Collapse, Expansion, Rendering
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import view_service_pb2 as views
@@ -11,8 +11,8 @@ from memotree.v1 import view_service_pb2 as views
 class AsyncView:
     """A named map from nodes to levels of detail, belonging to a session or branch."""
 
-    def __init__(self, link: Link, workspace: str, revision: str, name: str) -> None:
-        self._link = link
+    def __init__(self, transport: Transport, workspace: str, revision: str, name: str) -> None:
+        self._transport = transport
         self._workspace = workspace
         self._revision = revision
         self._name = name
@@ -40,7 +40,7 @@ class AsyncView:
             include_children=include_children,
             include_relations=include_relations,
         )
-        return Expansion.from_wire(await self._link.call(request, nodes.ExpandNodeResponse))
+        return Expansion.from_wire(await self._transport.call(request, nodes.ExpandNodeResponse))
 
     async def collapse(self, node: NodeRef, *, recursive: bool = False) -> Collapse:
         """Sets ``node`` back to its title and hides its children; ``recursive`` forgets the whole subtree's levels."""
@@ -51,7 +51,7 @@ class AsyncView:
             node_id=node_id(node),
             recursive=recursive,
         )
-        return Collapse.from_wire(await self._link.call(request, nodes.CollapseNodeResponse))
+        return Collapse.from_wire(await self._transport.call(request, nodes.CollapseNodeResponse))
 
     async def render(self, token_budget: int = 0, *, archive: ArchiveRef | None = None) -> Rendering:
         """The view as Markdown with node ids, within ``token_budget`` tokens (0: no limit)."""
@@ -62,9 +62,9 @@ class AsyncView:
             token_budget=token_budget,
             archive=archive_id(archive),
         )
-        return Rendering.from_wire(await self._link.call(request, views.RenderViewResponse))
+        return Rendering.from_wire(await self._transport.call(request, views.RenderViewResponse))
 
     async def delete(self) -> None:
         """Forgets the view."""
         request = views.DeleteViewRequest(workspace=self._workspace, revision=self._revision, view_name=self._name)
-        await self._link.call(request, views.DeleteViewResponse)
+        await self._transport.call(request, views.DeleteViewResponse)

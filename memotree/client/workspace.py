@@ -6,13 +6,13 @@ from types import TracebackType
 
 from google.protobuf.duration_pb2 import Duration
 
-from memotree.client.forest import AsyncForestry
+from memotree.client.forest import AsyncForestChanges
 from memotree.client.history_values import Author, Branch, Tag
-from memotree.client.jobs import AsyncUpkeep
+from memotree.client.jobs import AsyncRebuilds
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.client.workspace_values import Difference, Progress, SessionInfo, WorkspaceInfo
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import maintenance_service_pb2 as maintenance
@@ -23,14 +23,14 @@ from memotree.v1 import workspace_service_pb2 as workspaces
 class OpeningSession:
     """A session about to be opened: ``await`` it, or enter it with ``async with``."""
 
-    def __init__(self, link: Link, request: sessions.OpenSessionRequest) -> None:
-        self._link = link
+    def __init__(self, transport: Transport, request: sessions.OpenSessionRequest) -> None:
+        self._transport = transport
         self._request = request
         self._opened: AsyncSession | None = None
 
     async def _open(self) -> AsyncSession:
-        answer = await self._link.call(self._request, sessions.OpenSessionResponse)
-        return AsyncSession(self._link, self._request.workspace, answer.session.id)
+        answer = await self._transport.call(self._request, sessions.OpenSessionResponse)
+        return AsyncSession(self._transport, self._request.workspace, answer.session.id)
 
     def __await__(self) -> Generator[None, None, AsyncSession]:
         return self._open().__await__()
@@ -46,11 +46,11 @@ class OpeningSession:
             await self._opened.__aexit__(kind, error, trace)
 
 
-class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
+class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
     """One workspace; read directly, it is its default branch as it is now. Making the object calls nobody."""
 
-    def __init__(self, link: Link, name: str) -> None:
-        super().__init__(link, name)
+    def __init__(self, transport: Transport, name: str) -> None:
+        super().__init__(transport, name)
 
     @property
     def name(self) -> str:
@@ -59,17 +59,17 @@ class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
 
     def at(self, revision: str) -> AsyncRevision:
         """The workspace as it is at a branch, tag, commit or session."""
-        return AsyncRevision(self._link, self._workspace, revision)
+        return AsyncRevision(self._transport, self._workspace, revision)
 
     async def info(self) -> WorkspaceInfo:
         """What the server knows about it."""
         request = workspaces.GetWorkspaceRequest(workspace=self._workspace)
-        return WorkspaceInfo.from_wire((await self._link.call(request, workspaces.GetWorkspaceResponse)).workspace)
+        return WorkspaceInfo.from_wire((await self._transport.call(request, workspaces.GetWorkspaceResponse)).workspace)
 
     async def change(self, *, name: str | None = None, description: str | None = None) -> WorkspaceInfo:
         """Gives it another name or description; what is ``None`` is not touched. This object follows a new name."""
         request = workspaces.UpdateWorkspaceRequest(workspace=self._workspace, name=name, description=description)
-        answer = await self._link.call(request, workspaces.UpdateWorkspaceResponse)
+        answer = await self._transport.call(request, workspaces.UpdateWorkspaceResponse)
         if name is not None:
             self._workspace = answer.workspace.name
         return WorkspaceInfo.from_wire(answer.workspace)
@@ -77,7 +77,7 @@ class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
     async def remove(self, *, confirm_name: str) -> str:
         """Removes it from service; ``confirm_name`` repeats its name. Gives where its repository lies now."""
         request = workspaces.DeleteWorkspaceRequest(workspace=self._workspace, confirm_name=confirm_name)
-        return (await self._link.call(request, workspaces.DeleteWorkspaceResponse)).trash
+        return (await self._transport.call(request, workspaces.DeleteWorkspaceResponse)).trash
 
     def session(
         self, *, agent: str = "", branch: str = "", ttl: timedelta | None = None, request_id: str = ""
@@ -97,11 +97,11 @@ class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
         request = sessions.OpenSessionRequest(
             workspace=self._workspace, branch=branch, agent=agent, ttl=lifetime, request_id=request_id
         )
-        return OpeningSession(self._link, request)
+        return OpeningSession(self._transport, request)
 
     def resume(self, session_id: str) -> AsyncSession:
         """Takes up a session that is open already; calls nobody."""
-        return AsyncSession(self._link, self._workspace, session_id)
+        return AsyncSession(self._transport, self._workspace, session_id)
 
     def sessions(self, *, include_closed: bool = False) -> AsyncIterator[SessionInfo]:
         """The sessions, the last used first."""
@@ -109,30 +109,33 @@ class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
             workspace=self._workspace, include_closed=include_closed, page_size=MOST_PER_PAGE
         )
         return pages(
-            self._link, request, sessions.ListSessionsResponse, lambda page: map(SessionInfo.from_wire, page.sessions)
+            self._transport,
+            request,
+            sessions.ListSessionsResponse,
+            lambda page: map(SessionInfo.from_wire, page.sessions),
         )
 
     def branches(self) -> AsyncIterator[Branch]:
         """The branches by name."""
         request = history.ListBranchesRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
         return pages(
-            self._link, request, history.ListBranchesResponse, lambda page: map(Branch.from_wire, page.branches)
+            self._transport, request, history.ListBranchesResponse, lambda page: map(Branch.from_wire, page.branches)
         )
 
     async def branch(self, name: str, at: str = "") -> Branch:
         """Makes a branch at a branch, tag or commit (the default branch when empty); nothing is copied."""
         request = history.CreateBranchRequest(workspace=self._workspace, name=name, revision=at)
-        return Branch.from_wire((await self._link.call(request, history.CreateBranchResponse)).branch)
+        return Branch.from_wire((await self._transport.call(request, history.CreateBranchResponse)).branch)
 
     async def delete_branch(self, name: str) -> int:
         """Deletes a branch; gives how many open sessions were detached from it."""
         request = history.DeleteBranchRequest(workspace=self._workspace, name=name)
-        return (await self._link.call(request, history.DeleteBranchResponse)).detached_sessions
+        return (await self._transport.call(request, history.DeleteBranchResponse)).detached_sessions
 
     def tags(self) -> AsyncIterator[Tag]:
         """The tags by name."""
         request = history.ListTagsRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
-        return pages(self._link, request, history.ListTagsResponse, lambda page: map(Tag.from_wire, page.tags))
+        return pages(self._transport, request, history.ListTagsResponse, lambda page: map(Tag.from_wire, page.tags))
 
     async def tag(self, name: str, at: str = "", *, message: str = "", tagger: Author | None = None) -> Tag:
         """Makes an annotated tag of a branch, tag or commit (the default branch when empty)."""
@@ -143,16 +146,18 @@ class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
             message=message,
             tagger=tagger.to_wire() if tagger else None,
         )
-        return Tag.from_wire((await self._link.call(request, history.CreateTagResponse)).tag)
+        return Tag.from_wire((await self._transport.call(request, history.CreateTagResponse)).tag)
 
     async def delete_tag(self, name: str) -> None:
         """Deletes a tag."""
-        await self._link.call(history.DeleteTagRequest(workspace=self._workspace, name=name), history.DeleteTagResponse)
+        await self._transport.call(
+            history.DeleteTagRequest(workspace=self._workspace, name=name), history.DeleteTagResponse
+        )
 
     async def verify(self) -> AsyncIterator[Progress | Difference]:
         """Compares Git, PostgreSQL and Qdrant: every difference as it is found, with progress between."""
         request = maintenance.VerifyWorkspaceRequest(workspace=self._workspace)
-        async for event in self._link.stream(request, maintenance.VerifyWorkspaceResponse):
+        async for event in self._transport.stream(request, maintenance.VerifyWorkspaceResponse):
             if event.HasField("difference"):
                 yield Difference.from_wire(event.difference)
             else:
@@ -161,5 +166,5 @@ class AsyncWorkspace(AsyncRevision, AsyncForestry, AsyncUpkeep):
     async def rebuild(self) -> AsyncIterator[Progress]:
         """Makes the rows and vectors of the workspace anew from Git, with progress; staged changes stay."""
         request = maintenance.RebuildWorkspaceRequest(workspace=self._workspace)
-        async for event in self._link.stream(request, maintenance.RebuildWorkspaceResponse):
+        async for event in self._transport.stream(request, maintenance.RebuildWorkspaceResponse):
             yield Progress.from_wire(event.progress)

@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from memotree.forest.asking.ask import Asking
-from memotree.forest.asking.drill_down import Drilling
-from memotree.forest.ingestion.job import Ingestion
-from memotree.forest.joining.join import Joining
-from memotree.forest.recall.recall import Recalling
-from memotree.forest.summaries.renewal_job import SummaryUpkeep
+from memotree.forest.asking.ask import Ask
+from memotree.forest.asking.drill_down import DrillDown
+from memotree.forest.ingestion.job import IngestDocument
+from memotree.forest.joining.join import ArchiveJoin
+from memotree.forest.recall.recall import Recall
+from memotree.forest.summaries.renewal_job import SummaryRenewal
 from memotree.v1 import forest_service_pb2 as pb
 
 
@@ -16,19 +16,19 @@ class ForestOperations:
 
     def __init__(
         self,
-        ingestion: Ingestion,
-        recalling: Recalling,
-        drilling: Drilling,
-        asking: Asking,
-        joining: Joining,
-        upkeep: SummaryUpkeep,
+        ingestion: IngestDocument,
+        recalling: Recall,
+        drilling: DrillDown,
+        asking: Ask,
+        joining: ArchiveJoin,
+        maintenance: SummaryRenewal,
     ) -> None:
         self._ingestion = ingestion
         self._recalling = recalling
         self._drilling = drilling
         self._asking = asking
         self._joining = joining
-        self._upkeep = upkeep
+        self._upkeep = maintenance
 
     def ingest_document(self, request: pb.IngestDocumentRequest) -> AsyncIterator[pb.IngestDocumentResponse]:
         """Make or update the tree of a document, as a job whose progress is told."""

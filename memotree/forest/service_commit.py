@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.validation import canonical_node, check_archive, check_node
@@ -71,7 +71,7 @@ async def commit(store: Store, workspace_id: str, branch: str, changeset: Change
     """
     changes = changeset.changes
     entries, message = await asyncio.to_thread(_prepared, changeset, limits)
-    return await import_entries(
+    return await commit_entries(
         store,
         workspace_id,
         branch,

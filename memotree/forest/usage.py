@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from memotree.jobs import RunningJob
+from memotree.jobs import JobContext
 from memotree.models.meter import Meter
 from memotree.v1 import types_pb2
 
@@ -10,18 +10,18 @@ MAX_MODEL_TOKENS: Final = "max_model_tokens"
 """Where who resumes a job leaves another limit."""
 
 
-async def meter_of(running: RunningJob, max_tokens: int) -> Meter:
+async def meter_of(context: JobContext, max_tokens: int) -> Meter:
     """The meter of one attempt at a job.
 
     Args:
-        running: The job.
+        context: The job.
         max_tokens: The limit that it was submitted with; 0 is none.
     """
-    kept = await running.kept(MAX_MODEL_TOKENS)
+    kept = await context.kept(MAX_MODEL_TOKENS)
     limit = int(kept) if kept else max_tokens
     if not limit:
         return Meter()
-    spent = sum(row.prompt_tokens + row.completion_tokens for row in running.earlier_usage)
+    spent = sum(row.prompt_tokens + row.completion_tokens for row in context.earlier_usage)
     return Meter(max_tokens=limit, spent=spent)
 
 
@@ -40,6 +40,6 @@ def usage_rows(meter: Meter) -> list[types_pb2.ModelUsage]:
     ]
 
 
-def note(running: RunningJob, meter: Meter) -> None:
+def note(context: JobContext, meter: Meter) -> None:
     """Tell the job what this attempt has asked of models so far."""
-    running.note_usage(usage_rows(meter))
+    context.note_usage(usage_rows(meter))

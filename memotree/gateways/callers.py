@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from structlog.contextvars import bind_contextvars
 
 from memotree.client.errors import MemoTreeClientError, decode_error
-from memotree.client.transport import Link
+from memotree.client.transport import Transport
 from memotree.errors import HIDDEN, Code, classify
 from memotree.server.binding import OperationMissingError, operation_name
 from memotree.server.calls import RunningCalls
@@ -44,7 +44,7 @@ class Caller(Protocol):
 class RemoteCaller:
     """Calls a server over gRPC."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Transport) -> None:
         self._link = link
 
     async def call(self, method: MethodDescriptor, request: Message) -> Message:

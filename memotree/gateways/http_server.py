@@ -27,7 +27,7 @@ LIBRARIES: Final = ("uvicorn", "uvicorn.error", "mcp", "sse_starlette")
 """The loggers of the libraries under this face."""
 
 
-class WebFace:
+class HttpServer:
     """HTTP and MCP over the operations of this process.
 
     Args:

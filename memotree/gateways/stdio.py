@@ -22,7 +22,7 @@ from memotree_storage.errors import MemoTreeError
 
 from memotree.client.contract import make_repeatable
 from memotree.client.errors import MemoTreeClientError, UnavailableError
-from memotree.client.transport import AioLink, LinkSettings
+from memotree.client.transport import AioTransport, TransportSettings
 from memotree.gateways.callers import Caller, LocalCaller, RemoteCaller, told
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.http_server import log_libraries
@@ -50,7 +50,7 @@ log = structlog.get_logger("memotree.mcp")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerChoice:
     """Where the server is to be found.
 
     Attributes:
@@ -70,7 +70,7 @@ class FoundServer:
         compose: Builds the operations of a private server.
     """
 
-    def __init__(self, place: Place, compose: Compose) -> None:
+    def __init__(self, place: ServerChoice, compose: Compose) -> None:
         self._place = place
         self._compose = compose
         self._lock = asyncio.Lock()
@@ -152,7 +152,7 @@ class FoundServer:
         announced = read_announcement(self._place.settings.data_folder)
         if announced is None:
             return None
-        link = AioLink(announced.address, LinkSettings(timeout=TRIAL_SECONDS, attempts=1))
+        link = AioTransport(announced.address, TransportSettings(timeout=TRIAL_SECONDS, attempts=1))
         try:
             await link.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         except MemoTreeClientError:
@@ -162,8 +162,10 @@ class FoundServer:
         return announced.address
 
     def _connect(self, address: str) -> Caller:
-        settings = LinkSettings(timeout=CALL_SECONDS, stream_timeout=STREAM_SECONDS, attempts=3, on_warning=_ignore)
-        link = AioLink(address, settings)
+        settings = TransportSettings(
+            timeout=CALL_SECONDS, stream_timeout=STREAM_SECONDS, attempts=3, on_warning=_ignore
+        )
+        link = AioTransport(address, settings)
         self._stack.push_async_callback(link.close)
         log.info("connected", address=address)
         return RemoteCaller(link)
@@ -187,7 +189,7 @@ def _ignore(_warning: str) -> None:
     """Warnings are part of the result; nobody reads a log here."""
 
 
-async def serve_stdio(place: Place, workspace: str, compose: Compose) -> None:
+async def serve_stdio(place: ServerChoice, workspace: str, compose: Compose) -> None:
     """Serve MCP until standard input ends or a signal asks to stop.
 
     Args:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from memotree_storage.commit.transaction import turn_of
-from memotree_storage.concurrency.cancellation import Passage, finish_once_begun
+from memotree_storage.commit.transaction import workspace_transaction
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
@@ -61,13 +61,13 @@ class RefMovedError(AbortedError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _RefChange:
     """The right to change the refs of a workspace, with a mirror that is up to date."""
 
     conn: Connection
     workspace: Workspace
     repository: GitRepository
-    passage: Passage
+    commit_point: CommitPoint
 
     async def commit_of(self, revision: str) -> str:
         """The commit that a branch, tag or commit names."""
@@ -80,7 +80,7 @@ class _Turn:
 
     async def put(self, ref: str, object_id: str, commit_id: str) -> bool:
         """Make a ref; ``False`` when somebody else has."""
-        self.passage.begun = True
+        self.commit_point.reached = True
         if not await asyncio.to_thread(self.repository.move_ref, ref, None, object_id):
             return False
         await projector.put_ref(self.conn, self.workspace.workspace_id, ref, object_id, commit_id)
@@ -92,7 +92,7 @@ class _Turn:
         Raises:
             RefMovedError: It is not any more.
         """
-        self.passage.begun = True
+        self.commit_point.reached = True
         if not await asyncio.to_thread(self.repository.move_ref, prefix + found.name, found.object_id, None):
             raise RefMovedError(found.name)
         await self.conn.execute(
@@ -113,18 +113,18 @@ class Refs:
         """A new name for a commit; nothing is copied."""
         check_branch_name(request.name)
 
-        async def change(turn: _Turn) -> pb.CreateBranchResponse:
-            if await turn.find(BRANCHES, request.name):
+        async def change(transaction: _RefChange) -> pb.CreateBranchResponse:
+            if await transaction.find(BRANCHES, request.name):
                 raise BranchExistsError(request.name)
-            if await turn.find(TAGS, request.name):
+            if await transaction.find(TAGS, request.name):
                 raise ConfusingNameError.taken(request.name, TAGS + request.name)
-            commit_id = await turn.commit_of(request.revision)
-            if not await turn.put(BRANCHES + request.name, commit_id, commit_id):
+            commit_id = await transaction.commit_of(request.revision)
+            if not await transaction.put(BRANCHES + request.name, commit_id, commit_id):
                 raise BranchExistsError(request.name)
             row = RefRow(request.name, commit_id, commit_id)
-            return pb.CreateBranchResponse(branch=_branch_message(row, turn.workspace))
+            return pb.CreateBranchResponse(branch=_branch_message(row, transaction.workspace))
 
-        return await self._in_turn(request.workspace, change)
+        return await self._change_refs(request.workspace, change)
 
     async def list_branches(self, request: pb.ListBranchesRequest) -> pb.ListBranchesResponse:
         """Branches by name."""
@@ -142,22 +142,22 @@ class Refs:
     async def delete_branch(self, request: pb.DeleteBranchRequest) -> pb.DeleteBranchResponse:
         """Take a branch away and detach its open sessions."""
 
-        async def change(turn: _Turn) -> pb.DeleteBranchResponse:
-            found = await turn.find(BRANCHES, lookup.needed("name", request.name))
+        async def change(transaction: _RefChange) -> pb.DeleteBranchResponse:
+            found = await transaction.find(BRANCHES, lookup.needed("name", request.name))
             if found is None:
                 raise BranchNotFoundError(request.name)
-            if found.name == turn.workspace.default_branch:
+            if found.name == transaction.workspace.default_branch:
                 raise BranchProtectedError(f"{found.name!r} is the default branch of its workspace and stays.")
-            await turn.remove(BRANCHES, found)
-            cursor = await turn.conn.execute(
+            await transaction.remove(BRANCHES, found)
+            cursor = await transaction.conn.execute(
                 "update work.session set state = 'detached' where workspace_id = %s and branch = %s and state = 'open'"
                 " returning used_at + ttl >= now()",
-                (turn.workspace.workspace_id, found.name),
+                (transaction.workspace.workspace_id, found.name),
             )
             open_ones = sum(row[0] for row in await cursor.fetchall())
             return pb.DeleteBranchResponse(detached_sessions=open_ones)
 
-        return await self._in_turn(request.workspace, change)
+        return await self._change_refs(request.workspace, change)
 
     async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
         """An annotated tag of a commit."""
@@ -168,18 +168,18 @@ class Refs:
         tagger = read_author(request.tagger, "tagger", service) if request.HasField("tagger") else service
         draft = TagDraft(request.name, (request.message.strip() or request.name) + "\n", tagger)
 
-        async def change(turn: _Turn) -> pb.CreateTagResponse:
-            if await turn.find(TAGS, request.name):
+        async def change(transaction: _RefChange) -> pb.CreateTagResponse:
+            if await transaction.find(TAGS, request.name):
                 raise TagExistsError(request.name)
-            if await turn.find(BRANCHES, request.name):
+            if await transaction.find(BRANCHES, request.name):
                 raise ConfusingNameError.taken(request.name, BRANCHES + request.name)
-            commit_id = await turn.commit_of(request.revision)
-            tag_id = await asyncio.to_thread(turn.repository.write_tag, draft, commit_id)
-            if not await turn.put(TAGS + request.name, tag_id, commit_id):
+            commit_id = await transaction.commit_of(request.revision)
+            tag_id = await asyncio.to_thread(transaction.repository.write_tag, draft, commit_id)
+            if not await transaction.put(TAGS + request.name, tag_id, commit_id):
                 raise TagExistsError(request.name)
             return pb.CreateTagResponse(tag=_tag_message(RefRow(request.name, tag_id, commit_id), draft))
 
-        return await self._in_turn(request.workspace, change)
+        return await self._change_refs(request.workspace, change)
 
     async def list_tags(self, request: pb.ListTagsRequest) -> pb.ListTagsResponse:
         """Tags by name."""
@@ -200,23 +200,23 @@ class Refs:
     async def delete_tag(self, request: pb.DeleteTagRequest) -> pb.DeleteTagResponse:
         """Take a tag away."""
 
-        async def change(turn: _Turn) -> pb.DeleteTagResponse:
-            found = await turn.find(TAGS, lookup.needed("name", request.name))
+        async def change(transaction: _RefChange) -> pb.DeleteTagResponse:
+            found = await transaction.find(TAGS, lookup.needed("name", request.name))
             if found is None:
                 raise TagNotFoundError(request.name)
-            await turn.remove(TAGS, found)
+            await transaction.remove(TAGS, found)
             return pb.DeleteTagResponse()
 
-        return await self._in_turn(request.workspace, change)
+        return await self._change_refs(request.workspace, change)
 
-    async def _in_turn(self, workspace: str, change: Callable[[_Turn], Awaitable[Response]]) -> Response:
-        async def run(passage: Passage) -> Response:
+    async def _change_refs(self, workspace: str, change: Callable[[_RefChange], Awaitable[Response]]) -> Response:
+        async def run(commit_point: CommitPoint) -> Response:
             async with self._store.database.connection() as conn:
                 found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
-            async with turn_of(self._store, found.workspace_id, passage) as turn:
-                return await change(_Turn(turn.conn, found, turn.repository, passage))
+            async with workspace_transaction(self._store, found.workspace_id, commit_point) as transaction:
+                return await change(_RefChange(transaction.conn, found, transaction.repository, commit_point))
 
-        return await finish_once_begun(run)
+        return await finish_past_commit_point(run)
 
 
 def _branch_message(row: RefRow, workspace: Workspace) -> pb.Branch:

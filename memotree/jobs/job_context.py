@@ -35,7 +35,7 @@ class JobInputMissingError(FailedPreconditionError):
         super().__init__(f"The job has no input {name!r} any more. Ask for the work again, as a new job.")
 
 
-class RunningJob:
+class JobContext:
     """What the work function of a job works with; belongs to one attempt.
 
     Args:

@@ -12,7 +12,7 @@ from memotree_storage.postgres.registry import Workspace
 from memotree_storage.store import Store
 
 from memotree.jobs import rebuilds
-from memotree.jobs.runner import JobNotFoundError, Runner
+from memotree.jobs.runner import JobNotFoundError, JobRunner
 from memotree.request import lookup
 from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens, page_size
@@ -55,7 +55,7 @@ class JobNotResumableError(FailedPreconditionError):
 class JobOperations:
     """Reads, watches, ends and resumes jobs, and starts those that look after a workspace."""
 
-    def __init__(self, store: Store, pages: PageTokens, runner: Runner) -> None:
+    def __init__(self, store: Store, pages: PageTokens, runner: JobRunner) -> None:
         self._store = store
         self._pages = pages
         self._runner = runner

@@ -2,21 +2,21 @@
 
 from memotree_storage.store import Store
 
-from memotree.jobs.job_context import RunningJob
-from memotree.jobs.runner import Runner
+from memotree.jobs.job_context import JobContext
+from memotree.jobs.runner import JobRunner
 
 REBUILD = "rebuild"
 REINDEX = "reindex"
 
 
-def register(runner: Runner, store: Store) -> None:
+def register(runner: JobRunner, store: Store) -> None:
     """Register ``rebuild`` and ``reindex``; both may begin again at any point."""
 
-    async def rebuild(running: RunningJob) -> None:
-        await store.rebuild(running.job.workspace_id, running.report)
+    async def rebuild(context: JobContext) -> None:
+        await store.rebuild(context.job.workspace_id, context.report)
 
-    async def reindex(running: RunningJob) -> None:
-        await store.reindex(running.job.workspace_id, running.report)
+    async def reindex(context: JobContext) -> None:
+        await store.reindex(context.job.workspace_id, context.report)
 
     runner.register(REBUILD, rebuild)
     runner.register(REINDEX, reindex)

@@ -1,7 +1,7 @@
 """Runs jobs: takes them from the table in order, a few at once, and writes down what becomes of each.
 
 What a job has to be: work that may begin again from its start at any time, because a process can end at any moment. It
-keeps what must not be made twice under names (``RunningJob.keep``), and its effects are such that doing them again
+keeps what must not be made twice under names (``JobContext.keep``), and its effects are such that doing them again
 changes nothing.
 """
 
@@ -18,7 +18,7 @@ import psycopg
 import structlog
 from google.protobuf.message import Message
 from memotree_storage import faults
-from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import jobs
@@ -31,15 +31,15 @@ from memotree_storage.postgres.database import (
 from memotree_storage.postgres.jobs import CANCELLED, FAILED, QUEUED, SUCCEEDED, Job, NewJob, Outcome
 from memotree_storage.postgres.requests import begin_request, end_request
 
-from memotree.jobs.job_context import RunningJob
+from memotree.jobs.job_context import JobContext
 from memotree.jobs.outcomes import outcome_of
 from memotree.jobs.watchers import Watchers
 from memotree.request.idempotency import check_request_id
 
-MOST_DEATHS: Final = 5
+MAX_CRASHES: Final = 5
 """A job in which this many processes ended, one after the other, is not begun again by itself."""
 
-SUSPECT_DEATHS: Final = 2
+SUSPECT_CRASHES: Final = 2
 """From so many on a job runs alone, so that no other is taken for the one that ends processes."""
 
 STORE_OUTAGES: Final = (DatabaseUnavailableError, ServerBusyError, TransactionRacedError, IndexUnavailableError)
@@ -53,12 +53,12 @@ _STOP_PATIENCE: Final = 5.0
 _DIED: Final = Outcome(
     FAILED,
     "JOB_ENDS_SERVER",
-    f"The server ended {MOST_DEATHS} times while it worked on this job, so it is not begun again by itself. Look for "
+    f"The server ended {MAX_CRASHES} times while it worked on this job, so it is not begun again by itself. Look for "
     "the cause in its log (memory, perhaps), then resume the job.",
 )
 _log = structlog.get_logger(__name__)
 
-Work: TypeAlias = Callable[[RunningJob], Awaitable[Message | None]]
+Work: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
 """Does a job and returns its result, a message of the contract, or ``None`` when there is nothing to tell."""
 
 Why: TypeAlias = Literal["", "cancel", "stop", "gone"]
@@ -90,13 +90,13 @@ class JobsPausedError(UnavailableError):
 class _Active:
     """A job that runs here."""
 
-    running: RunningJob
+    context: JobContext
     work: asyncio.Task[Message | None]
     why: Why = ""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Runner:
+class JobRunner:
     """Queues and runs the jobs of one data folder; belongs to one event loop.
 
     Args:
@@ -143,9 +143,11 @@ class Runner:
             DatabaseUnavailableError: PostgreSQL does not answer.
         """
         async with self._database.transaction() as conn:
-            left = await jobs.take_up(conn, MOST_DEATHS, _DIED)
+            left = await jobs.requeue_orphans(conn, MAX_CRASHES, _DIED)
         for job in left:
-            _log.warning("a job ran when its process ended", job=job.id, kind=job.kind, now=job.state, times=job.deaths)
+            _log.warning(
+                "a job ran when its process ended", job=job.id, kind=job.kind, now=job.state, times=job.crashes
+            )
         self._loop = asyncio.create_task(self._work_off(), name="memotree-jobs")
 
     def begin_stop(self) -> None:
@@ -164,10 +166,10 @@ class Runner:
             await self._loop
             self._loop = None
         self.begin_stop()  # only now is it certain that no further one begins
-        await cancel(active.work for active in self._active.values())
+        await cancel_and_wait(active.work for active in self._active.values())
         if self._background:
             await asyncio.wait(self._background, timeout=_STOP_PATIENCE)
-            await cancel(self._background)
+            await cancel_and_wait(self._background)
 
     async def submit(
         self,
@@ -223,7 +225,7 @@ class Runner:
             JobNotFoundError: There is none.
         """
         if job_id in self._active:
-            return self._active[job_id].running.job
+            return self._active[job_id].context.job
         async with self._database.connection() as conn:
             job = await jobs.read(conn, job_id)
         if job is None:
@@ -232,7 +234,7 @@ class Runner:
 
     def seen(self, job: Job) -> Job:
         """A job that was read from the table, with the progress that only this process knows yet."""
-        return self._active[job.id].running.job if job.id in self._active else job
+        return self._active[job.id].context.job if job.id in self._active else job
 
     async def watch(self, job_id: str) -> AsyncGenerator[Job]:
         """The job as it is now, then at its changes, until it is over; who is slow misses changes between.
@@ -295,7 +297,7 @@ class Runner:
 
         Args:
             job_id: The job.
-            keep: What the work finds by ``RunningJob.kept``.
+            keep: What the work finds by ``JobContext.kept``.
 
         Raises:
             JobNotFoundError: There is none.
@@ -313,7 +315,7 @@ class Runner:
     def forget_workspace(self, workspace_id: str) -> None:
         """End what runs for a workspace that is gone; its rows have gone with it."""
         for active in self._active.values():
-            if active.running.job.workspace_id == workspace_id:
+            if active.context.job.workspace_id == workspace_id:
                 self._end(active, "gone")
 
     async def tidy(self) -> int:
@@ -345,51 +347,51 @@ class Runner:
 
     async def _begin_one(self) -> bool:
         """Begin the next job; false when none can begin now."""
-        most = self._most_deaths()
+        most = self._max_crashes()
         if self._stopping or len(self._active) >= self._concurrency or most is None:
             return False
         async with self._database.transaction() as conn:
-            job = await jobs.claim(conn, self._owner, self._works, most_deaths=most, running=self._active)
+            job = await jobs.claim(conn, self._owner, self._works, max_crashes=most, running=self._active)
         if job is None:
             return False
         faults.point("job.claimed")
-        running = RunningJob(self._database, self._owner, job, lambda changed: self._watchers.tell(changed.id))
-        active = _Active(running, asyncio.create_task(self._attempt(running), name=f"{job.kind} {job.id}"))
+        context = JobContext(self._database, self._owner, job, lambda changed: self._watchers.tell(changed.id))
+        active = _Active(context, asyncio.create_task(self._attempt(context), name=f"{job.kind} {job.id}"))
         self._active[job.id] = active
         self._in_background(self._follow(active))
         self._watchers.tell(job.id)
         _log.info("a job begins", job=job.id, kind=job.kind, subject=job.subject, attempt=job.attempts)
         return True
 
-    def _most_deaths(self) -> int | None:
-        """How many deaths the next job may have; ``None`` when it has to wait for a suspect to end."""
+    def _max_crashes(self) -> int | None:
+        """How many crashes the next job may have behind it; ``None`` when it has to wait for a suspect to end."""
         if not self._active:
-            return MOST_DEATHS
-        alone = any(active.running.job.deaths >= SUSPECT_DEATHS for active in self._active.values())
-        return None if alone else SUSPECT_DEATHS - 1
+            return MAX_CRASHES
+        alone = any(active.context.job.crashes >= SUSPECT_CRASHES for active in self._active.values())
+        return None if alone else SUSPECT_CRASHES - 1
 
-    async def _attempt(self, running: RunningJob) -> Message | None:
+    async def _attempt(self, context: JobContext) -> Message | None:
         """Do the work; begin again after an outage of a store of ours, a few times."""
-        work = self._works[running.job.kind]
+        work = self._works[context.job.kind]
         for pause in self._pauses:
             try:
-                return await work(running)
+                return await work(context)
             except STORE_OUTAGES as error:
-                _log.warning("a job waits for a store", job=running.job.id, why=error.message, seconds=pause)
+                _log.warning("a job waits for a store", job=context.job.id, why=error.message, seconds=pause)
                 await asyncio.sleep(pause)
-        return await work(running)
+        return await work(context)
 
     async def _follow(self, active: _Active) -> None:
         """Wait for the work of a job, and write down what became of it."""
-        job_id = active.running.job.id
+        job_id = active.context.job.id
 
         def end(wanted: bool) -> None:
             self._end(active, "cancel" if wanted else "gone")
 
-        writing = asyncio.create_task(active.running.write_often(end))
+        writing = asyncio.create_task(active.context.write_often(end))
         try:
             await asyncio.wait([active.work])
-            await cancel([writing])
+            await cancel_and_wait([writing])
             faults.point("job.worked")
             await self._finish(active, _outcome(active))
             faults.point("job.recorded")
@@ -400,7 +402,7 @@ class Runner:
 
     async def _finish(self, active: _Active, outcome: Outcome | None) -> None:
         """Write an outcome, however long PostgreSQL is away; a stop leaves that to the next start."""
-        job, pause = active.running.job, 0.1
+        job, pause = active.context.job, 0.1
         while outcome is not None:
             try:
                 async with self._database.transaction() as conn:
@@ -418,7 +420,7 @@ class Runner:
         """Cancel the work of a job, in the background."""
         if not active.why:
             active.why = why
-            self._in_background(cancel([active.work]))
+            self._in_background(cancel_and_wait([active.work]))
 
     def _in_background(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -432,7 +434,7 @@ class Runner:
 
 def _outcome(active: _Active) -> Outcome | None:
     """What became of an attempt that has ended; ``None`` when nobody is left to be told."""
-    job, work = active.running.job, active.work
+    job, work = active.context.job, active.work
     error = asyncio.CancelledError() if work.cancelled() else work.exception()
     if active.why == "gone":
         return None

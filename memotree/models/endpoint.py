@@ -20,10 +20,10 @@ from memotree.models.failures import (
     MalformedRequestError,
     ModelRefusedError,
     ModelUnavailableError,
-    Patience,
+    RetryPolicy,
 )
 from memotree.models.meter import Kind
-from memotree.models.rate_limit import Pace
+from memotree.models.rate_limit import RateLimiter
 
 LONGEST_RETRY_AFTER: Final = 60.0
 """Seconds that an endpoint may ask us to wait; one that asks for more is not asked again."""
@@ -47,20 +47,22 @@ class Endpoint:
         url: The base of its API (``…/v1``).
         model: Its name there.
         key: Its key; empty for none.
-        pace: Shared by all endpoints.
-        patience: How long to wait for it.
+        limiter: Shared by all endpoints.
+        retry_policy: How long to wait for it.
     """
 
-    def __init__(self, kind: Kind, url: str, model: str, key: str, pace: Pace, patience: Patience) -> None:
+    def __init__(
+        self, kind: Kind, url: str, model: str, key: str, limiter: RateLimiter, retry_policy: RetryPolicy
+    ) -> None:
         self.kind: Kind = kind
         self.model = model
         self._host = urlsplit(url).hostname or ""
-        self._pace = pace
-        self._patience = patience
+        self._limiter = limiter
+        self._retry_policy = retry_policy
         self._failed = 0
         self._spared_until = 0.0
         self._client = openai.AsyncOpenAI(
-            api_key=key or _NO_KEY, base_url=url, max_retries=0, timeout=patience.timeout + 1
+            api_key=key or _NO_KEY, base_url=url, max_retries=0, timeout=retry_policy.timeout + 1
         )
         # Which the SDK takes from the environment: what is sent is what the settings say.
         self._client.organization = self._client.project = None
@@ -91,15 +93,15 @@ class Endpoint:
 
     def _attempts(self, *, spare: bool) -> int:
         """How often to try: once when the endpoint was down a while ago, so that only one caller waits for it."""
-        if not spare or self._failed < self._patience.failures:
-            return self._patience.attempts
+        if not spare or self._failed < self._retry_policy.failures:
+            return self._retry_policy.attempts
         now = asyncio.get_running_loop().time()
         if now < self._spared_until:
             raise ModelUnavailableError(
                 f"The {self.kind} model {self.model!r} did not answer {self._failed} calls in a row and is spared for "
-                f"{self._patience.rest:.0f} seconds; send the same call again then."
+                f"{self._retry_policy.rest:.0f} seconds; send the same call again then."
             )
-        self._spared_until = now + self._patience.rest
+        self._spared_until = now + self._retry_policy.rest
         return 1
 
     async def _try(self, ask: Callable[[openai.AsyncOpenAI], Awaitable[_T]], attempts: int) -> _T:
@@ -113,7 +115,7 @@ class Endpoint:
         )
         async for attempt in retrying:
             with attempt:
-                async with self._pace.place(), asyncio.timeout(self._patience.timeout):
+                async with self._limiter.place(), asyncio.timeout(self._retry_policy.timeout):
                     return await ask(self._client)
         raise AssertionError("tenacity either returns or raises")
 
@@ -121,7 +123,7 @@ class Endpoint:
         """What the endpoint asked for, and else a random time that may be longer at each attempt ("full jitter")."""
         error = state.outcome.exception() if state.outcome else None
         asked = retry_after(error) if isinstance(error, openai.APIStatusError) else None
-        jitter: float = wait_random_exponential(self._patience.first_wait, self._patience.longest_wait)(state)
+        jitter: float = wait_random_exponential(self._retry_policy.first_wait, self._retry_policy.longest_wait)(state)
         return jitter if asked is None else asked + min(jitter, asked / 10)  # not all waiting calls in one moment
 
     def _tell(self, state: RetryCallState) -> None:
@@ -154,8 +156,8 @@ class Endpoint:
 
     def _count_failure(self) -> None:
         self._failed += 1
-        if self._failed >= self._patience.failures:
-            self._spared_until = asyncio.get_running_loop().time() + self._patience.rest
+        if self._failed >= self._retry_policy.failures:
+            self._spared_until = asyncio.get_running_loop().time() + self._retry_policy.rest
 
 
 def retry_after(error: openai.APIStatusError) -> float | None:

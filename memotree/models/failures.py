@@ -42,7 +42,7 @@ class UnusableAnswerError(ModelUnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long an endpoint is waited for. Times are in seconds.
 
     Attributes:

@@ -22,7 +22,7 @@ from memotree.models.chat_requests import (
     loop_question,
     parent_question,
 )
-from memotree.models.failures import ModelRefusedError, ModelUnavailableError, Patience
+from memotree.models.failures import ModelRefusedError, ModelUnavailableError, RetryPolicy
 from memotree.models.meter import Meter
 from memotree.settings import Settings
 
@@ -64,7 +64,7 @@ class Models:
         """Makes the vectors of the store."""
 
     @classmethod
-    def from_settings(cls, settings: Settings, database: Database, patience: Patience | None = None) -> Self:
+    def from_settings(cls, settings: Settings, database: Database, retry_policy: RetryPolicy | None = None) -> Self:
         """The models that the settings name; nothing is asked before `open`."""
         cache = AnswerCache(database)
         if settings.chat_url is settings.embedding_url is settings.rerank_url is None:
@@ -72,7 +72,7 @@ class Models:
         from memotree.models.remote import connect  # noqa: PLC0415 - see above
 
         timeout, attempts = settings.model_timeout.total_seconds(), settings.model_attempts
-        return cls(cache, connect(settings, cache, patience or Patience(timeout=timeout, attempts=attempts)))
+        return cls(cache, connect(settings, cache, retry_policy or RetryPolicy(timeout=timeout, attempts=attempts)))
 
     async def open(self) -> None:
         """Learn what has to be known before the index opens: the length of the vectors. The database has to be open.

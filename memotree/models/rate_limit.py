@@ -8,7 +8,7 @@ from typing import Final
 _MINUTE: Final = 60.0
 
 
-class Pace:
+class RateLimiter:
     """The places that all calls of models share; for one event loop.
 
     Args:

@@ -7,9 +7,9 @@ from memotree.models.cache import AnswerCache
 from memotree.models.chat import Chat
 from memotree.models.embedding import EndpointEmbedder
 from memotree.models.endpoint import Endpoint
-from memotree.models.failures import Patience
+from memotree.models.failures import RetryPolicy
 from memotree.models.meter import Kind
-from memotree.models.rate_limit import Pace
+from memotree.models.rate_limit import RateLimiter
 from memotree.models.reranking import EndpointRanking, rerank_base
 from memotree.settings import Settings
 
@@ -32,15 +32,15 @@ class RemoteModels:
                 await part.close()
 
 
-def connect(settings: Settings, cache: AnswerCache, patience: Patience) -> RemoteModels:
+def connect(settings: Settings, cache: AnswerCache, retry_policy: RetryPolicy) -> RemoteModels:
     """The models that the settings name; nothing is asked yet."""
-    pace = Pace(settings.model_concurrency, settings.model_requests_per_minute)
+    limiter = RateLimiter(settings.model_concurrency, settings.model_requests_per_minute)
 
     def endpoint(kind: Kind, url: str) -> Endpoint:
         secret = getattr(settings, f"{kind}_api_key")
         key = secret.get_secret_value() if secret else ""
-        rest = min(_EMBEDDING_REST, patience.rest) if kind == "embedding" else patience.rest
-        return Endpoint(kind, url, getattr(settings, f"{kind}_model"), key, pace, replace(patience, rest=rest))
+        rest = min(_EMBEDDING_REST, retry_policy.rest) if kind == "embedding" else retry_policy.rest
+        return Endpoint(kind, url, getattr(settings, f"{kind}_model"), key, limiter, replace(retry_policy, rest=rest))
 
     embedder = chat = ranking = None
     if settings.embedding_url is not None:

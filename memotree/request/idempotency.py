@@ -13,7 +13,7 @@ _LONGEST_ID = 128
 Response = TypeVar("Response", bound=Message)
 
 
-async def once(
+async def run_once(
     conn: Connection,
     workspace_id: str,
     request: Message,

@@ -78,7 +78,7 @@ class AmbiguousIdError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkspaceRevision:
     """A workspace and one state of its tree."""
 
     workspace: Workspace
@@ -106,9 +106,9 @@ def needed(field: str, text: str) -> str:
     return text
 
 
-async def place(conn: Connection, workspace: str, revision: str, field: str = "revision") -> Place:
+async def find_revision(conn: Connection, workspace: str, revision: str, field: str = "revision") -> WorkspaceRevision:
     """The workspace of that name or id, and the state that the revision names there; a session counts as used."""
-    found = Place(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
+    found = WorkspaceRevision(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
     if found.resolved.kind == "session":
         await _touch(conn, found.resolved.name)
     return found

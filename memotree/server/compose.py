@@ -15,15 +15,15 @@ from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
-from memotree.forest.asking.ask import Asking
-from memotree.forest.asking.drill_down import Drilling
-from memotree.forest.ingestion.job import Ingestion
-from memotree.forest.joining.join import Joining
+from memotree.forest.asking.ask import Ask
+from memotree.forest.asking.drill_down import DrillDown
+from memotree.forest.ingestion.job import IngestDocument
+from memotree.forest.joining.join import ArchiveJoin
 from memotree.forest.operations import ForestOperations
-from memotree.forest.recall.recall import Recalling
-from memotree.forest.summaries.renewal_job import SummaryUpkeep
+from memotree.forest.recall.recall import Recall
+from memotree.forest.summaries.renewal_job import SummaryRenewal
 from memotree.history import HistoryOperations
-from memotree.jobs import JobOperations, Runner, rebuilds
+from memotree.jobs import JobOperations, JobRunner, rebuilds
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
@@ -67,9 +67,9 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         store, models = await open_store_and_models(settings, stack)
         pages = PageTokens(_page_key(settings))
         limits = service_limits(settings)
-        runner = Runner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
+        runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
-        summaries = SummaryUpkeep(store, models, runner, limits, background=settings.renew_summaries)
+        summaries = SummaryRenewal(store, models, runner, limits, background=settings.renew_summaries)
         forest = forest_operations(store, models, runner, limits, summaries, settings)
         sessions = SessionOperations(store, pages, limits, summaries)
         stack.push_async_callback(sessions.finish)
@@ -103,22 +103,22 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
 def forest_operations(
     store: Store,
     models: Models,
-    runner: Runner,
+    runner: JobRunner,
     limits: ServiceLimits,
-    summaries: SummaryUpkeep,
+    summaries: SummaryRenewal,
     settings: Settings,
 ) -> ForestOperations:
     """The forest over a store; its jobs are registered with the runner."""
-    recalling = Recalling(
+    recalling = Recall(
         store, limits, models, cache_bytes=settings.recall_cache_bytes, scan_leaves=settings.recall_scan_leaves
     )
-    drilling = Drilling(store, models)
+    drilling = DrillDown(store, models)
     return ForestOperations(
-        Ingestion(store, models, runner, limits),
+        IngestDocument(store, models, runner, limits),
         recalling,
         drilling,
-        Asking(recalling, drilling, store, models),
-        Joining(store, models, limits),
+        Ask(recalling, drilling, store, models),
+        ArchiveJoin(store, models, limits),
         summaries,
     )
 

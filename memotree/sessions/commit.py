@@ -17,8 +17,8 @@ from typing import Final
 
 import structlog
 from memotree_storage import faults
-from memotree_storage.commit.tree_check import Missing, check_structure
-from memotree_storage.concurrency.cancellation import Passage
+from memotree_storage.commit.tree_check import MissingChange, check_tree
+from memotree_storage.concurrency.cancellation import CommitPoint
 from memotree_storage.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -44,7 +44,7 @@ from memotree_storage.store import Store
 
 from memotree.request.naming import BRANCHES, TAGS, ConfusingNameError, TagExistsError
 from memotree.sessions.commit_message import ListedChange, compose
-from memotree.sessions.rebase import ConflictError, Merged, carry_over, merge_onto
+from memotree.sessions.rebase import ConflictError, MergedChange, carry_over, merge_onto
 
 _ATTEMPTS: Final = 8
 _MESSAGE_BYTES: Final = 64 << 10
@@ -109,7 +109,9 @@ class CommitResult:
 class Commit:
     """One commit of a session's changes, inside the transaction that holds the workspace and the session."""
 
-    def __init__(self, conn: Connection, store: Store, session: Session, order: CommitOrder, passage: Passage) -> None:
+    def __init__(
+        self, conn: Connection, store: Store, session: Session, order: CommitOrder, commit_point: CommitPoint
+    ) -> None:
         self._conn = conn
         self._store = store
         self._workspace_id = session.workspace_id
@@ -117,7 +119,7 @@ class Commit:
         self._order = order
         self._ref = f"refs/heads/{session.branch}"
         self._at_head: Mapping[str, Version] = {}
-        self._passage = passage
+        self._passage = commit_point
 
     async def run(self) -> CommitResult:
         """Make the commit.
@@ -142,10 +144,10 @@ class Commit:
             faults.point("commit.merged")
             written = await asyncio.to_thread(repository.write_commit, self._draft(head, merged))
             faults.point("commit.before-swap")
-            self._passage.begun = True
+            self._passage.reached = True
             if await asyncio.to_thread(repository.move_ref, self._ref, head.commit_id, written.commit_id):
                 return await self._finish(repository, written, merged)
-            self._passage.begun = False
+            self._passage.reached = False
         raise BranchBusyError(
             f"Branch {self._session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
             "Send the call again."
@@ -193,11 +195,11 @@ class Commit:
         check_chosen(chosen, {row.entry_id for row in rows})
         return [row for row in rows if row.entry_id in chosen], {row.entry_id for row in rows} - chosen
 
-    async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> list[Merged]:
+    async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> list[MergedChange]:
         merging = await merge_onto(self._conn, self._store, head, rows)
         self._at_head = merging.at_head
         entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-        verdict = await check_structure(self._conn, head, entries, left_out)
+        verdict = await check_tree(self._conn, head, entries, left_out)
         if verdict.missing:
             raise await self._incomplete(verdict.missing)
         conflicts = [*merging.conflicts, *verdict.conflicts]
@@ -211,7 +213,7 @@ class Commit:
                 _check_merged(item.entry)
         return merging.merged
 
-    async def _incomplete(self, missing: list[Missing]) -> IncompleteChoiceError:
+    async def _incomplete(self, missing: list[MissingChange]) -> IncompleteChoiceError:
         ids = sorted({item.entry_id for item in missing})
         versions = await tree.versions(self._conn, self._session.tree, ids, dead=True)
         reasons = "; ".join(f"{item.entry_id}, for {item.why} {item.needed_by}" for item in missing[:10])
@@ -219,7 +221,7 @@ class Commit:
         error.nodes = [versions[entry_id] for entry_id in ids if entry_id in versions]
         return error
 
-    def _draft(self, head: State, merged: list[Merged]) -> CommitDraft:
+    def _draft(self, head: State, merged: list[MergedChange]) -> CommitDraft:
         order = self._order
         effective = [item for item in merged if _changes_something(item)]
         listed = [ListedChange(item.theirs, item.entry, item.row.messages) for item in effective]
@@ -243,7 +245,9 @@ class Commit:
         tag = _tag_draft(order) if order.tag else None
         return CommitDraft(head.commit_id, changes, message, order.author, order.committer, tag)
 
-    async def _finish(self, repository: GitRepository, written: WrittenCommit, merged: list[Merged]) -> CommitResult:
+    async def _finish(
+        self, repository: GitRepository, written: WrittenCommit, merged: list[MergedChange]
+    ) -> CommitResult:
         faults.point("commit.swapped")
         changes = [_entry_change(item, written) for item in merged if _changes_something(item)]
         self._store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
@@ -339,7 +343,7 @@ async def remaining_changes(conn: Connection, session_id: str) -> int:
     return int(row[0]) if row else 0
 
 
-def _changes_something(item: Merged) -> bool:
+def _changes_something(item: MergedChange) -> bool:
     return item.entry != item.theirs
 
 
@@ -351,13 +355,13 @@ def _check_merged(entry: Entry | None) -> None:
         check_node(entry, READ_LIMITS)
 
 
-def _entry_change(item: Merged, written: WrittenCommit) -> EntryChange:
+def _entry_change(item: MergedChange, written: WrittenCommit) -> EntryChange:
     if item.entry is None:
         return EntryChange(item.row.entry_id, "", None)
     return EntryChange(item.row.entry_id, written.blobs[entry_path(item.entry)], item.entry)
 
 
-def _settled(merged: list[Merged]) -> list[EntryChange]:
+def _settled(merged: list[MergedChange]) -> list[EntryChange]:
     """What the session is told: for each chosen change, that its own bytes are committed, since the merge has them."""
     return [EntryChange(item.row.entry_id, item.row.version.blob, item.entry) for item in merged]
 

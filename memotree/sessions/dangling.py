@@ -5,7 +5,7 @@ from typing import Final
 
 from memotree_storage.postgres import tree
 
-from memotree.sessions.editing import Workbench
+from memotree.sessions.editing import SessionEditor
 
 _LISTED: Final = 100
 """So many are told one by one; an answer has to stay small however many nodes point to what goes."""
@@ -14,11 +14,11 @@ _AT_ONCE: Final = 500
 """So many ids are asked for in one statement: it compares each holder's targets with all of them."""
 
 
-async def warnings(bench: Workbench, ids: Collection[str]) -> tuple[str, ...]:
+async def warnings(editor: SessionEditor, ids: Collection[str]) -> tuple[str, ...]:
     """Warnings about relations of nodes that stay and point to nodes that go, at most 100 and one that counts the rest.
 
     Args:
-        bench: The session, before the nodes have gone.
+        editor: The session, before the nodes have gone.
         ids: The nodes that go.
     """
     gone, order = set(ids), sorted(ids)
@@ -28,7 +28,7 @@ async def warnings(bench: Workbench, ids: Collection[str]) -> tuple[str, ...]:
         told += [
             f"{holder.entry_id} ({holder.title}) has {_with_article(relation[0])} relation to {relation[1]}, "
             "which is deleted."
-            for holder in await tree.pointing_at(bench.conn, bench.state, part)
+            for holder in await tree.pointing_at(editor.conn, editor.state, part)
             if holder.entry_id not in gone
             for relation in holder.relations
             if relation[1] in part

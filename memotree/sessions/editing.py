@@ -24,7 +24,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import once
+from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 
 _NOTE_CHARS = 2000
@@ -61,7 +61,7 @@ class ChangeRequest(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedNode:
     """A version with the ids above it, root first, and the number of nodes directly below it."""
 
     version: Version
@@ -70,7 +70,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Workbench:
+class SessionEditor:
     """An open session, held by a transaction, and the tool that works on it.
 
     ``derived`` has the blobs that the staged entries it has loaded were derived from.
@@ -116,7 +116,7 @@ class Workbench:
         check_etag(version, etag)
         return version
 
-    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> Placed:
+    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> PlacedNode:
         """The same with its place in the tree, in one round trip for a full id.
 
         Raises:
@@ -128,7 +128,7 @@ class Workbench:
         if found is None or found[0].is_archive:
             raise lookup.NodeNotFoundError(entry_id)
         check_etag(found[0], etag)
-        return Placed(*found)
+        return PlacedNode(*found)
 
     async def put(self, entry: Node, before: Version | None, message: str, tell: Tell | None = None) -> Version:
         """Stage a node, new or changed, in canonical form; its version in the session is returned.
@@ -220,13 +220,13 @@ def check_note(message: str) -> None:
     check_text("commit_message", message, multiline=True, max_chars=_NOTE_CHARS)
 
 
-async def change(
+async def edit_session(
     store: Store,
     limits: ServiceLimits,
     request: ChangeRequest,
     response_type: type[Response],
     tool: str,
-    make: Callable[[Workbench], Awaitable[Response]],
+    make: Callable[[SessionEditor], Awaitable[Response]],
 ) -> Response:
     """Run one call that stages changes: all or nothing, once per request id."""
     workspace, session_id = (
@@ -234,16 +234,16 @@ async def change(
         lookup.needed("session_id", request.session_id),
     )
     # Its turn before a connection: many changes of one session wait without one.
-    async with store.turns.of(session_id), store.database.transaction() as conn:
+    async with store.locks.of(session_id), store.database.transaction() as conn:
 
         async def run() -> Response:
             session = await sessions.hold_session(conn, workspace, session_id)
-            return await make(Workbench(conn, store, session, limits, tool))
+            return await make(SessionEditor(conn, store, session, limits, tool))
 
         if request.request_id:
             assert isinstance(request, Message)  # noqa: S101 - every request is a message too
             found = await registry.find_workspace(conn, workspace)
-            response = await once(conn, found.workspace_id, request, response_type, run)
+            response = await run_once(conn, found.workspace_id, request, response_type, run)
         else:
             response = await run()
         faults.point("stage.written")

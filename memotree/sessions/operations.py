@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 import structlog
 from memotree_storage import faults
-from memotree_storage.commit.transaction import Turn, turn_of
-from memotree_storage.commit.tree_check import Verdict, check_structure
-from memotree_storage.concurrency.cancellation import Passage, finish_once_begun, until_done
+from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.errors import InvalidInputError, UnavailableError
 from memotree_storage.mirror.catch_up import catch_up_within, is_behind
 from memotree_storage.model.changes import fields_changed
@@ -30,7 +30,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import once
+from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import read_author, session_message
 from memotree.request.naming import BranchNotFoundError, check_tag_name
@@ -53,7 +53,7 @@ _MAX_TTL: Final = timedelta(days=366)
 _log = structlog.get_logger(__name__)
 
 
-class SummaryCare(Protocol):
+class SummaryRenewer(Protocol):
     """Keeps summaries that are made from others up to date with what sessions change."""
 
     async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
@@ -76,7 +76,7 @@ class SessionOperations:
     """
 
     def __init__(
-        self, store: Store, pages: PageTokens, limits: ServiceLimits, summaries: SummaryCare | None = None
+        self, store: Store, pages: PageTokens, limits: ServiceLimits, summaries: SummaryRenewer | None = None
     ) -> None:
         self._store = store
         self._pages = pages
@@ -92,12 +92,12 @@ class SessionOperations:
         order = _Opening(request, workspace, request.branch or workspace.default_branch, agent, ttl)
         await self._follow(workspace.workspace_id)
         try:
-            return await finish_once_begun(partial(self._open, order, in_turn=False))
+            return await finish_past_commit_point(partial(self._open, order, in_turn=False))
         except BranchNotFoundError:  # or it is being deleted or mirrored anew: who has the turn knows
-            async with self._store.turns.of(workspace.workspace_id):
-                return await finish_once_begun(partial(self._open, order, in_turn=True))
+            async with self._store.locks.of(workspace.workspace_id):
+                return await finish_past_commit_point(partial(self._open, order, in_turn=True))
 
-    async def _open(self, order: "_Opening", passage: Passage, *, in_turn: bool) -> pb.OpenSessionResponse:
+    async def _open(self, order: "_Opening", commit_point: CommitPoint, *, in_turn: bool) -> pb.OpenSessionResponse:
         workspace_id, session_id = order.workspace.workspace_id, new_id()
         try:
             async with self._store.database.transaction() as conn:
@@ -109,15 +109,15 @@ class SessionOperations:
                     session = await sessions.open_session(
                         conn, session_id, head, branch=order.branch, agent=order.agent, ttl=order.ttl
                     )
-                    passage.begun = True
+                    commit_point.reached = True
                     await self._keep(session_id, workspace_id, None, head.commit_id)
                     return pb.OpenSessionResponse(session=session_message(session))
 
-                return await once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
+                return await run_once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
         except BaseException:
-            if passage.begun:
-                self._store.turns.afterwards(
-                    until_done(
+            if commit_point.reached:
+                self._store.locks.run_in_background(
+                    retry_until_done(
                         f"a ref holds the base of {session_id}", partial(self._release, workspace_id, session_id)
                     )
                 )
@@ -137,7 +137,7 @@ class SessionOperations:
         async with self._store.database.connection() as conn:
             behind = await is_behind(conn, workspace_id, repository)
         if behind:
-            async with self._store.turns.of(workspace_id):
+            async with self._store.locks.of(workspace_id):
                 await self._store.catch_up(workspace_id)
 
     async def get_session(self, request: pb.GetSessionRequest) -> pb.GetSessionResponse:
@@ -185,7 +185,7 @@ class SessionOperations:
             raise InvalidInputError.at("node_ids", "is needed; to forget all, discard the session.")
         workspace = await self._workspace(request.workspace)
         session_id = lookup.needed("session_id", request.session_id)
-        async with self._store.turns.of(session_id), self._store.database.transaction() as conn:
+        async with self._store.locks.of(session_id), self._store.database.transaction() as conn:
             session = await sessions.hold_session(conn, workspace.workspace_id, session_id)
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
             ids = {_staged_id(rows, text, f"node_ids[{number}]") for number, text in enumerate(request.node_ids)}
@@ -197,32 +197,32 @@ class SessionOperations:
 
     async def discard_session(self, request: pb.DiscardSessionRequest) -> pb.DiscardSessionResponse:
         """Forget all staged changes and close the session."""
-        return await finish_once_begun(partial(self._discard, request))
+        return await finish_past_commit_point(partial(self._discard, request))
 
-    async def _discard(self, request: pb.DiscardSessionRequest, passage: Passage) -> pb.DiscardSessionResponse:
-        async with self._store.turns.of(request.session_id), self._store.database.transaction() as conn:
+    async def _discard(self, request: pb.DiscardSessionRequest, commit_point: CommitPoint) -> pb.DiscardSessionResponse:
+        async with self._store.locks.of(request.session_id), self._store.database.transaction() as conn:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
             await sessions.close_session(conn, session.session_id, "discarded")
             closed = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
-            passage.begun = True
+            commit_point.reached = True
         await self._keep(session.session_id, workspace.workspace_id, session.base_commit, None)
         return pb.DiscardSessionResponse(session=session_message(closed))
 
     async def rebase_session(self, request: pb.RebaseSessionRequest) -> pb.RebaseSessionResponse:
         """Lay a session's changes over the head of its branch."""
-        return await finish_once_begun(partial(self._rebase, request))
+        return await finish_past_commit_point(partial(self._rebase, request))
 
-    async def _rebase(self, request: pb.RebaseSessionRequest, passage: Passage) -> pb.RebaseSessionResponse:
+    async def _rebase(self, request: pb.RebaseSessionRequest, commit_point: CommitPoint) -> pb.RebaseSessionResponse:
         workspace_id = (await self._workspace(request.workspace)).workspace_id
         session_id = lookup.needed("session_id", request.session_id)
-        async with turn_of(self._store, workspace_id, passage, session_id=session_id) as turn:
-            conn = turn.conn
+        async with workspace_transaction(self._store, workspace_id, commit_point, session_id=session_id) as transaction:
+            conn = transaction.conn
             session = await sessions.hold_session(conn, workspace_id, session_id)
             head = await _head(conn, workspace_id, session.branch)
             rows = await staging.staged(conn, session_id)
             merging = await merge_onto(conn, self._store, head, rows)
             entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-            verdict = await check_structure(conn, head, entries, set())
+            verdict = await check_tree(conn, head, entries, set())
             conflicts = [*merging.conflicts, *verdict.conflicts]
             if conflicts:
                 raise ConflictError.of(conflicts)
@@ -231,7 +231,7 @@ class SessionOperations:
                     await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
             await sessions.set_base(conn, session_id, head.commit_id)
             rebased = await sessions.find_session(conn, workspace_id, session_id)
-            passage.begun = True
+            commit_point.reached = True
         await self._keep(session_id, workspace_id, session.base_commit, head.commit_id)
         return pb.RebaseSessionResponse(session=session_message(rebased))
 
@@ -248,22 +248,24 @@ class SessionOperations:
                 order.choice,
             )
             order = replace(order, choice=[*order.choice, *renewed] if order.choice else ())
-        return await finish_once_begun(partial(self._commit, request, order))
+        return await finish_past_commit_point(partial(self._commit, request, order))
 
     async def finish(self) -> None:
         """Wait for what goes on in the background, a few seconds at most; for a graceful stop."""
-        await self._store.turns.finish()
+        await self._store.locks.finish()
 
     async def _commit(
-        self, request: pb.CommitChangesRequest, order: CommitOrder, passage: Passage
+        self, request: pb.CommitChangesRequest, order: CommitOrder, commit_point: CommitPoint
     ) -> pb.CommitChangesResponse:
         workspace_id = (await self._workspace(request.workspace)).workspace_id
         session_id = lookup.needed("session_id", request.session_id)
-        async with turn_of(self._store, workspace_id, passage, session_id=session_id, follow=False) as turn:
+        async with workspace_transaction(
+            self._store, workspace_id, commit_point, session_id=session_id, follow=False
+        ) as transaction:
 
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
-                result = await self._commit_held(turn, workspace_id, session_id, order, passage)
+                result = await self._commit_held(transaction, workspace_id, session_id, order, commit_point)
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,
@@ -273,23 +275,28 @@ class SessionOperations:
                     warnings=result.warnings,
                 )
 
-            response = await once(turn.conn, workspace_id, request, pb.CommitChangesResponse, make)
+            response = await run_once(transaction.conn, workspace_id, request, pb.CommitChangesResponse, make)
         faults.point("commit.recorded")
         self._store.indexer.notice(workspace_id)
-        self._store.upkeep.notice(workspace_id)
+        self._store.maintenance.notice(workspace_id)
         if self._summaries is not None:
             self._summaries.notice(workspace_id, response.branch, response.commit_id)
         return response
 
     async def _commit_held(
-        self, turn: Turn, workspace_id: str, session_id: str, order: CommitOrder, passage: Passage
+        self,
+        transaction: WorkspaceTransaction,
+        workspace_id: str,
+        session_id: str,
+        order: CommitOrder,
+        commit_point: CommitPoint,
     ) -> CommitResult:
-        conn = turn.conn
+        conn = transaction.conn
         if order.request_id:
-            if await is_behind(conn, workspace_id, turn.repository):
-                await catch_up_within(conn, workspace_id, turn.repository)
+            if await is_behind(conn, workspace_id, transaction.repository):
+                await catch_up_within(conn, workspace_id, transaction.repository)
             asked = await sessions.find_session(conn, workspace_id, session_id)
-            earlier = await earlier_result(conn, turn.repository, asked, order)
+            earlier = await earlier_result(conn, transaction.repository, asked, order)
             if earlier is not None:
                 return earlier
         session = await sessions.hold_session(conn, workspace_id, session_id)
@@ -299,8 +306,8 @@ class SessionOperations:
             author=order.author if order.author.name else replace(order.author, name=session.agent),
             choice=[_staged_id(rows, text, f"specific_nodes[{number}]") for number, text in enumerate(order.choice)],
         )
-        result = await Commit(conn, self._store, session, full, passage).run()
-        self._store.turns.afterwards(self._keep(session_id, workspace_id, session.base_commit, result.commit_id))
+        result = await Commit(conn, self._store, session, full, commit_point).run()
+        self._store.locks.run_in_background(self._keep(session_id, workspace_id, session.base_commit, result.commit_id))
         return result
 
     def _order(self, request: pb.CommitChangesRequest) -> CommitOrder:
@@ -407,17 +414,17 @@ async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, 
     """Refuse a discard that breaks the tree; what was broken before it (by a commit of others) is no reason."""
     all_of_them: dict[str, Entry | None] = {key: row.entry for key, row in rows.items()}
     stay = {key: entry for key, entry in all_of_them.items() if key not in gone}
-    after = await check_structure(conn, session.base, stay, gone)
+    after = await check_tree(conn, session.base, stay, gone)
     if not after.missing and not after.conflicts:
         return
-    before = await check_structure(conn, session.base, all_of_them, set())
+    before = await check_tree(conn, session.base, all_of_them, set())
     known = {(item.node_id, item.field, item.description) for item in before.conflicts}
     fresh = [item for item in after.conflicts if (item.node_id, item.field, item.description) not in known]
     if after.missing or fresh:
-        raise _needed_by_others(Verdict(fresh, after.missing), rows)
+        raise _needed_by_others(TreeCheckResult(fresh, after.missing), rows)
 
 
-def _needed_by_others(verdict: Verdict, rows: Mapping[str, Staged]) -> IncompleteChoiceError:
+def _needed_by_others(verdict: TreeCheckResult, rows: Mapping[str, Staged]) -> IncompleteChoiceError:
     """The error for a discard that would leave the other changes of the session without what they need."""
     ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
     error = IncompleteChoiceError(

@@ -33,7 +33,7 @@ class ConflictError(AbortedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedChange:
     """One staged change on a new base: the entry as it shall be, the entry and blob there, and what conflicts."""
 
     row: Staged
@@ -44,10 +44,10 @@ class Merged:
 
 
 @dataclass(slots=True)
-class Merging:
+class MergedChanges:
     """Staged changes on a new base, with all conflicts, and the versions that their entries have there."""
 
-    merged: list[Merged] = field(default_factory=list)
+    merged: list[MergedChange] = field(default_factory=list)
     at_head: Mapping[str, Version] = field(default_factory=dict)
 
     @property
@@ -56,23 +56,25 @@ class Merging:
         return [conflict for item in self.merged for conflict in item.conflicts]
 
 
-async def merge_onto(conn: Connection, store: Store, head: State, rows: Sequence[Staged]) -> Merging:
+async def merge_onto(conn: Connection, store: Store, head: State, rows: Sequence[Staged]) -> MergedChanges:
     """Merge staged changes onto a state; a change whose node did not change there is taken as it is."""
     at_head = await tree.versions(conn, head, [row.entry_id for row in rows])
     wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
     theirs = await store.entries.load(head.workspace_id, list(at_head.values()))
     bases = await asyncio.to_thread(_read_bases, store, head.workspace_id, wanted)
-    return Merging([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows], at_head)
+    return MergedChanges([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows], at_head)
 
 
-def _merge(row: Staged, at_head: Version | None, theirs: Mapping[str, Entry], bases: Mapping[str, Entry]) -> Merged:
+def _merge(
+    row: Staged, at_head: Version | None, theirs: Mapping[str, Entry], bases: Mapping[str, Entry]
+) -> MergedChange:
     ours, blob = row.entry, _blob(at_head)
     other = theirs[blob] if blob else None
     if blob == row.derived_blob:
-        return Merged(row, ours, other, blob)
+        return MergedChange(row, ours, other, blob)
     base = bases[row.entry_id] if row.derived_blob else None
     result = merge_entries(base, ours, other)
-    return Merged(row, result.entry, other, blob, result.conflicts)
+    return MergedChange(row, result.entry, other, blob, result.conflicts)
 
 
 def _blob(version: Version | None) -> str | None:

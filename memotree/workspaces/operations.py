@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from memotree_storage import faults
-from memotree_storage.commit.transaction import turn_of
-from memotree_storage.concurrency.cancellation import Passage, finish_once_begun, until_done
+from memotree_storage.commit.transaction import workspace_transaction
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from memotree_storage.model.node import Archive, is_id, new_id
 from memotree_storage.model.validation import check_text
@@ -21,13 +21,13 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import once
+from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import archive_message, timestamp
 from memotree.request.naming import check_workspace_name
 from memotree.request.pages import PageTokens, page_size
 from memotree.sessions import dangling
-from memotree.sessions.editing import Workbench, change, check_etag
+from memotree.sessions.editing import SessionEditor, check_etag, edit_session
 from memotree.v1 import workspace_service_pb2 as pb
 
 _DESCRIPTION_CHARS = 2000
@@ -74,10 +74,10 @@ class WorkspaceOperations:
         check_workspace_name(request.name)
         check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
         info = WorkspaceInfo(new_id(), request.name, request.description, datetime.now(UTC).replace(microsecond=0))
-        return await finish_once_begun(partial(self._create, request, info))
+        return await finish_past_commit_point(partial(self._create, request, info))
 
     async def _create(
-        self, request: pb.CreateWorkspaceRequest, info: WorkspaceInfo, passage: Passage
+        self, request: pb.CreateWorkspaceRequest, info: WorkspaceInfo, commit_point: CommitPoint
     ) -> pb.CreateWorkspaceResponse:
         try:
             async with self._store.database.transaction() as conn:
@@ -87,16 +87,16 @@ class WorkspaceOperations:
                     if workspace is None:
                         await registry.put_workspace(conn, info)
                         faults.point("workspace.registered")
-                        passage.begun = True
+                        commit_point.reached = True
                         await asyncio.to_thread(self._store.repositories.create, info, request.request_id)
                         faults.point("workspace.made")
                         workspace = await registry.find_workspace(conn, info.workspace_id)
                     return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
 
-                response = await once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
+                response = await run_once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
             await self._store.catch_up(response.workspace.id)
         except BaseException:
-            if passage.begun:
+            if commit_point.reached:
                 self._later(f"workspace {info.name} is half made", partial(self._settle, info.workspace_id))
             raise
         return response
@@ -113,7 +113,7 @@ class WorkspaceOperations:
             await self._store.catch_up(workspace_id)
 
     def _later(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self._store.turns.afterwards(until_done(what, work))
+        self._store.locks.run_in_background(retry_until_done(what, work))
 
     async def get_workspace(self, request: pb.GetWorkspaceRequest) -> pb.GetWorkspaceResponse:
         """Read one workspace."""
@@ -132,12 +132,16 @@ class WorkspaceOperations:
 
     async def update_workspace(self, request: pb.UpdateWorkspaceRequest) -> pb.UpdateWorkspaceResponse:
         """Give a workspace another name or description."""
-        return await finish_once_begun(partial(self._update, request))
+        return await finish_past_commit_point(partial(self._update, request))
 
-    async def _update(self, request: pb.UpdateWorkspaceRequest, passage: Passage) -> pb.UpdateWorkspaceResponse:
+    async def _update(
+        self, request: pb.UpdateWorkspaceRequest, commit_point: CommitPoint
+    ) -> pb.UpdateWorkspaceResponse:
         workspace = await self._find(request.workspace)
         mend = partial(self._register, workspace.workspace_id)
-        async with turn_of(self._store, workspace.workspace_id, passage, follow=False, mend=mend) as turn:
+        async with workspace_transaction(
+            self._store, workspace.workspace_id, commit_point, follow=False, mend=mend
+        ) as transaction:
             info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
             if request.HasField("name"):
@@ -147,10 +151,10 @@ class WorkspaceOperations:
             if request.HasField("description"):
                 check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
                 info = replace(info, description=request.description)
-            await registry.put_workspace(turn.conn, info)
-            passage.begun = True
+            await registry.put_workspace(transaction.conn, info)
+            commit_point.reached = True
             await asyncio.to_thread(self._store.repositories.update, info, message)
-            workspace = await registry.find_workspace(turn.conn, workspace.workspace_id)
+            workspace = await registry.find_workspace(transaction.conn, workspace.workspace_id)
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
 
     async def _register(self, workspace_id: str) -> None:
@@ -161,19 +165,23 @@ class WorkspaceOperations:
 
     async def delete_workspace(self, request: pb.DeleteWorkspaceRequest) -> pb.DeleteWorkspaceResponse:
         """Move a workspace's repository to the trash and forget its rows and points."""
-        return await finish_once_begun(partial(self._delete, request))
+        return await finish_past_commit_point(partial(self._delete, request))
 
-    async def _delete(self, request: pb.DeleteWorkspaceRequest, passage: Passage) -> pb.DeleteWorkspaceResponse:
+    async def _delete(
+        self, request: pb.DeleteWorkspaceRequest, commit_point: CommitPoint
+    ) -> pb.DeleteWorkspaceResponse:
         workspace_id = (await self._find(request.workspace)).workspace_id
         mend = partial(self._forget, workspace_id)
-        async with turn_of(self._store, workspace_id, passage, follow=False, mend=mend) as turn:
-            workspace = await registry.find_workspace(turn.conn, workspace_id)
+        async with workspace_transaction(
+            self._store, workspace_id, commit_point, follow=False, mend=mend
+        ) as transaction:
+            workspace = await registry.find_workspace(transaction.conn, workspace_id)
             if request.confirm_name != workspace.name:
                 raise NotConfirmedError(
                     f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
                 )
-            await registry.remove_workspace(turn.conn, workspace_id)
-            passage.begun = True
+            await registry.remove_workspace(transaction.conn, workspace_id)
+            commit_point.reached = True
             trash = await asyncio.to_thread(self._store.repositories.discard, workspace_id)
         self._on_deleted(workspace_id)
         try:
@@ -197,18 +205,18 @@ class WorkspaceOperations:
     async def create_archive(self, request: pb.CreateArchiveRequest) -> pb.CreateArchiveResponse:
         """Stage a new archive."""
 
-        async def make(bench: Workbench) -> pb.CreateArchiveResponse:
+        async def make(editor: SessionEditor) -> pb.CreateArchiveResponse:
             archive = Archive(request.archive_id or new_id(), request.name, request.model_id, request.description)
-            await _check_new(bench, archive)
-            await bench.put_archive(archive, None, "")
-            return pb.CreateArchiveResponse(archive=archive_message(await _reread(bench, archive.id)))
+            await _check_new(editor, archive)
+            await editor.put_archive(archive, None, "")
+            return pb.CreateArchiveResponse(archive=archive_message(await _reread(editor, archive.id)))
 
-        return await change(self._store, self._limits, request, pb.CreateArchiveResponse, "CreateArchive", make)
+        return await edit_session(self._store, self._limits, request, pb.CreateArchiveResponse, "CreateArchive", make)
 
     async def get_archive(self, request: pb.GetArchiveRequest) -> pb.GetArchiveResponse:
         """Read one archive."""
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             return pb.GetArchiveResponse(
                 archive=archive_message(await lookup.archive(conn, place.state, request.archive))
             )
@@ -218,7 +226,7 @@ class WorkspaceOperations:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"name": str, "id": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             found = await tree.archives(conn, place.state)
         if cursor:
             found = [item for item in found if (item.title, item.entry_id) > (cursor["name"], cursor["id"])]
@@ -231,35 +239,35 @@ class WorkspaceOperations:
     async def update_archive(self, request: pb.UpdateArchiveRequest) -> pb.UpdateArchiveResponse:
         """Stage another name, model or description of an archive."""
 
-        async def make(bench: Workbench) -> pb.UpdateArchiveResponse:
-            version = await lookup.archive(bench.conn, bench.state, request.archive)
+        async def make(editor: SessionEditor) -> pb.UpdateArchiveResponse:
+            version = await lookup.archive(editor.conn, editor.state, request.archive)
             check_etag(version, request.etag)
             archive = version.to_archive()
             if request.HasField("name"):
                 archive = replace(archive, name=request.name)
-                await _check_name_free(bench, archive)
+                await _check_name_free(editor, archive)
             if request.HasField("model_id"):
                 archive = replace(archive, model_id=request.model_id)
             if request.HasField("description"):
                 archive = replace(archive, description=request.description)
-            await bench.put_archive(archive, version, "")
-            return pb.UpdateArchiveResponse(archive=archive_message(await _reread(bench, archive.id)))
+            await editor.put_archive(archive, version, "")
+            return pb.UpdateArchiveResponse(archive=archive_message(await _reread(editor, archive.id)))
 
-        return await change(self._store, self._limits, request, pb.UpdateArchiveResponse, "UpdateArchive", make)
+        return await edit_session(self._store, self._limits, request, pb.UpdateArchiveResponse, "UpdateArchive", make)
 
     async def delete_archive(self, request: pb.DeleteArchiveRequest) -> pb.DeleteArchiveResponse:
         """Stage the removal of an archive and its nodes."""
 
-        async def make(bench: Workbench) -> pb.DeleteArchiveResponse:
-            version = await lookup.archive(bench.conn, bench.state, request.archive)
+        async def make(editor: SessionEditor) -> pb.DeleteArchiveResponse:
+            version = await lookup.archive(editor.conn, editor.state, request.archive)
             check_etag(version, request.etag)
-            below = await tree.archive_tree(bench.conn, bench.state, version.entry_id)
-            nodes = await tree.versions(bench.conn, bench.state, [item.entry_id for item in below])
-            warnings = await dangling.warnings(bench, nodes)
-            await bench.remove([*nodes.values(), version], "")
+            below = await tree.archive_tree(editor.conn, editor.state, version.entry_id)
+            nodes = await tree.versions(editor.conn, editor.state, [item.entry_id for item in below])
+            warnings = await dangling.warnings(editor, nodes)
+            await editor.remove([*nodes.values(), version], "")
             return pb.DeleteArchiveResponse(deleted_nodes=len(nodes), warnings=warnings)
 
-        return await change(self._store, self._limits, request, pb.DeleteArchiveResponse, "DeleteArchive", make)
+        return await edit_session(self._store, self._limits, request, pb.DeleteArchiveResponse, "DeleteArchive", make)
 
     def _message(self, workspace: Workspace) -> pb.Workspace:
         return pb.Workspace(
@@ -275,14 +283,14 @@ class WorkspaceOperations:
         return path.relative_to(self._store.data_folder).as_posix()
 
 
-async def _check_new(bench: Workbench, archive: Archive) -> None:
-    await _check_name_free(bench, archive)
-    if is_id(archive.id) and await staging.id_was_used(bench.conn, bench.session, [archive.id]):
+async def _check_new(editor: SessionEditor, archive: Archive) -> None:
+    await _check_name_free(editor, archive)
+    if is_id(archive.id) and await staging.id_was_used(editor.conn, editor.session, [archive.id]):
         raise ArchiveExistsError(f"The id {archive.id} was used before. Leave it empty for a fresh one.", "archive")
 
 
-async def _check_name_free(bench: Workbench, archive: Archive) -> None:
-    for other in await tree.archives(bench.conn, bench.state):
+async def _check_name_free(editor: SessionEditor, archive: Archive) -> None:
+    for other in await tree.archives(editor.conn, editor.state):
         if other.title == archive.name and other.entry_id != archive.id:
             raise ArchiveExistsError(
                 f"Archive {other.entry_id} is named {archive.name!r} already. Choose another name.",
@@ -291,5 +299,5 @@ async def _check_name_free(bench: Workbench, archive: Archive) -> None:
             )
 
 
-async def _reread(bench: Workbench, entry_id: str) -> Version:
-    return (await tree.versions(bench.conn, bench.state, [entry_id]))[entry_id]
+async def _reread(editor: SessionEditor, entry_id: str) -> Version:
+    return (await tree.versions(editor.conn, editor.state, [entry_id]))[entry_id]

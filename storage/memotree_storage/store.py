@@ -14,14 +14,14 @@ import psycopg
 import structlog
 
 from memotree_storage.cache import BoundedCache
-from memotree_storage.concurrency.locks import Turns
+from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index import leaf_features
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.search import Search
-from memotree_storage.maintenance.background import Upkeep, remove_gone_points
+from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
 from memotree_storage.mirror.catch_up import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
@@ -80,9 +80,9 @@ class Store:
         self._committer_email = committer_email
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
-        self.turns = Turns()
+        self.locks = KeyedLocks()
         self.indexer = Indexer(database, index, embedder, self.entries)
-        self.upkeep = Upkeep(database, self.repositories, index, request_retention)
+        self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
         self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
         """What an entry was at a commit, with its place: by (workspace, commit, entry), which never changes."""
         self.search = Search(database, index, embedder, self.indexer)
@@ -110,11 +110,11 @@ class Store:
             await _alone(info, self._recover)
         await self.indexer.forget_applied()
         self.indexer.start()
-        self.upkeep.start()
+        self.maintenance.start()
 
     async def close(self) -> None:
         """Stop the background work and give back every resource; nothing acknowledged is lost."""
-        await self.upkeep.stop()
+        await self.maintenance.stop()
         await self.indexer.stop()
         await self.database.close()
         await asyncio.to_thread(self.repositories.close)
@@ -136,7 +136,7 @@ class Store:
         """
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
-        async with self.turns.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             # The lock of the removal, from the start: a stronger one later would wait for those who hold this one.
             await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
@@ -155,7 +155,7 @@ class Store:
             report: Told how far it is.
             meaning: Wait for vectors as well, also for those of a model on another machine; else they come later.
         """
-        async with self.turns.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
             await self.indexer.enqueue_all(conn, workspace_id)
@@ -170,7 +170,7 @@ class Store:
         else:
             await self.indexer.current(workspace_id, meaning=False)
         tell(total)  # another one, who waited for a search, may have done a part
-        async with self.turns.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.of(workspace_id), self.database.transaction() as conn:
             # Nobody opens a line meanwhile, so what stands on none of these stands on none.
             await registry.lock_workspace(conn, workspace_id)
             gone = (await projector.gone_lines(conn, workspace_id)).get(workspace_id, [])

@@ -11,7 +11,7 @@ from crash.service import DEADLINE, Service, start
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
 
-from memotree.jobs.runner import MOST_DEATHS
+from memotree.jobs.runner import MAX_CRASHES
 from memotree.v1 import job_service_pb2 as pb
 from memotree.v1 import job_service_pb2_grpc, maintenance_service_pb2
 
@@ -94,14 +94,14 @@ async def test_a_job_that_kills_every_server_is_given_up_and_the_server_lives(tm
                     channel, (await jobs_of(channel).StartRebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
                 )
         assert await service.died() == -signal.SIGKILL
-        for _ in range(MOST_DEATHS - 1):
+        for _ in range(MAX_CRASHES - 1):
             service = Service(data, log, fault="job.claimed")
             service.begin()
             assert await service.died() == -signal.SIGKILL
         service = await start(data, log)
         async with service.channel() as channel:
             (job,) = (await jobs_of(channel).ListJobs(pb.ListJobsRequest(workspace="garden"))).jobs
-            assert (job.state, job.reason, job.attempts) == (pb.JOB_STATE_FAILED, "JOB_ENDS_SERVER", MOST_DEATHS)
+            assert (job.state, job.reason, job.attempts) == (pb.JOB_STATE_FAILED, "JOB_ENDS_SERVER", MAX_CRASHES)
             await jobs_of(channel).ResumeJob(pb.ResumeJobRequest(job_id=job.id))
             assert (await over(channel, job.id)).state == pb.JOB_STATE_SUCCEEDED
     finally:

@@ -10,7 +10,7 @@ from integration.worlds import World
 from memotree_storage.errors import FieldViolation, InvalidInputError
 
 from memotree.canvas import NodeOperations, ViewOperations
-from memotree.gateways.http_server import WebFace
+from memotree.gateways.http_server import HttpServer
 from memotree.history import HistoryOperations
 from memotree.request.lookup import NodeNotFoundError
 from memotree.server.app import Server
@@ -107,7 +107,7 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
 async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
     """A server with its web face, on ports of its own."""
     settings = Settings(data_folder=folder, port=0, **given)
-    server = Server(settings, operations(world, scripted), partial=True, face=WebFace)
+    server = Server(settings, operations(world, scripted), partial=True, face=HttpServer)
     await server.start()
     try:
         yield server

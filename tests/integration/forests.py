@@ -17,11 +17,11 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 
 from memotree.canvas import NodeOperations
-from memotree.forest.ingestion.job import Ingestion
-from memotree.forest.joining.join import Joining
-from memotree.forest.summaries.renewal_job import SummaryUpkeep
-from memotree.jobs import JobOperations, Runner
-from memotree.models.failures import Patience
+from memotree.forest.ingestion.job import IngestDocument
+from memotree.forest.joining.join import ArchiveJoin
+from memotree.forest.summaries.renewal_job import SummaryRenewal
+from memotree.jobs import JobOperations, JobRunner
+from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
 from memotree.sessions import SessionOperations
 from memotree.settings import load_settings
@@ -29,7 +29,7 @@ from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs_pb
 from memotree.v1 import node_service_pb2, session_service_pb2, types_pb2
 
-IMPATIENT: Final = Patience(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1000, rest=60)
+IMPATIENT: Final = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1000, rest=60)
 SUCCEEDED: Final = jobs_pb.JOB_STATE_SUCCEEDED
 STOPPED: Final = jobs_pb.JOB_STATE_STOPPED
 FAILED: Final = jobs_pb.JOB_STATE_FAILED
@@ -56,14 +56,14 @@ class Forest:
         self.world = world
         self.models = models
         store = world.store
-        self.runner = Runner(store.database, concurrency=2, pauses=())
-        self.upkeep = SummaryUpkeep(
+        self.runner = JobRunner(store.database, concurrency=2, pauses=())
+        self.summaries = SummaryRenewal(
             store, models, self.runner, world.limits, background=background, gather=timedelta(milliseconds=10)
         )
-        self.ingestion = Ingestion(store, models, self.runner, world.limits)
-        self.sessions = SessionOperations(store, world.pages, world.limits, self.upkeep)
+        self.ingestion = IngestDocument(store, models, self.runner, world.limits)
+        self.sessions = SessionOperations(store, world.pages, world.limits, self.summaries)
         self.nodes = NodeOperations(store, world.pages, world.limits)
-        self.joining = Joining(store, models, world.limits)
+        self.joining = ArchiveJoin(store, models, world.limits)
         self.jobs = JobOperations(store, world.pages, self.runner)
 
     # --- Documents ---------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Forest:
     async def stale(self, **fields: Any) -> list[tuple[str, int]]:
         """The ids of the nodes with stale summaries, each with the reason."""
         request = pb.ListStaleSummariesRequest(workspace=self.world.workspace, **fields)
-        answer = await self.upkeep.list_stale_summaries(request)
+        answer = await self.summaries.list_stale_summaries(request)
         if not fields:
             assert answer.total == len(answer.summaries)
         return [(item.node.id, item.reason) for item in answer.summaries]
@@ -205,7 +205,7 @@ class Forest:
     async def renew(self, **fields: Any) -> jobs_pb.Job:
         """Renew what is stale, as a job."""
         request = pb.RenewSummariesRequest(workspace=self.world.workspace, **fields)
-        return await self.over((await self.upkeep.renew_summaries(request)).job.id)
+        return await self.over((await self.summaries.renew_summaries(request)).job.id)
 
     # --- Git ---------------------------------------------------------------------------------------------------------
 
@@ -239,22 +239,22 @@ async def forest_of(
     world: World,
     endpoint: ModelEndpoint | None = None,
     kinds: Iterable[str] = ("chat",),
-    patience: Patience = IMPATIENT,
+    retry_policy: RetryPolicy = IMPATIENT,
     **fields: Any,
 ) -> AsyncIterator[Forest]:
     """A forest over a world, with built-in models or some of an endpoint's."""
     named = endpoint.settings(*kinds) if endpoint else {}
     models = Models.from_settings(
-        load_settings(data_folder=world.store.data_folder, **named), world.store.database, patience
+        load_settings(data_folder=world.store.data_folder, **named), world.store.database, retry_policy
     )
     await models.open()
     forest = Forest(world, models, **fields)
     await forest.runner.start()
-    forest.upkeep.start()
+    forest.summaries.start()
     try:
         yield forest
     finally:
-        await forest.upkeep.stop()
+        await forest.summaries.stop()
         await forest.runner.stop()
         await forest.sessions.finish()
         await models.close()

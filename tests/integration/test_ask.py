@@ -12,14 +12,14 @@ from memotree_storage.model.position import many_between
 from memotree_storage.model.tokens import count_tokens
 
 from memotree.canvas.node_messages import nodes_at
-from memotree.forest.asking.ask import Asking
-from memotree.forest.asking.drill_down import Drilling
+from memotree.forest.asking.ask import Ask
+from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.asking.loop_context import INNER, LEAF, tokens_of
 from memotree.forest.citations import content_hash
 from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
 from memotree.models.failures import ModelUnavailableError, UnusableAnswerError
 from memotree.models.meter import Meter
-from memotree.request.lookup import place
+from memotree.request.lookup import find_revision
 from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -68,7 +68,7 @@ class Given:
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         self.requests.append(request)
         async with self._world.store.database.connection() as conn:
-            state = (await place(conn, request.workspace, request.revision)).state
+            state = (await find_revision(conn, request.workspace, request.revision)).state
             nodes = await nodes_at(conn, self._world.store, state, self._ids, DETAIL)
         found = [
             pb.RecalledNode(node=node, score=0.9 - number / 100, tokens=count_tokens(node.content))
@@ -121,8 +121,8 @@ async def forest(world: World) -> Forest:
     return made
 
 
-def asking(world: World, script: Script, given: Any) -> Asking:
-    return Asking(given, Drilling(world.store, script), world.store, script)
+def asking(world: World, script: Script, given: Any) -> Ask:
+    return Ask(given, DrillDown(world.store, script), world.store, script)
 
 
 async def ask(

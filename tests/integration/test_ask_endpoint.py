@@ -11,16 +11,16 @@ from endpoints import CHAT_MODEL, Fault, ModelEndpoint, input_data
 from integration.worlds import World
 from memotree_storage.model.node import Archive, Node, new_id
 
-from memotree.forest.asking.ask import Asking
-from memotree.forest.asking.drill_down import Drilling
+from memotree.forest.asking.ask import Ask
+from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.citations import is_right
-from memotree.forest.recall.recall import Recalling
-from memotree.models.failures import Patience
+from memotree.forest.recall.recall import Recall
+from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2 as pb
 
-IMPATIENT = Patience(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
+IMPATIENT = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
 SECRET = "The code of the vault is 0000."  # noqa: S105 - a text that must not be seen
 
 
@@ -67,16 +67,16 @@ async def endpoint() -> AsyncIterator[ModelEndpoint]:
 
 
 @pytest.fixture
-async def asking(world: World, endpoint: ModelEndpoint, tmp_path: Path) -> AsyncIterator[Asking]:
+async def asking(world: World, endpoint: ModelEndpoint, tmp_path: Path) -> AsyncIterator[Ask]:
     settings = load_settings(data_folder=tmp_path / "settings", **endpoint.settings("chat"))
     models = Models.from_settings(settings, world.store.database, IMPATIENT)
     await models.open()
-    recalling = Recalling(world.store, world.limits, models)
-    yield Asking(recalling, Drilling(world.store, models), world.store, models)
+    recalling = Recall(world.store, world.limits, models)
+    yield Ask(recalling, DrillDown(world.store, models), world.store, models)
     await models.close()
 
 
-async def ask(world: World, asking: Asking, **fields: Any) -> tuple[list[pb.AskStep], pb.Answer]:
+async def ask(world: World, asking: Ask, **fields: Any) -> tuple[list[pb.AskStep], pb.Answer]:
     fields.setdefault("query", "When was the stone bridge rebuilt?")
     events = [event async for event in asking.ask(pb.AskRequest(workspace=world.workspace, **fields))]
     return [event.step for event in events[:-1]], events[-1].answer
@@ -95,7 +95,7 @@ def answer(text: str, *nodes: Node) -> dict[str, Any]:
 
 @pytest.mark.requirement("FOREST-9", "FOREST-10")
 async def test_a_model_behind_an_endpoint_answers_with_citations_that_can_be_checked(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(answer("It was rebuilt after the flood of 1784.", trees.stone))
     steps, found = await ask(world, asking)
@@ -115,7 +115,7 @@ async def test_a_model_behind_an_endpoint_answers_with_citations_that_can_be_che
 
 @pytest.mark.requirement("FOREST-9")
 async def test_a_model_behind_an_endpoint_explores_the_tree(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(explore(trees.river), explore(trees.bridges), answer("In 1784.", trees.stone))
     steps, found = await ask(world, asking, strategy=pb.RECALL_STRATEGY_LCA, filter=pb.RecallFilter(archives=["notes"]))
@@ -129,7 +129,7 @@ async def test_a_model_behind_an_endpoint_explores_the_tree(
 
 @pytest.mark.requirement("FOREST-9", "FOREST-10")
 async def test_an_instruction_in_a_document_opens_nothing_even_when_the_model_obeys_it(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     wanted = explore(trees.secrets)
     endpoint.answer_next(wanted, wanted, wanted, wanted, answer("It says nothing of it.", trees.code))
@@ -145,7 +145,7 @@ async def test_an_instruction_in_a_document_opens_nothing_even_when_the_model_ob
 
 @pytest.mark.requirement("FOREST-9")
 async def test_a_citation_of_what_was_not_shown_is_left_out_with_a_warning(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(answer("In 1784.", trees.code, trees.stone))
     _, found = await ask(world, asking, filter=pb.RecallFilter(model_id="an-agent"))
@@ -156,7 +156,7 @@ async def test_a_citation_of_what_was_not_shown_is_left_out_with_a_warning(
 @pytest.mark.requirement("FOREST-9", "FOREST-12")
 @pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.CLOSED, Fault.UNAUTHORIZED, Fault.PROSE, Fault.REFUSAL])
 async def test_an_endpoint_that_fails_leaves_the_passages_as_the_answer(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint, fault: Fault
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint, fault: Fault
 ) -> None:
     endpoint.fail_always(fault)
     _, found = await ask(world, asking)
@@ -167,7 +167,7 @@ async def test_an_endpoint_that_fails_leaves_the_passages_as_the_answer(
 
 
 async def test_the_same_question_at_the_same_commit_is_not_paid_twice(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(answer("In 1784.", trees.stone))
     _, first = await ask(world, asking)
@@ -179,7 +179,7 @@ async def test_the_same_question_at_the_same_commit_is_not_paid_twice(
 
 @pytest.mark.requirement("FOREST-9", "CANVAS-8")
 async def test_who_goes_away_while_the_model_thinks_stops_at_once(
-    world: World, trees: Trees, asking: Asking, endpoint: ModelEndpoint
+    world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     assert trees
     endpoint.hold()
@@ -199,8 +199,8 @@ async def test_without_a_chat_model_every_strategy_gives_cited_passages(
     world: World, trees: Trees, strategy: pb.RecallStrategy.ValueType, tmp_path: Path
 ) -> None:
     models = Models.from_settings(load_settings(data_folder=tmp_path / "settings"), world.store.database)
-    recalling = Recalling(world.store, world.limits, models)
-    asking = Asking(recalling, Drilling(world.store, models), world.store, models)
+    recalling = Recall(world.store, world.limits, models)
+    asking = Ask(recalling, DrillDown(world.store, models), world.store, models)
     _, found = await ask(world, asking, strategy=strategy, filter=pb.RecallFilter(archives=["notes"]))
     assert found.extractive
     assert found.citations

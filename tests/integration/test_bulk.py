@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from integration.plants import differences
 from integration.worlds import World
-from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, import_entries
+from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.node import Archive, Entry, Node, new_id
 from memotree_storage.model.trailers import JOB, trailers_of, with_trailers
@@ -17,7 +17,7 @@ from memotree_storage.postgres.tree import State
 
 
 async def bring(world: World, *entries: Entry, removals: tuple[str, ...] = (), **more: object) -> str:
-    return await import_entries(
+    return await commit_entries(
         world.store,
         world.workspace,
         "main",
@@ -126,11 +126,11 @@ async def test_an_import_that_would_break_the_tree_is_refused(world: World, what
 
 async def test_a_branch_that_is_not_there_takes_no_import(world: World) -> None:
     with pytest.raises(RevisionNotFoundError):
-        await import_entries(world.store, world.workspace, "nowhere", [world.node()], "Import")
+        await commit_entries(world.store, world.workspace, "nowhere", [world.node()], "Import")
 
 
 async def test_the_message_stands_as_it_was_given(world: World) -> None:
-    commit = await import_entries(
+    commit = await commit_entries(
         world.store, world.workspace, "main", [world.node()], with_trailers("Ingest\n\nCreated:\n- x", {JOB: "j1"})
     )
     message = world.repository.commit_info(commit).message

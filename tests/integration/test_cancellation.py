@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 from integration.worlds import World
-from memotree_storage.commit.direct_import import import_entries
-from memotree_storage.concurrency.cancellation import Passage, finish_once_begun, until_done
-from memotree_storage.concurrency.locks import Turns
+from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
+from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.mirror.catch_up import is_behind
@@ -155,7 +155,7 @@ async def test_a_ref_whose_row_is_refused_is_mirrored_a_moment_later(
 @pytest.mark.requirement("CANVAS-8")
 async def test_an_import_that_is_cut_off_while_the_branch_moves_is_mirrored(world: World, gate: Gate) -> None:
     node = world.node("Imported")
-    await cut_off(gate, import_entries(world.store, world.workspace, "main", [node], "Import"))
+    await cut_off(gate, commit_entries(world.store, world.workspace, "main", [node], "Import"))
     assert await agrees(world)
     assert node.id in await world.alive(await world.head())
 
@@ -234,14 +234,14 @@ async def test_a_workspace_that_fails_after_its_repository_was_made_leaves_none(
 async def test_work_is_cancelled_until_it_has_begun_and_its_failure_afterwards_stays_quiet(*, begins: bool) -> None:
     going, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def work(passage: Passage) -> None:
-        passage.begun = begins
+    async def work(commit_point: CommitPoint) -> None:
+        commit_point.reached = begins
         going.set()
         await go_on.wait()
         ended.set()
         raise DatabaseUnavailableError("nobody listens")
 
-    task = asyncio.create_task(finish_once_begun(work))
+    task = asyncio.create_task(finish_past_commit_point(work))
     await going.wait()
     task.cancel()
     asyncio.get_running_loop().call_later(0.01, go_on.set)
@@ -255,9 +255,9 @@ async def test_a_graceful_stop_does_not_wait_for_a_store_that_stays_away() -> No
     async def away() -> None:
         raise DatabaseUnavailableError("gone")
 
-    turns = Turns()
-    turns.afterwards(until_done("a mirror is behind", away))
-    await asyncio.wait_for(turns.finish(grace=0.05), DEADLINE)
+    locks = KeyedLocks()
+    locks.run_in_background(retry_until_done("a mirror is behind", away))
+    await asyncio.wait_for(locks.finish(grace=0.05), DEADLINE)
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ async def test_callers_that_wait_for_a_workspace_leave_the_connections_to_others
     sessions = [await small.open() for _ in range(4)]
     for number, session_id in enumerate(sessions):
         await small.stage(session_id, small.node(f"Node {number}"))
-    held = small.store.turns.of(small.workspace)
+    held = small.store.locks.of(small.workspace)
     async with small.store.database.transaction() as conn, contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(held)
         await registry.lock_workspace(conn, small.workspace)

@@ -10,7 +10,7 @@ from integration.pushes import DEADLINE, OpenAgain, differences, push, run
 from integration.worlds import World
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.index.frequencies import Tally
+from memotree_storage.index.frequencies import TermCountUpdate
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.codec import entry_path
 from memotree_storage.model.node import Entry, new_id
@@ -49,7 +49,7 @@ async def test_a_line_that_opens_while_others_are_collected_keeps_its_points(
         await delete(workspace_id, **which)
 
     monkeypatch.setattr(shared_index, "delete", late)
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert world.repository.read_ref("refs/heads/new")
     assert await differences(world.store, world.workspace) == []
 
@@ -71,13 +71,13 @@ async def test_points_that_could_not_be_deleted_go_the_next_time(
     with monkeypatch.context() as patch:
         patch.setattr(shared_index, "delete", away)
         with pytest.raises(IndexUnavailableError):
-            await world.store.upkeep.tidy()
+            await world.store.maintenance.tidy()
     assert len(await differences(world.store, world.workspace)) == 1
     if restart:
         async with again():
             pass
     else:
-        await world.store.upkeep.tidy()
+        await world.store.maintenance.tidy()
     assert await differences(world.store, world.workspace) == []
 
 
@@ -159,7 +159,7 @@ async def _lose_words(world: World, indexed: int) -> str:
 @pytest.mark.parametrize("indexed", [0, 2, 3], ids=["nothing indexed", "a part indexed", "all indexed"])
 async def test_scores_after_a_collection_are_those_after_a_rebuild(world: World, indexed: int) -> None:
     await _lose_words(world, indexed)
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert await run(world.store, "select from mirror.line where parent_line is not null") == 0
     assert await run(world.store, "select from mirror.term where documents < 1") == 0
     before = await scores(world.store, world, "apple pear")
@@ -178,7 +178,7 @@ async def test_scores_are_right_when_git_has_lost_the_texts_of_what_is_collected
         assert await done.wait() == 0
     assert await _lost_texts(world) == 5
     async with again() as store:
-        await store.upkeep.tidy()
+        await store.maintenance.tidy()
         before = await scores(store, world, "apple pear")
         assert await differences(store, world.workspace) == []
         await store.rebuild(world.workspace)
@@ -228,7 +228,7 @@ async def test_a_collection_waits_for_versions_that_are_just_counted(
     monkeypatch.setattr(shared_index, "close_versions", slow)
     indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
     await begun.wait()
-    tidying = asyncio.create_task(world.store.upkeep.tidy())
+    tidying = asyncio.create_task(world.store.maintenance.tidy())
     waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     async with asyncio.timeout(DEADLINE):
         while not await run(world.store, waits):  # noqa: ASYNC110 - another process decides
@@ -296,16 +296,16 @@ async def test_what_happens_while_texts_are_read_for_a_collection_counts(
     world: World, monkeypatch: pytest.MonkeyPatch, indexed: int, meanwhile: Callable[[World, str], Awaitable[None]]
 ) -> None:
     start = await _lose_words(world, indexed)
-    bring_to = Tally.bring_to
+    bring_to = TermCountUpdate.bring_to
     calls = []
 
-    async def then_more(tally: Tally, conn: Connection, versions: set[int]) -> None:
+    async def then_more(tally: TermCountUpdate, conn: Connection, versions: set[int]) -> None:
         await bring_to(tally, conn, versions)
         calls.append(len(versions))
         if len(calls) == 1:
             await meanwhile(world, start)
 
-    monkeypatch.setattr(Tally, "bring_to", then_more)
-    await world.store.upkeep.tidy()
+    monkeypatch.setattr(TermCountUpdate, "bring_to", then_more)
+    await world.store.maintenance.tidy()
     assert calls
     assert await differences(world.store, world.workspace) == []

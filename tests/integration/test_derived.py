@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from integration.wires import Wire
 from integration.worlds import World
-from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model.node import Node, Source
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import (
@@ -63,7 +63,7 @@ async def document(world: World, *, leaves: int = 40, text: str = "leaf {} ä端
             ]
             above.append(top)
         level = above
-    await import_entries(world.store, world.workspace, "main", everything, "Ingest")
+    await commit_entries(world.store, world.workspace, "main", everything, "Ingest")
     return root, kept, "".join(one.content for one in kept)
 
 
@@ -188,7 +188,7 @@ async def test_a_tree_deeper_than_wide_is_read_as_well(world: World, monkeypatch
         above = summary(world, f"Level {number}", parent=above, position="a1")
         everything += [leaf, above]
         text += leaf.content
-    await import_entries(world.store, world.workspace, "main", everything, "Ingest")
+    await commit_entries(world.store, world.workspace, "main", everything, "Ingest")
     assert (await read(world, root)).content == text
     cut = await read(world, root, limit=50)
     assert (cut.content, cut.content_cut) == (text[:50], True)

@@ -11,7 +11,7 @@ from memotree_storage.model.node import Node, Source
 from memotree_storage.model.position import many_between
 from memotree_storage.store import Store
 
-from memotree.forest.asking.drill_down import MOST_RERANKED, Drilling
+from memotree.forest.asking.drill_down import MOST_RERANKED, DrillDown
 from memotree.forest.citations import content_hash
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
@@ -40,11 +40,11 @@ def marked() -> Marked:
 
 
 @pytest.fixture
-def drilling(world: World, marked: Marked) -> Drilling:
-    return Drilling(world.store, marked)
+def drilling(world: World, marked: Marked) -> DrillDown:
+    return DrillDown(world.store, marked)
 
 
-async def drill(world: World, drilling: Drilling, node: Node | str, **fields: Any) -> pb.DrillDownResponse:
+async def drill(world: World, drilling: DrillDown, node: Node | str, **fields: Any) -> pb.DrillDownResponse:
     node_id = node.id if isinstance(node, Node) else node
     fields.setdefault("query", "what is said of the bridge")
     return await drilling.drill_down(pb.DrillDownRequest(workspace=world.workspace, node_id=node_id, **fields))
@@ -54,7 +54,7 @@ def ids(answer: pb.DrillDownResponse) -> list[str]:
     return [found.node.id for found in answer.nodes]
 
 
-async def plant(world: World, scores: Sequence[float]) -> tuple[Node, list[Node]]:
+async def build(world: World, scores: Sequence[float]) -> tuple[Node, list[Node]]:
     """A summary node with a leaf for each score."""
     top = world.node("Top", type="summary_node", content="", summary="All of it.")
     leaves = [
@@ -67,9 +67,9 @@ async def plant(world: World, scores: Sequence[float]) -> tuple[Node, list[Node]
 
 @pytest.mark.requirement("FOREST-7")
 async def test_children_over_the_threshold_come_best_first_and_the_rest_is_counted(
-    world: World, drilling: Drilling
+    world: World, drilling: DrillDown
 ) -> None:
-    top, leaves = await plant(world, [0.6, 0.2, 0.9, 0.5])
+    top, leaves = await build(world, [0.6, 0.2, 0.9, 0.5])
     answer = await drill(world, drilling, top)
     assert ids(answer) == [leaves[2].id, leaves[0].id, leaves[3].id]
     assert [round(found.score, 2) for found in answer.nodes] == [0.9, 0.6, 0.5]
@@ -78,15 +78,15 @@ async def test_children_over_the_threshold_come_best_first_and_the_rest_is_count
     assert not answer.warnings
 
 
-async def test_equal_scores_stay_in_document_order(world: World, drilling: Drilling) -> None:
-    top, leaves = await plant(world, [0.6, 0.7, 0.6, 0.7, 0.6])
+async def test_equal_scores_stay_in_document_order(world: World, drilling: DrillDown) -> None:
+    top, leaves = await build(world, [0.6, 0.7, 0.6, 0.7, 0.6])
     answer = await drill(world, drilling, top)
     assert ids(answer) == [leaves[place].id for place in (1, 3, 0, 2, 4)]
 
 
 @pytest.mark.requirement("FOREST-7")
-async def test_a_leaf_returns_itself_with_score_1(world: World, drilling: Drilling, marked: Marked) -> None:
-    _, (leaf,) = await plant(world, [0.1])
+async def test_a_leaf_returns_itself_with_score_1(world: World, drilling: DrillDown, marked: Marked) -> None:
+    _, (leaf,) = await build(world, [0.1])
     answer = await drill(world, drilling, leaf, threshold=1.0)
     assert ids(answer) == [leaf.id]
     assert answer.nodes[0].score == 1.0
@@ -95,7 +95,7 @@ async def test_a_leaf_returns_itself_with_score_1(world: World, drilling: Drilli
     assert not marked.read, "nothing is reranked"
 
 
-async def test_only_one_level_is_looked_at(world: World, drilling: Drilling) -> None:
+async def test_only_one_level_is_looked_at(world: World, drilling: DrillDown) -> None:
     top = world.node("Top", type="summary_node", content="")
     middle = world.node("Middle", parent=top, type="summary_node", content="", summary="score=0.8")
     deep = world.node("Deep", parent=middle, content="score=1.0")
@@ -107,29 +107,29 @@ async def test_only_one_level_is_looked_at(world: World, drilling: Drilling) -> 
     assert answer.nodes[0].node.child_count == 1
 
 
-async def test_nodes_that_are_no_summaries_have_children_too(world: World, drilling: Drilling) -> None:
+async def test_nodes_that_are_no_summaries_have_children_too(world: World, drilling: DrillDown) -> None:
     project = world.node("Project", type="project", content="Own words.")
     task = world.node("Task", parent=project, type="task", content="score=0.9")
     await world.put(project, task)
     assert ids(await drill(world, drilling, project)) == [task.id]
 
 
-async def test_when_nothing_passes_a_warning_says_the_best_score(world: World, drilling: Drilling) -> None:
-    top, _ = await plant(world, [0.1, 0.41, 0.3])
+async def test_when_nothing_passes_a_warning_says_the_best_score(world: World, drilling: DrillDown) -> None:
+    top, _ = await build(world, [0.1, 0.41, 0.3])
     answer = await drill(world, drilling, top)
     assert not answer.nodes
     assert answer.below_threshold == 3
     assert "0.41" in answer.warnings[0]
 
 
-async def test_a_threshold_of_0_gives_all_children(world: World, drilling: Drilling) -> None:
-    top, leaves = await plant(world, [0.0, 0.4])
+async def test_a_threshold_of_0_gives_all_children(world: World, drilling: DrillDown) -> None:
+    top, leaves = await build(world, [0.0, 0.4])
     answer = await drill(world, drilling, top, threshold=0.0)
     assert set(ids(answer)) == {leaf.id for leaf in leaves}
 
 
 async def test_the_content_of_leaves_is_ranked_and_not_that_of_others(
-    world: World, drilling: Drilling, marked: Marked
+    world: World, drilling: DrillDown, marked: Marked
 ) -> None:
     top = world.node("Top", type="summary_node", content="")
     leaf = world.node("Leaf", parent=top, summary="In short.", content="The words themselves.")
@@ -140,7 +140,7 @@ async def test_the_content_of_leaves_is_ranked_and_not_that_of_others(
 
 
 @pytest.mark.requirement("FOREST-4")
-async def test_every_node_is_cited_with_its_source_and_hash(world: World, drilling: Drilling) -> None:
+async def test_every_node_is_cited_with_its_source_and_hash(world: World, drilling: DrillDown) -> None:
     source = Source("doc-1", 10, 27, 2, "Bridges > Stone", content_hash("score=0.9 stone"))
     top = world.node("Top", type="summary_node", content="")
     leaf = world.node("Leaf", parent=top, content="score=0.9 stone", source=source)
@@ -151,8 +151,10 @@ async def test_every_node_is_cited_with_its_source_and_hash(world: World, drilli
     assert cited.content_sha256 == content_hash(leaf.content)
 
 
-async def test_a_session_sees_its_own_children_and_an_old_commit_the_old_ones(world: World, drilling: Drilling) -> None:
-    top, (first, second) = await plant(world, [0.6, 0.7])
+async def test_a_session_sees_its_own_children_and_an_old_commit_the_old_ones(
+    world: World, drilling: DrillDown
+) -> None:
+    top, (first, second) = await build(world, [0.6, 0.7])
     before = await world.head()
     session = await world.open()
     fresh = world.node("Fresh", parent=top, content="score=0.8", position="b00")
@@ -164,10 +166,10 @@ async def test_a_session_sees_its_own_children_and_an_old_commit_the_old_ones(wo
 
 
 async def test_of_very_many_children_words_and_meaning_choose_those_that_are_ranked(
-    world: World, drilling: Drilling, marked: Marked
+    world: World, drilling: DrillDown, marked: Marked
 ) -> None:
     count = 3 * MOST_RERANKED
-    top, leaves = await plant(world, [0.1] * count)
+    top, leaves = await build(world, [0.1] * count)
     wanted = replace(leaves[-1], content="score=0.9 the bridge", title="Bridge", summary="What is said of the bridge.")
     await world.put(wanted)
     answer = await drill(world, drilling, top)
@@ -189,16 +191,16 @@ async def test_of_very_many_children_words_and_meaning_choose_those_that_are_ran
     ],
 )
 async def test_what_can_never_be_right_is_refused_by_its_field(
-    world: World, drilling: Drilling, fields: dict[str, Any], field: str
+    world: World, drilling: DrillDown, fields: dict[str, Any], field: str
 ) -> None:
-    top, _ = await plant(world, [0.1])
+    top, _ = await build(world, [0.1])
     with pytest.raises(InvalidInputError) as refused:
         await drill(world, drilling, top, **fields)
     assert refused.value.violations[0].field == field
 
 
-async def test_a_node_that_is_not_alive_there_is_not_found(world: World, drilling: Drilling) -> None:
-    top, _ = await plant(world, [0.1])
+async def test_a_node_that_is_not_alive_there_is_not_found(world: World, drilling: DrillDown) -> None:
+    top, _ = await build(world, [0.1])
     await world.put(delete=[top, *_])
     with pytest.raises(NodeNotFoundError):
         await drill(world, drilling, top)
@@ -220,7 +222,7 @@ async def test_the_built_in_ranking_prefers_the_child_that_answers(world: World,
     ]
     await world.put(top, *leaves)
     answer = await drill(
-        world, Drilling(store, Models(AnswerCache(store.database))), top, query="When was the bridge rebuilt?"
+        world, DrillDown(store, Models(AnswerCache(store.database))), top, query="When was the bridge rebuilt?"
     )
     assert ids(answer)[0] == leaves[0].id
     assert answer.nodes[0].score > 0.5

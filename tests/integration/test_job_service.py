@@ -13,7 +13,7 @@ from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.workspace import WorkspaceNotFoundError
 
-from memotree.jobs import JobNotFoundError, JobOperations, JobStoppedError, Runner, RunningJob, rebuilds
+from memotree.jobs import JobContext, JobNotFoundError, JobOperations, JobRunner, JobStoppedError, rebuilds
 from memotree.jobs.operations import RESUMED_LIMIT, AmbiguousJobIdError, JobNotResumableError
 from memotree.request.lookup import InvalidIdError
 from memotree.server.app import Server
@@ -33,14 +33,14 @@ class Desk:
     """The operations with a runner whose work ``act`` waits for ``leave``, then does what ``act`` says."""
 
     world: World
-    runner: Runner
+    runner: JobRunner
     jobs: JobOperations
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     result: Message | None = None
     stops: bool = False
 
-    async def act(self, running: RunningJob) -> Message | None:
+    async def act(self, running: JobContext) -> Message | None:
         self.entered.set()
         await running.progress("waiting", 1, 3)
         await self.leave.wait()
@@ -70,7 +70,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(world: World) -> AsyncIterator[Desk]:
-    runner = Runner(world.store.database)
+    runner = JobRunner(world.store.database)
     made = Desk(world, runner, JobOperations(world.store, world.pages, runner))
     runner.register("act", made.act)
     rebuilds.register(runner, world.store)
@@ -192,7 +192,7 @@ async def test_a_rebuild_as_a_job_makes_every_row_anew_and_a_repeat_is_the_same_
 
 
 async def test_a_second_rebuild_waits_for_the_first(desk: Desk) -> None:
-    async with desk.world.store.turns.of(desk.world.workspace):
+    async with desk.world.store.locks.of(desk.world.workspace):
         first = (await desk.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
         second = (await desk.jobs.start_reindex(pb.StartReindexRequest(workspace="garden"))).job.id
         await desk.runs(first)
@@ -205,7 +205,7 @@ async def test_a_cancelled_rebuild_leaves_a_workspace_that_answers_and_can_be_re
     world = desk.world
     top = world.node("Top")
     commit = await world.put(top)
-    async with world.store.turns.of(world.workspace):
+    async with world.store.locks.of(world.workspace):
         job_id = (await desk.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
         await desk.runs(job_id)
         answer = await desk.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))

@@ -14,8 +14,8 @@ from memotree_storage.postgres.database import DatabaseUnavailableError
 from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.store import Store
 
-from memotree.jobs import Job, JobInputMissingError, JobNotFoundError, JobStoppedError, Runner, RunningJob
-from memotree.jobs.runner import MOST_DEATHS, JobsPausedError
+from memotree.jobs import Job, JobContext, JobInputMissingError, JobNotFoundError, JobRunner, JobStoppedError
+from memotree.jobs.runner import MAX_CRASHES, JobsPausedError
 from memotree.v1 import job_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.requirement("SERVE-6")
 WORKSPACE: Final = "0123456789abcdef"
 PATIENCE: Final = 20.0
 
-Act: TypeAlias = Callable[[RunningJob], Awaitable[Message | None]]
+Act: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
 
 
 class Stage:
@@ -32,13 +32,13 @@ class Stage:
 
     def __init__(self, store: Store, act: Act | None, options: Mapping[str, Any]) -> None:
         self.database = store.database
-        self.runner = Runner(store.database, **options)
+        self.runner = JobRunner(store.database, **options)
         self.entered = asyncio.Event()
         self.leave = asyncio.Event()
         self.played: list[str] = []
         self.runner.register("act", act or self.wait_for_leave)
 
-    async def wait_for_leave(self, running: RunningJob) -> None:
+    async def wait_for_leave(self, running: JobContext) -> None:
         """The usual work."""
         self.played.append(running.job.subject)
         self.entered.set()
@@ -101,7 +101,7 @@ async def died(store: Store, job: Job, times: int = 1) -> None:
     """Leave a job as a process does that ends without a word, so many times in a row."""
     async with store.database.transaction() as conn:
         await conn.execute(
-            "update work.job set state = 'running', owner = 'dead', deaths = %s, attempts = attempts + 1"
+            "update work.job set state = 'running', owner = 'dead', crashes = %s, attempts = attempts + 1"
             " where job_id = %s",
             (times - 1, job.id),
         )
@@ -110,7 +110,7 @@ async def died(store: Store, job: Job, times: int = 1) -> None:
 def raising(error: BaseException) -> Act:
     """A work that meets an error."""
 
-    async def act(_: RunningJob) -> None:
+    async def act(_: JobContext) -> None:
         raise error
 
     return act
@@ -151,7 +151,7 @@ async def test_a_claim_that_postgresql_could_not_confirm_begins_again(
 
 
 async def test_a_job_runs_and_its_result_is_kept(stage: Open) -> None:
-    async def act(running: RunningJob) -> Message:
+    async def act(running: JobContext) -> Message:
         return pb.RenewalResult(
             renewed=running.job.attempts, commit_id=running.request(pb.StartRebuildRequest).workspace
         )
@@ -163,7 +163,7 @@ async def test_a_job_runs_and_its_result_is_kept(stage: Open) -> None:
 
 
 async def test_a_job_that_has_succeeded_keeps_no_inputs_and_no_notes(stage: Open) -> None:
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         await running.keep("plan", b"draft")
         await running.keep("plan", await running.input("text"))
         assert await running.kept("plan") == b"a poem"
@@ -175,7 +175,7 @@ async def test_a_job_that_has_succeeded_keeps_no_inputs_and_no_notes(stage: Open
 
 
 async def test_an_input_that_nobody_gave_fails_the_job_with_its_reason(stage: Open) -> None:
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         await running.input("text")
 
     async with stage(act) as on:
@@ -187,7 +187,7 @@ async def test_an_input_that_nobody_gave_fails_the_job_with_its_reason(stage: Op
 async def test_progress_is_told_at_once_and_written_at_a_new_step(stage: Open) -> None:
     gate, written = asyncio.Event(), asyncio.Event()
 
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         await running.progress("split", 1, 2)
         written.set()
         await gate.wait()
@@ -206,7 +206,7 @@ async def test_progress_is_told_at_once_and_written_at_a_new_step(stage: Open) -
 
 
 async def test_texts_that_postgresql_does_not_take_keep_no_job_from_its_end(stage: Open) -> None:
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         await running.progress("page \0\ud800 one")
         raise InvalidInputError("The page \0\udfff is empty. Give another.")
 
@@ -216,7 +216,7 @@ async def test_texts_that_postgresql_does_not_take_keep_no_job_from_its_end(stag
 
 
 async def test_progress_within_a_step_reaches_postgresql_without_another_word(stage: Open) -> None:
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         await running.progress("split", 1, 9)
         await running.progress("split", 2, 9)
         await asyncio.Event().wait()
@@ -241,7 +241,7 @@ async def test_watching_tells_the_present_state_then_changes_until_the_end(stage
 
 
 async def test_usage_of_models_adds_up_over_attempts_and_outlives_them(stage: Open) -> None:
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         for calls in (1, 2):  # a meter counts from the begin of its attempt
             running.note_usage([types_pb2.ModelUsage(kind="chat", model="m", calls=calls, prompt_tokens=10 * calls)])
         assert sum(row.calls for row in running.earlier_usage) == 2 * (running.job.attempts - 1)
@@ -300,7 +300,7 @@ async def test_an_error_ends_a_job_by_its_family_and_says_why(
 async def test_an_outage_of_a_store_of_ours_is_waited_out_before_the_job_stops(stage: Open) -> None:
     calls = 0
 
-    async def act(_: RunningJob) -> None:
+    async def act(_: JobContext) -> None:
         nonlocal calls
         calls += 1
         if calls < 3:
@@ -329,7 +329,7 @@ async def test_an_end_or_a_word_of_progress_that_postgresql_misses_is_said_again
 
         monkeypatch.setattr(rows, name, first_deaf)
 
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         await running.progress("one")
         await running.progress("two")
 
@@ -372,7 +372,7 @@ async def test_what_is_shielded_from_cancellation_is_finished_and_counts(stage: 
         begun.set()
         await go.wait()
 
-    async def act(_: RunningJob) -> Message:
+    async def act(_: JobContext) -> Message:
         task = asyncio.ensure_future(commit())
         try:
             await asyncio.shield(task)
@@ -407,7 +407,7 @@ async def test_another_process_can_ask_for_the_end_of_a_job(stage: Open, store: 
 
 
 async def test_a_resumed_job_finds_what_it_kept_and_what_it_was_resumed_with(stage: Open) -> None:
-    async def act(running: RunningJob) -> None:
+    async def act(running: JobContext) -> None:
         if await running.kept("plan") is None:
             await running.keep("plan", b"three parts")
             raise JobStoppedError("Enough.")
@@ -470,7 +470,7 @@ async def test_jobs_of_a_lane_run_one_after_the_other_in_the_order_of_creation(s
     running = most = 0
     order = []
 
-    async def act(job: RunningJob) -> None:
+    async def act(job: JobContext) -> None:
         nonlocal running, most
         running, most = running + 1, max(most, running + 1)
         order.append(job.job.subject)
@@ -515,7 +515,7 @@ async def test_a_resumed_job_waits_for_the_one_that_runs_in_its_lane(stage: Open
         assert on.played == ["first", "second", "first"]
 
 
-# --- stops and deaths -------------------------------------------------------------------------------------------------
+# --- stops and crashes ---
 
 
 async def test_a_stop_puts_a_running_job_back_and_the_next_start_runs_it(stage: Open) -> None:
@@ -527,7 +527,7 @@ async def test_a_stop_puts_a_running_job_back_and_the_next_start_runs_it(stage: 
         await on.runner.stop()
         with pytest.raises(JobsPausedError, match="Watch it again"):
             await watching
-        assert ((await on.stored(job)).state, (await on.stored(job)).deaths) == (rows.QUEUED, 0)
+        assert ((await on.stored(job)).state, (await on.stored(job)).crashes) == (rows.QUEUED, 0)
     async with stage() as later:
         later.leave.set()
         over = await later.over(job)
@@ -540,15 +540,15 @@ async def test_a_job_that_ran_when_its_process_died_runs_again(stage: Open, stor
     await died(store, job)
     async with stage() as on:
         again = await on.until(job, rows.RUNNING)
-        assert (again.attempts, again.deaths) == (2, 1)
+        assert (again.attempts, again.crashes) == (2, 1)
         on.leave.set()
-        assert (await on.over(job)).deaths == 0
+        assert (await on.over(job)).crashes == 0
 
 
 async def test_a_job_in_which_process_after_process_dies_is_left_alone_until_resumed(stage: Open, store: Store) -> None:
     async with stage(started=False) as on:
         job = await on.submit()
-    await died(store, job, MOST_DEATHS)
+    await died(store, job, MAX_CRASHES)
     async with stage() as on:
         failed = await on.over(job)
         assert (failed.state, failed.reason) == (rows.FAILED, "JOB_ENDS_SERVER")

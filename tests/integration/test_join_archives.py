@@ -23,7 +23,7 @@ from memotree_storage.verify import Difference, verify
 
 from memotree.canvas import NodeOperations
 from memotree.forest.joining import join as joining_module
-from memotree.forest.joining.join import JOINED_FROM, Joining
+from memotree.forest.joining.join import JOINED_FROM, ArchiveJoin
 from memotree.history import HistoryOperations
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
@@ -65,16 +65,16 @@ async def library(world: World) -> Library:
 
 
 @pytest.fixture
-def joining(world: World) -> Joining:
-    return Joining(world.store, Models(AnswerCache(world.store.database)), world.limits)
+def joining(world: World) -> ArchiveJoin:
+    return ArchiveJoin(world.store, Models(AnswerCache(world.store.database)), world.limits)
 
 
-async def join(world: World, joining: Joining, *archives: str, **fields: Any) -> pb.MergeArchivesResponse:
+async def join(world: World, joining: ArchiveJoin, *archives: str, **fields: Any) -> pb.MergeArchivesResponse:
     fields.setdefault("name", "bridges")
     return await joining.merge_archives(pb.MergeArchivesRequest(workspace=world.workspace, archives=archives, **fields))
 
 
-async def suggested(world: World, joining: Joining, **fields: Any) -> list[tuple[list[str], float]]:
+async def suggested(world: World, joining: ArchiveJoin, **fields: Any) -> list[tuple[list[str], float]]:
     answer = await joining.suggest_archive_merges(pb.SuggestArchiveMergesRequest(workspace=world.workspace, **fields))
     assert all(found.reason for found in answer.suggestions)
     return [([archive.name for archive in found.archives], found.similarity) for found in answer.suggestions]
@@ -91,7 +91,7 @@ async def entries(world: World, branch: str = "main") -> dict[str, Version]:
 
 @pytest.mark.requirement("FOREST-11")
 async def test_archives_of_one_model_with_similar_roots_are_suggested(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     assert library
     ((names, similarity),) = await suggested(world, joining)
@@ -100,7 +100,7 @@ async def test_archives_of_one_model_with_similar_roots_are_suggested(
 
 
 async def test_the_threshold_and_the_model_narrow_what_is_suggested(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     assert library
     assert await suggested(world, joining, threshold=0.999) == []
@@ -111,7 +111,7 @@ async def test_the_threshold_and_the_model_narrow_what_is_suggested(
             await suggested(world, joining, threshold=wrong)
 
 
-async def test_the_most_similar_archives_come_first(world: World, library: Library, joining: Joining) -> None:
+async def test_the_most_similar_archives_come_first(world: World, library: Library, joining: ArchiveJoin) -> None:
     twins = [Archive(new_id(), f"twin {number}", "scout") for number in range(2)]
     roots = [replace(library.bread_root, id=new_id(), archive_id=twin.id) for twin in twins]
     await world.put(*twins, *roots)
@@ -120,7 +120,7 @@ async def test_the_most_similar_archives_come_first(world: World, library: Libra
     assert found[0][1] > found[1][1]
 
 
-async def test_suggestions_are_those_of_the_revision(world: World, library: Library, joining: Joining) -> None:
+async def test_suggestions_are_those_of_the_revision(world: World, library: Library, joining: ArchiveJoin) -> None:
     before = await world.head()
     await world.put(delete=[library.wood, library.wood_root, library.wood_second])
     assert await suggested(world, joining) == []
@@ -132,7 +132,7 @@ async def test_suggestions_are_those_of_the_revision(world: World, library: Libr
 
 @pytest.mark.requirement("FOREST-11")
 async def test_joined_archives_stand_below_a_new_root_in_one_commit(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     before = await world.head()
     answer = await join(world, joining, "stone.md", library.wood.id)
@@ -164,7 +164,7 @@ async def test_joined_archives_stand_below_a_new_root_in_one_commit(
 
 @pytest.mark.requirement("FOREST-11", "FOREST-5")
 async def test_a_former_archive_keeps_its_attributes_so_that_its_document_is_found_again(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     await join(world, joining, "stone.md", "wood.md")
     found = {each.title: each.attributes for each in (await entries(world)).values() if not each.is_archive}
@@ -177,7 +177,7 @@ async def test_a_former_archive_keeps_its_attributes_so_that_its_document_is_fou
 
 
 @pytest.mark.requirement("FOREST-11", "GIT-5")
-async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Library, joining: Joining) -> None:
+async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Library, joining: ArchiveJoin) -> None:
     answer = await join(world, joining, "stone.md", "wood.md", author=types_pb2.CommitAuthor(name="Ann"))
     history = HistoryOperations(world.store, world.pages, world.limits)
     nodes = NodeOperations(world.store, world.pages, world.limits)
@@ -198,7 +198,9 @@ async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Lib
     assert not [one async for one in verify(world.store, world.workspace) if isinstance(one, Difference)]
 
 
-async def test_the_name_of_one_of_them_may_be_the_name_of_all(world: World, library: Library, joining: Joining) -> None:
+async def test_the_name_of_one_of_them_may_be_the_name_of_all(
+    world: World, library: Library, joining: ArchiveJoin
+) -> None:
     assert library
     answer = await join(world, joining, "stone.md", "wood.md", name="stone.md")
     assert answer.archive.name == "stone.md"
@@ -207,7 +209,7 @@ async def test_the_name_of_one_of_them_may_be_the_name_of_all(world: World, libr
     assert refused.value.reason == "ARCHIVE_NAME_TAKEN"
 
 
-async def test_a_joined_archive_can_be_joined_again(world: World, library: Library, joining: Joining) -> None:
+async def test_a_joined_archive_can_be_joined_again(world: World, library: Library, joining: ArchiveJoin) -> None:
     assert library
     await join(world, joining, "stone.md", "wood.md")
     answer = await join(world, joining, "bridges", "bread.md", name="town")
@@ -216,7 +218,7 @@ async def test_a_joined_archive_can_be_joined_again(world: World, library: Libra
     assert {"town", "bridges", "stone.md", "wood.md", "bread.md"} <= titles
 
 
-async def test_archives_without_nodes_are_joined_too(world: World, joining: Joining) -> None:
+async def test_archives_without_nodes_are_joined_too(world: World, joining: ArchiveJoin) -> None:
     empty = [Archive(new_id(), f"empty {number}", "scout") for number in range(2)]
     await world.put(*empty)
     answer = await join(world, joining, "empty 0", "empty 1")
@@ -226,7 +228,7 @@ async def test_archives_without_nodes_are_joined_too(world: World, joining: Join
 
 @pytest.mark.requirement("FOREST-11")
 async def test_what_cannot_be_joined_is_refused_and_nothing_is_committed(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     before = await world.head()
     with pytest.raises(FailedPreconditionError) as refused:
@@ -246,7 +248,7 @@ async def test_what_cannot_be_joined_is_refused_and_nothing_is_committed(
 
 @pytest.mark.requirement("STORE-2")
 async def test_a_repeated_request_is_answered_by_the_first_result(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     assert library
     first, second = await asyncio.gather(
@@ -261,7 +263,7 @@ async def test_a_repeated_request_is_answered_by_the_first_result(
 
 @pytest.mark.requirement("STORE-2")
 async def test_a_request_whose_answer_was_lost_is_answered_from_its_commit(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     assert library
     first = await join(world, joining, "stone.md", "wood.md", request_id="r1")
@@ -273,9 +275,9 @@ async def test_a_request_whose_answer_was_lost_is_answered_from_its_commit(
 
 @pytest.mark.requirement("STORE-2")
 async def test_an_edit_made_meanwhile_is_never_lost(
-    world: World, library: Library, joining: Joining, monkeypatch: pytest.MonkeyPatch
+    world: World, library: Library, joining: ArchiveJoin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, edits = joining_module.import_entries, 0
+    real, edits = joining_module.commit_entries, 0
 
     async def raced(*args: Any, **fields: Any) -> str:
         nonlocal edits
@@ -285,7 +287,7 @@ async def test_an_edit_made_meanwhile_is_never_lost(
             await world.put(replace(library.stone_leaf, content="Eight arches."), late)
         return await real(*args, **fields)
 
-    monkeypatch.setattr(joining_module, "import_entries", raced)
+    monkeypatch.setattr(joining_module, "commit_entries", raced)
     answer = await join(world, joining, "stone.md", "wood.md")
     assert answer.moved_nodes == 5
     now = await entries(world)
@@ -294,7 +296,7 @@ async def test_an_edit_made_meanwhile_is_never_lost(
 
 
 async def test_a_session_that_has_edited_a_node_commits_its_edit_in_the_joined_archive(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     session = await world.open()
     await world.stage(session, replace(library.stone_leaf, content="Nine arches."))
@@ -307,7 +309,7 @@ async def test_a_session_that_has_edited_a_node_commits_its_edit_in_the_joined_a
 
 
 async def test_a_session_with_a_new_root_in_a_former_archive_is_told_that_it_is_gone(
-    world: World, library: Library, joining: Joining
+    world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     session = await world.open()
     await world.stage(session, world.node("New", archive_id=library.stone.id, position="a7"))
@@ -317,7 +319,7 @@ async def test_a_session_with_a_new_root_in_a_former_archive_is_told_that_it_is_
     assert any("archive" in conflict.description for conflict in refused.value.conflicts)
 
 
-async def test_another_branch_is_left_as_it_is(world: World, library: Library, joining: Joining) -> None:
+async def test_another_branch_is_left_as_it_is(world: World, library: Library, joining: ArchiveJoin) -> None:
     history = HistoryOperations(world.store, world.pages, world.limits)
     await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side"))
     answer = await join(world, joining, "stone.md", "wood.md", branch="side")

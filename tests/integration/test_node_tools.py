@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from integration.wires import Wire, family, rendered
 from integration.worlds import World
-from memotree_storage.commit.tree_check import check_structure
+from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.model.node import Entry, new_id
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import staging
@@ -417,7 +417,7 @@ async def test_many_deletions_take_few_statements(world: World, monkeypatch: pyt
     async with world.store.database.connection() as conn:
         assert len(await staging.staged(conn, session)) == 60
         gone: dict[str, Entry | None] = {node.id: None for node in nodes}
-        verdict = await check_structure(conn, State(world.workspace, commit), gone, set())
+        verdict = await check_tree(conn, State(world.workspace, commit), gone, set())
     assert len(statements) < 10
     assert [(conflict.node_id, conflict.theirs) for conflict in verdict.conflicts] == [
         (nodes[7].id, f"has {child.id} below it")

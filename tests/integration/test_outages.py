@@ -68,7 +68,7 @@ async def until(question: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(POLL)
 
 
-async def plant(calls: Calls, count: int = 6) -> dict[str, str]:
+async def build(calls: Calls, count: int = 6) -> dict[str, str]:
     """Some commits: nodes with a word of their own each, one of them changed, one deleted; contents by id."""
     planted = {}
     for number in range(count):
@@ -142,7 +142,7 @@ async def test_deleting_qdrant_or_both_mirrors_changes_no_answer_about_what_is_c
     try:
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
-            await plant(calls)
+            await build(calls)
             before = await answers(calls)
         assert before["SEARCH_TYPE_FULL_TEXT of zqanew at "] != []
         assert before["SEARCH_TYPE_FULL_TEXT of zqanew at v1"] == []
@@ -168,7 +168,7 @@ async def test_without_a_git_program_everything_works(tmp_path: Path) -> None:
     try:
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
-            planted = await plant(calls)
+            planted = await build(calls)
             seen = await answers(calls)
         assert await service.stop() == 0
         assert len(seen["children at "]) == len(planted)
@@ -250,7 +250,7 @@ def _is_back(server: Service, fallen: int) -> bool:
 
 @pytest.mark.requirement("STORE-6", "STORE-5")
 async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(server: Service, calls: Calls) -> None:
-    planted = await plant(calls)
+    planted = await build(calls)
     before, _ = await until_answered(answers, calls)
     for turn in range(2):
         os.kill(server.child(ENGINE), signal.SIGKILL)

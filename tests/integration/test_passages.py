@@ -7,22 +7,24 @@ import pytest
 from integration.plants import differences
 from integration.pushes import OpenAgain
 from integration.worlds import World
-from memotree_storage.commit.direct_import import import_entries
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.index import leaf_features
-from memotree_storage.index.leaf_features import Passage
+from memotree_storage.index.leaf_features import LeafFeatures
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.postgres import archive_trees, tree
-from memotree_storage.postgres.archive_trees import Leaf
+from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import put_setting
 from memotree_storage.postgres.tree import State
 
 
-async def listed(world: World, commit: str, session: str | None = None, archives: set[str] | None = None) -> list[Leaf]:
+async def listed(
+    world: World, commit: str, session: str | None = None, archives: set[str] | None = None
+) -> list[TreeNode]:
     async with world.store.database.connection() as conn:
-        return await archive_trees.leaves(conn, State(world.workspace, commit, session), archives)
+        return await archive_trees.ordered_nodes(conn, State(world.workspace, commit, session), archives)
 
 
-async def loaded(world: World, leaves: list[Leaf]) -> dict[str, Passage]:
+async def loaded(world: World, leaves: list[TreeNode]) -> dict[str, LeafFeatures]:
     await world.store.indexer.current(world.workspace)
     names = {leaf.version_id: leaf.entry_id for leaf in leaves if leaf.version_id is not None}
     async with world.store.database.connection() as conn:
@@ -38,7 +40,7 @@ async def as_the_tools_see(world: World, state: State, archives: list[str]) -> l
         ]
 
 
-def same(one: Passage, other: Passage) -> bool:
+def same(one: LeafFeatures, other: LeafFeatures) -> bool:
     return (
         (one.length, one.tokens) == (other.length, other.tokens)
         and np.array_equal(one.terms, other.terms)
@@ -51,7 +53,7 @@ def same(one: Passage, other: Passage) -> bool:
 async def test_every_committed_content_has_a_passage_equal_to_that_of_its_text(world: World) -> None:
     top = world.node("Top", content="", type="summary_node")
     some = [world.node(f"Leaf {number}", parent=top, content="words " * number + "端口 x") for number in range(1, 250)]
-    commit = await import_entries(world.store, world.workspace, "main", [top, *some], "Import")
+    commit = await commit_entries(world.store, world.workspace, "main", [top, *some], "Import")
     found = await loaded(world, await listed(world, commit))
     assert set(found) == {node.id for node in some}
     should = await leaf_features.of_nodes([top, *some], world.store.embedder)

@@ -19,7 +19,7 @@ from memotree_storage.postgres.tree import State
 from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import content_hash, is_right
 from memotree.forest.recall import recall as recall_module
-from memotree.forest.recall.recall import Recalling
+from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.snapshot_cache import SessionMovedError
 from memotree.models.meter import Meter
 from memotree.request.messages import DETAIL
@@ -79,7 +79,7 @@ class Forest:
     """Two conversations of two models in one workspace."""
 
     world: World
-    recalling: Recalling
+    recalling: Recall
     sea: Archive
     garden: list[Node]
     ferry: list[Node]
@@ -99,7 +99,7 @@ class Forest:
 
 @pytest.fixture
 async def forest(world: World) -> Forest:
-    recalling = Recalling(world.store, world.limits, Models(world.store.embedder))
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
     sea = Archive(new_id(), "sea", "another-agent")
     garden, ferry = talk(world.archive.id, GARDEN), talk(sea.id, SEA)
     commit = await world.put(sea, *garden, *ferry)
@@ -119,7 +119,7 @@ def texts(answer: pb.RecallResponse) -> list[str]:
 
 
 async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(forest: Forest) -> None:
-    liked = Recalling(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked="ginger"))
+    liked = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked="ginger"))
     request = pb.RecallRequest(
         workspace=forest.world.workspace, query=EVERYTHING, token_budget=MUCH, include_trace=True
     )
@@ -410,9 +410,9 @@ async def test_a_change_or_commit_in_the_midst_of_a_recall_never_mixes_two_state
     tractor = replace(forest.garden[4], content="Ben: My tractor is sold.")
     await world.stage(session, tractor)
     steps = iter([lambda: world.stage(session, delete=[forest.garden[5]]), lambda: world.commit(session)])
-    answered = Recalling._reading
+    answered = Recall._reading
 
-    def reading(self: Recalling, view: Any) -> Any:
+    def reading(self: Recall, view: Any) -> Any:
         step = next(steps, None)
 
         async def first() -> Any:
@@ -421,7 +421,7 @@ async def test_a_change_or_commit_in_the_midst_of_a_recall_never_mixes_two_state
 
         return _After(first, answered(self, view))
 
-    monkeypatch.setattr(Recalling, "_reading", reading)
+    monkeypatch.setattr(Recall, "_reading", reading)
     answer = await forest(revision=session, strategy=strategy, top_k=1, token_budget=12)  # type: ignore[arg-type]
     assert next(steps, None) is None
     found = [*leaves(answer), *answer.nodes]
@@ -453,13 +453,13 @@ async def test_a_session_that_never_rests_is_told_to_be_sent_again(
     forest: Forest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await forest.world.open()
-    answered = Recalling._reading
+    answered = Recall._reading
 
-    def reading(self: Recalling, view: Any) -> Any:
+    def reading(self: Recall, view: Any) -> Any:
         fresh = forest.world.node("Fresh")
         return _After(lambda: forest.world.stage(session, fresh), answered(self, view))
 
-    monkeypatch.setattr(Recalling, "_reading", reading)
+    monkeypatch.setattr(Recall, "_reading", reading)
     await forest.world.stage(session, forest.world.node("First"))
     with pytest.raises(SessionMovedError):
         await forest(revision=session)
@@ -511,13 +511,13 @@ async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(f
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The archives of every reading of trees."""
     made: list[list[str]] = []
-    real = stored_groves.leaves
+    real = stored_groves.ordered_nodes
 
     async def leaves_of(conn: Any, state: Any, archive_ids: Any = None) -> Any:
         made.append(sorted(archive_ids))
         return await real(conn, state, archive_ids)
 
-    monkeypatch.setattr(stored_groves, "leaves", leaves_of)
+    monkeypatch.setattr(stored_groves, "ordered_nodes", leaves_of)
     return made
 
 
@@ -543,16 +543,16 @@ async def test_callers_at_once_read_the_trees_once(forest: Forest, reads: list[l
 
 async def test_what_is_kept_has_a_bound_and_answers_stay_the_same_without_it(forest: Forest) -> None:
     world = forest.world
-    small = Recalling(world.store, world.limits, Models(world.store.embedder), cache_bytes=1)
+    small = Recall(world.store, world.limits, Models(world.store.embedder), cache_bytes=1)
     request = pb.RecallRequest(workspace=world.workspace, query=TRACTOR, token_budget=30)
     assert await small.recall(request) == await forest.recalling.recall(request)
-    assert small.groves.weight <= 1
-    assert forest.recalling.groves.weight > 0
+    assert small.leaf_indexes.weight <= 1
+    assert forest.recalling.leaf_indexes.weight > 0
 
 
 async def test_of_too_many_leaves_the_index_chooses_the_archives_and_a_warning_tells(forest: Forest) -> None:
     world = forest.world
-    careful = Recalling(world.store, world.limits, Models(world.store.embedder), scan_leaves=len(GARDEN))
+    careful = Recall(world.store, world.limits, Models(world.store.embedder), scan_leaves=len(GARDEN))
     answer = await careful.recall(pb.RecallRequest(workspace=world.workspace, query=TRACTOR))
     assert answer.leaves_considered == len(GARDEN)
     assert {passage.archive_name for passage in answer.passages} == {"notes"}

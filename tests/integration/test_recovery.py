@@ -163,9 +163,9 @@ async def test_holds_of_sessions_that_never_came_to_be_are_released(world: World
     session, head = await world.open(), await world.head()
     ghost = f"{KEEP_PREFIX}{new_id()}"
     assert world.repository.move_ref(ghost, None, head)
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert ghost in world.repository.refs()
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     refs = world.repository.refs()
     assert ghost not in refs
     assert f"{KEEP_PREFIX}{session}" in refs
@@ -180,11 +180,11 @@ async def test_a_session_whose_branch_is_gone_expires_and_lets_go_of_its_line(wo
     assert world.repository.move_ref("refs/heads/side", aside, None)
     await world.store.catch_up(world.workspace)
     assert (await session_of(world, session)).state == "detached"
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     commits = "select from mirror.commit where commit_id = %s"
     assert await run(world.store, commits, aside) == 1
     await run(world.store, "update work.session set used_at = used_at - ttl - interval '1 second'")
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert (await session_of(world, session)).state == "expired"
     assert await run(world.store, commits, aside) == 0
     assert f"{KEEP_PREFIX}{session}" not in world.repository.refs()
@@ -205,7 +205,7 @@ async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
         patched.setattr(catch_up, "follow_refs", cut_off)
         with pytest.raises(IndexUnavailableError):
             await world.store.catch_up(world.workspace)
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert await run(world.store, "select from mirror.commit where commit_id = %s", aside) == 1
     await world.store.catch_up(world.workspace)
     assert await differences(world.store, world.workspace) == []
@@ -216,10 +216,10 @@ async def test_views_of_closed_sessions_go(world: World) -> None:
     insert = "insert into work.view (workspace_id, scope, name) values (%s, %s, 'v')"
     await run(world.store, insert, world.workspace, session)
     await run(world.store, insert, world.workspace, "refs/heads/main")
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert await run(world.store, "select from work.view") == 2
     await run(world.store, "update work.session set state = 'discarded' where session_id = %s", session)
-    await world.store.upkeep.tidy()
+    await world.store.maintenance.tidy()
     assert await run(world.store, "select from work.view") == 1
 
 
@@ -237,9 +237,9 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(background, "maintain", slow)
     monkeypatch.setattr(background, "PACK_LIMIT", 0)
-    world.store.upkeep.notice(world.workspace)
+    world.store.maintenance.notice(world.workspace)
     assert await asyncio.to_thread(begun.wait, DEADLINE)
-    stopping = asyncio.create_task(world.store.upkeep.stop())
+    stopping = asyncio.create_task(world.store.maintenance.stop())
     asyncio.get_running_loop().call_soon(may_end.set)
     await stopping
     assert ended.is_set()
@@ -248,7 +248,7 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
 async def test_a_stop_ends_the_background_also_when_its_first_cancellation_gets_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.store.upkeep.stop()
+    await world.store.maintenance.stop()
     begun = asyncio.Event()
 
     async def deaf() -> int:
@@ -257,11 +257,11 @@ async def test_a_stop_ends_the_background_also_when_its_first_cancellation_gets_
             await asyncio.Event().wait()
         return 0
 
-    monkeypatch.setattr(world.store.upkeep, "tidy", deaf)
+    monkeypatch.setattr(world.store.maintenance, "tidy", deaf)
     monkeypatch.setattr(cancellation, "_CANCEL_AGAIN", 0.01)
-    world.store.upkeep.start()
+    world.store.maintenance.start()
     await begun.wait()
-    await asyncio.wait_for(world.store.upkeep.stop(), DEADLINE)
+    await asyncio.wait_for(world.store.maintenance.stop(), DEADLINE)
 
 
 @pytest.mark.parametrize("failure", [OSError("no"), RuntimeError("no"), ValueError("no")])
@@ -284,14 +284,14 @@ async def test_repacking_and_tidying_go_on_whatever_they_meet(
 
     async def tidy() -> int:
         failing("tidy")
-        world.store.upkeep.notice(world.workspace)
+        world.store.maintenance.notice(world.workspace)
         return 0
 
     loop = asyncio.get_running_loop()
-    await world.store.upkeep.stop()
+    await world.store.maintenance.stop()
     monkeypatch.setattr(background, "count_packs", count)
     monkeypatch.setattr(background, "_PERIOD", 0.0)
-    monkeypatch.setattr(world.store.upkeep, "tidy", tidy)
-    world.store.upkeep.start()
+    monkeypatch.setattr(world.store.maintenance, "tidy", tidy)
+    world.store.maintenance.start()
     await asyncio.wait_for(twice.wait(), DEADLINE)
-    await world.store.upkeep.stop()
+    await world.store.maintenance.stop()

@@ -333,7 +333,7 @@ async def test_somebody_elses_commit_during_the_job_is_kept(forest: Forest, monk
     leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
     chapter = (await above(forest, leaf))[-1]
     tries = 0
-    real = ingestion_module.mended
+    real = ingestion_module.find_affected_nodes
 
     async def meanwhile(*arguments: Any) -> Any:
         nonlocal tries
@@ -343,7 +343,7 @@ async def test_somebody_elses_commit_during_the_job_is_kept(forest: Forest, monk
             await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=chapter, attributes={"seen": "yes"}))
         return made
 
-    monkeypatch.setattr(ingestion_module, "mended", meanwhile)
+    monkeypatch.setattr(ingestion_module, "find_affected_nodes", meanwhile)
     book.chapters["Chapter 1"].insert(3, "A new paragraph: " + "kettle harbour " * 15)
     told = await forest.try_ingest(book.text, document_id="book", media_type="text/markdown")
     assert (told.last.state, tries) == (SUCCEEDED, 2)

@@ -70,7 +70,7 @@ async def test_an_edited_leaf_and_all_above_it_are_stale_the_deepest_first(fores
     shown = await forest.stale(max_results=1)
     assert shown == [(planted.leaf, CONTENT)]
     request = pb.ListStaleSummariesRequest(workspace=forest.world.workspace, max_results=1)
-    assert (await forest.upkeep.list_stale_summaries(request)).total == 1 + len(way)
+    assert (await forest.summaries.list_stale_summaries(request)).total == 1 + len(way)
     other = await forest.ingest("# Other\n\nText.\n", name="other.md")
     assert await forest.stale(archive=other.archive_id) == []
     assert len(await forest.stale(archive=planted.archive_id)) == 1 + len(way)
@@ -149,7 +149,7 @@ async def test_the_background_renews_in_one_commit_what_a_commit_made_stale(worl
 async def test_a_look_that_meets_an_outage_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with forest_of(world, background=True) as forest:
         planted = await Planted.of(forest)
-        real, looks = forest.upkeep._look, 0
+        real, looks = forest.summaries._look, 0
 
         async def away_at_first(*arguments: Any) -> None:
             nonlocal looks
@@ -158,7 +158,7 @@ async def test_a_look_that_meets_an_outage_is_taken_again(world: World, monkeypa
                 raise DatabaseUnavailableError("PostgreSQL does not answer.")
             await real(*arguments)
 
-        monkeypatch.setattr(forest.upkeep, "_look", away_at_first)
+        monkeypatch.setattr(forest.summaries, "_look", away_at_first)
         await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=planted.leaf, content=CHANGED))
         async with asyncio.timeout(DEADLINE):
             while await forest.stale():  # noqa: ASYNC110 - a client can only look
@@ -169,7 +169,7 @@ async def test_a_look_that_meets_an_outage_is_taken_again(world: World, monkeypa
 async def test_without_the_background_summaries_stay_stale_until_they_are_asked_for(forest: Forest) -> None:
     planted = await Planted.of(forest)
     await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=planted.leaf, content=CHANGED))
-    assert forest.upkeep._noticed == {}, "nothing waits for anybody"
+    assert forest.summaries._noticed == {}, "nothing waits for anybody"
     job = await forest.renew()
     assert (job.state, job.renewal.renewed, job.renewal.pending) == (SUCCEEDED, 2, 0)
     assert job.renewal.commit_id == await forest.world.head()
@@ -268,7 +268,7 @@ async def test_renewal_begins_again_when_somebody_changes_one_of_the_nodes(
 ) -> None:
     planted = await Planted.of(forest)
     await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=planted.leaf, content=CHANGED))
-    real, tries = forest.upkeep._changes, 0
+    real, tries = forest.summaries._changes, 0
 
     async def meanwhile(*arguments: Any) -> Any:
         nonlocal tries
@@ -277,7 +277,7 @@ async def test_renewal_begins_again_when_somebody_changes_one_of_the_nodes(
             await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=planted.chapter, attributes={"seen": "yes"}))
         return await real(*arguments)
 
-    monkeypatch.setattr(forest.upkeep, "_changes", meanwhile)
+    monkeypatch.setattr(forest.summaries, "_changes", meanwhile)
     assert ((await forest.renew()).state, tries) == (SUCCEEDED, 2)
     assert (await forest.node(planted.chapter)).attributes["seen"] == "yes"
     assert await forest.stale() == []
@@ -311,8 +311,8 @@ TEXT = "# One\n\n" + "\n\n".join(paragraphs(3, words=50)) + "\n\n# Two\n\n" + "\
 async def test_a_chat_model_that_fails_leaves_pending_summaries_that_are_finished_later(
     world: World, endpoint: ModelEndpoint, fault: Fault
 ) -> None:
-    patience = replace(IMPATIENT, timeout=0.2 if fault is Fault.SLOW else 5)
-    async with forest_of(world, endpoint, patience=patience) as forest:
+    retry_policy = replace(IMPATIENT, timeout=0.2 if fault is Fault.SLOW else 5)
+    async with forest_of(world, endpoint, retry_policy=retry_policy) as forest:
         endpoint.fail_always(fault, on="chat")
         result = await forest.ingest(TEXT, name="x.md", chunk_size=400, similarity_threshold=-1.0)
         assert await forest.text(result.archive_id) == TEXT, "no node is lost"

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.maintenance.line_collection import collect
+from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.codec import encode_entry, entry_path
 from memotree_storage.model.node import Archive, Entry, Node, Relation
 from memotree_storage.model.position import many_between
@@ -255,7 +255,7 @@ class Histories(RuleBasedStateMachine):
         assert [columns(version) for version in found] == [row(point, times, alive[key]) for key in sorted(alive)]
         assert await tree.ancestors(conn, state, alive) == {key: ancestors(alive, key) for key in alive}
         archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
-        leaves = await archive_trees.leaves(conn, state)
+        leaves = await archive_trees.ordered_nodes(conn, state)
         assert sorted(leaf.entry_id for leaf in leaves) == sorted(
             entry.id for entry in alive.values() if isinstance(entry, Node)
         )
@@ -266,7 +266,7 @@ class Histories(RuleBasedStateMachine):
             assert [(leaf.entry_id, leaf.depth) for leaf in leaves if leaf.entry_id in inside] == [
                 (item.entry_id, item.depth) for item in below
             ]
-            some = await archive_trees.leaves(conn, state, {archive.id})
+            some = await archive_trees.ordered_nodes(conn, state, {archive.id})
             assert {leaf.entry_id for leaf in some} == {
                 entry.id for entry in alive.values() if isinstance(entry, Node) and entry.archive_id == archive.id
             }
@@ -310,7 +310,7 @@ class Histories(RuleBasedStateMachine):
         self.behind = quiet
 
     async def _collect(self) -> None:
-        await collect(self.arena.store.database, self.workspace, self.repository)
+        await collect_unreachable_lines(self.arena.store.database, self.workspace, self.repository)
 
     async def _told_faults(self, commit_id: str) -> list[tuple[str, str]]:
         async with self.arena.store.database.connection() as conn:

@@ -29,7 +29,7 @@ from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import State
 from property.arena import Arena, effort, numbered_id
 
-from memotree.forest.recall.recall import Recalling
+from memotree.forest.recall.recall import Recall
 from memotree.request.limits import ServiceLimits
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -89,7 +89,7 @@ class Recalls(RuleBasedStateMachine):
         super().__init__()
         self.arena = arena
         vectors = OnlyVectors(arena.store.embedder)
-        self.recalling = Recalling(arena.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
+        self.recalling = Recall(arena.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
         self.states: dict[str, dict[str, Entry]] = {}
         self.order: list[str] = []
         self.refs: dict[str, str] = {}

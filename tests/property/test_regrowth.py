@@ -16,11 +16,11 @@ from memotree_storage.postgres.rows import staged_version
 
 from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document, read_document
-from memotree.forest.ingestion.existing_tree import Stand
+from memotree.forest.ingestion.existing_tree import ExistingTree
 from memotree.forest.ingestion.known_document import align_with
-from memotree.forest.ingestion.request_parsing import Cutting
-from memotree.forest.ingestion.tree_update import Regrower
-from memotree.forest.tree_building.builder import Planter, Soil
+from memotree.forest.ingestion.request_parsing import ChunkingOptions
+from memotree.forest.ingestion.tree_update import TreeUpdater
+from memotree.forest.tree_building.builder import BuildContext, TreeBuilder
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
@@ -65,9 +65,9 @@ async def silent(_step: str, _done: int, _total: int) -> None:
     """Tell nobody."""
 
 
-def planter(job: int, threshold: float) -> Planter:
-    soil = Soil(f"job {job}", ARCHIVE, DOCUMENT, (), Cutting(CHUNK, threshold, 4 * CHUNK))
-    return Planter(MODELS, Meter(), soil, silent)
+def builder(job: int, threshold: float) -> TreeBuilder:
+    context = BuildContext(f"job {job}", ARCHIVE, DOCUMENT, (), ChunkingOptions(CHUNK, threshold, 4 * CHUNK))
+    return TreeBuilder(MODELS, Meter(), context, silent)
 
 
 def in_order(nodes: Mapping[str, Node]) -> Iterator[str]:
@@ -82,11 +82,11 @@ def in_order(nodes: Mapping[str, Node]) -> Iterator[str]:
         waiting += sorted(below[node.id], key=lambda each: (each.position, each.id), reverse=True)
 
 
-def stand_of(nodes: Mapping[str, Node]) -> Stand:
+def stand_of(nodes: Mapping[str, Node]) -> ExistingTree:
     order = list(in_order(nodes))
     assert len(order) == len(nodes), "every node hangs in the tree"
     leaves = {node.id: node for node in nodes.values() if node.type == LEAF_TYPE}
-    return Stand(DOCUMENT, order, {node.id: staged_version(node, "") for node in nodes.values()}, leaves)
+    return ExistingTree(DOCUMENT, order, {node.id: staged_version(node, "") for node in nodes.values()}, leaves)
 
 
 def check(nodes: Mapping[str, Node], read: Document) -> None:
@@ -111,7 +111,7 @@ def test_after_any_edits_the_leaves_joined_are_the_new_text_and_notes_are_kept(
     async def run() -> None:
         now = blocks
         read = document(now)
-        planted = await planter(0, threshold).plant(read, split(read, CHUNK))
+        planted = await builder(0, threshold).build(read, split(read, CHUNK))
         nodes = {node.id: node for node in planted}
         check(nodes, read)
         for number, edits in enumerate(rounds, 1):
@@ -122,10 +122,10 @@ def test_after_any_edits_the_leaves_joined_are_the_new_text_and_notes_are_kept(
             now = edited(now, edits)
             read = document(now)
             kept = align_with(read, before)
-            regrowth = await Regrower(planter(number, threshold), before, read, kept).regrow()
-            assert not regrowth.gone & regrowth.after.keys()
-            nodes = {node_id: node for node_id, node in nodes.items() if node_id not in regrowth.gone}
-            for node_id, node in regrowth.after.items():
+            tree_update = await TreeUpdater(builder(number, threshold), before, read, kept).update()
+            assert not tree_update.gone & tree_update.after.keys()
+            nodes = {node_id: node for node_id, node in nodes.items() if node_id not in tree_update.gone}
+            for node_id, node in tree_update.after.items():
                 assert node_id not in nodes or node != nodes[node_id] or before.is_own(node_id)
                 # Of people's nodes only the place is told.
                 nodes[node_id] = (
@@ -133,8 +133,8 @@ def test_after_any_edits_the_leaves_joined_are_the_new_text_and_notes_are_kept(
                 )
             check(nodes, read)
             leaves = [node for node in nodes.values() if node.type == LEAF_TYPE]
-            assert regrowth.kept + regrowth.created == len(leaves)
-            assert regrowth.removed + regrowth.kept == len(before.leaves)
+            assert tree_update.kept + tree_update.created == len(leaves)
+            assert tree_update.removed + tree_update.kept == len(before.leaves)
             notes = [node for node in nodes.values() if node.type == "note"]
             assert [each.content for each in notes] == ["mine"] * number
 
@@ -151,10 +151,15 @@ def _placed(node: Node, place: Node) -> Node:
 def test_the_same_text_again_changes_nothing(blocks: list[str], threshold: float) -> None:
     async def run() -> None:
         read = document(blocks)
-        planted = await planter(0, threshold).plant(read, split(read, CHUNK))
-        stand = stand_of({node.id: node for node in planted})
-        regrowth = await Regrower(planter(1, threshold), stand, read, align_with(read, stand)).regrow()
-        assert (regrowth.after, regrowth.gone, regrowth.created, regrowth.removed) == ({}, frozenset(), 0, 0)
+        planted = await builder(0, threshold).build(read, split(read, CHUNK))
+        existing = stand_of({node.id: node for node in planted})
+        tree_update = await TreeUpdater(builder(1, threshold), existing, read, align_with(read, existing)).update()
+        assert (tree_update.after, tree_update.gone, tree_update.created, tree_update.removed) == (
+            {},
+            frozenset(),
+            0,
+            0,
+        )
 
     asyncio.run(run())
 
@@ -162,7 +167,7 @@ def test_the_same_text_again_changes_nothing(blocks: list[str], threshold: float
 PROGRAM = """
 import asyncio, hashlib
 from dataclasses import replace
-from property.test_regrowth import document, planter
+from property.test_regrowth import document, builder
 from memotree.forest.chunking.splitting import split
 
 words = ("river", "tree", "search", "kettle", "violin", "harbour", "engine")
@@ -171,7 +176,7 @@ text = [
     for n in range(24)
 ]
 read = document(text)
-nodes = asyncio.run(planter(0, -1.0).plant(read, split(read, 600)))
+nodes = asyncio.run(builder(0, -1.0).build(read, split(read, 600)))
 nodes = [replace(node, position="") for node in nodes]  # which has a random part
 print(hashlib.sha256(repr(nodes).encode()).hexdigest())
 """

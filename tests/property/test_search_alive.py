@@ -259,7 +259,7 @@ class Searches(RuleBasedStateMachine):
         for draft in self.drafts:
             draft.detached |= draft.branch == name
         self.run_in(self._follow())
-        self.run_in(self.store.upkeep.tidy())
+        self.run_in(self.store.maintenance.tidy())
         self.let_the_indexer_run()
 
     @precondition(lambda self: len(self.drafts) < 2)

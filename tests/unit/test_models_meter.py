@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from memotree.models.meter import BudgetExhaustedError, Meter, Usage
-from memotree.models.rate_limit import Pace
+from memotree.models.rate_limit import RateLimiter
 
 pytestmark = pytest.mark.requirement("FOREST-12")
 
@@ -77,7 +77,7 @@ async def test_calls_are_spread_over_the_minute() -> None:
         waits.append(round(seconds))
         await asyncio.sleep(0)
 
-    pace = Pace(concurrency=10, per_minute=6, sleep=sleep)
+    pace = RateLimiter(concurrency=10, per_minute=6, sleep=sleep)
 
     async def call() -> None:
         async with pace.place():

@@ -5,14 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.forest.recall.scoring.leaf_index import Grove, grove, leaf_features
+from memotree.forest.recall.scoring.leaf_index import LeafIndex, leaf_features, make_leaf_index
 from memotree.forest.recall.scoring.packing import MOST_MISFITS, pack
 
 sizes = st.lists(st.integers(min_value=1, max_value=60), min_size=1, max_size=80)
 
 
-def leaves(tokens: list[int]) -> Grove:
-    return grove(leaf_features(["abcd" * size for size in tokens], np.ones((len(tokens), 2), dtype=np.float32)))
+def leaves(tokens: list[int]) -> LeafIndex:
+    return make_leaf_index(
+        leaf_features(["abcd" * size for size in tokens], np.ones((len(tokens), 2), dtype=np.float32))
+    )
 
 
 def one_by_one(total: list[float], tokens: list[int], budget: float) -> list[int]:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.index.leaf_features import Passage, PassageBlock
+from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.index.terms import count_terms
-from memotree_storage.postgres.archive_trees import Leaf
+from memotree_storage.postgres.archive_trees import TreeNode
 
-from memotree.forest.recall.archive_snapshot import Tract, block_of, picked, tracts_of
+from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, block_of, make_snapshots, picked
 from memotree.forest.recall.filters import Filter
 
 pytestmark = pytest.mark.requirement("FOREST-8")
@@ -21,12 +21,14 @@ trees = st.lists(st.tuples(st.integers(-1, 30), st.booleans(), st.booleans()), m
 """For each node its parent's number, whether it has a content, and whether that is staged."""
 
 
-def passage(number: int) -> Passage:
+def passage(number: int) -> LeafFeatures:
     terms = np.arange(number % 4, dtype=np.uint32) + number
-    return Passage(terms, np.full(len(terms), number, np.uint16), number, number, np.full(WIDE, number, np.float32))
+    return LeafFeatures(
+        terms, np.full(len(terms), number, np.uint16), number, number, np.full(WIDE, number, np.float32)
+    )
 
 
-def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> Leaf:
+def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> TreeNode:
     known = {
         "entry_id": f"{number:016d}",
         "parent_id": f"{parent:016d}" if parent >= 0 else "",
@@ -43,17 +45,17 @@ def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> Leaf
         "committed_at": datetime(2024, 1, 1, tzinfo=UTC),
         "depth": 0,
     }
-    return Leaf(**{**known, **fields})  # type: ignore[arg-type]
+    return TreeNode(**{**known, **fields})  # type: ignore[arg-type]
 
 
-def block(numbers: list[int]) -> PassageBlock:
+def block(numbers: list[int]) -> LeafFeatureBlock:
     made = block_of([passage(number) for number in numbers], WIDE)
-    return PassageBlock(
+    return LeafFeatureBlock(
         np.array(numbers, np.int64), made.tokens, made.lengths, made.offsets, made.terms, made.counts, made.vectors
     )
 
 
-def in_order(wanted: list[tuple[int, bool, bool]]) -> list[Leaf]:
+def in_order(wanted: list[tuple[int, bool, bool]]) -> list[TreeNode]:
     """The nodes as the store gives them: parents before children, and everything below a node at once behind it."""
     parents = [min(parent, number - 1) for number, (parent, _, _) in enumerate(wanted)]
     ordered: list[int] = []
@@ -88,20 +90,20 @@ def test_leaves_keep_their_order_their_ways_and_their_features(
     stored = [node.version_id for node in with_content if node.version_id is not None]
     rng.shuffle(stored)  # type: ignore[attr-defined]
     extra = {node.blob: passage(int(node.blob)) for node in with_content if node.version_id is None}
-    (made,) = tracts_of(["a"], nodes, block(stored), extra, WIDE)
+    (made,) = make_snapshots(["a"], nodes, block(stored), extra, WIDE)
     assert [made.leaf_id(number) for number in range(len(made))] == [node.entry_id for node in with_content]
     parents = {node.entry_id: node.parent_id for node in nodes}
-    terms = np.repeat(made.grove.terms, np.diff(made.grove.bounds))
+    terms = np.repeat(made.leaf_index.terms, np.diff(made.leaf_index.bounds))
     for number, node in enumerate(with_content):
         way = [node.entry_id]
         while parents[way[0]]:
             way.insert(0, parents[way[0]])
         assert made.above(number) == way[:-1]
         assert made.blob(number) == node.blob
-        expected, postings = passage(int(node.blob)), np.flatnonzero(made.grove.postings == number)
+        expected, postings = passage(int(node.blob)), np.flatnonzero(made.leaf_index.postings == number)
         assert terms[postings].tolist() == expected.terms.tolist()
-        assert made.grove.counts[postings].tolist() == expected.counts.tolist()
-        assert made.grove.vectors[number].tolist() == expected.vector.tolist()
+        assert made.leaf_index.counts[postings].tolist() == expected.counts.tolist()
+        assert made.leaf_index.vectors[number].tolist() == expected.vector.tolist()
     for top in nodes:
         mask = made.admitted(Filter(scope_id=top.entry_id))
         inside = [top.entry_id in [*made.above(number), made.leaf_id(number)] for number in range(len(made))]
@@ -110,8 +112,8 @@ def test_leaves_keep_their_order_their_ways_and_their_features(
     assert made.weight > 0
 
 
-def made_of(nodes: list[Leaf]) -> Tract:
-    (made,) = tracts_of(["a"], nodes, block([int(node.blob) for node in nodes]), {}, WIDE)
+def made_of(nodes: list[TreeNode]) -> ArchiveSnapshot:
+    (made,) = make_snapshots(["a"], nodes, block([int(node.blob) for node in nodes]), {}, WIDE)
     return made
 
 
@@ -139,9 +141,9 @@ def test_filters_are_masks_over_leaves_and_none_when_they_admit_all() -> None:
 
 
 def test_an_archive_without_leaves_has_an_empty_tract() -> None:
-    empty, bare = tracts_of(["e", "a"], [leaf(1, -1, tokens=0)], block([]), {}, WIDE)
+    empty, bare = make_snapshots(["e", "a"], [leaf(1, -1, tokens=0)], block([]), {}, WIDE)
     assert (len(empty), len(bare)) == (0, 0)
-    assert empty.grove.vectors.shape == bare.grove.vectors.shape == (0, WIDE)
+    assert empty.leaf_index.vectors.shape == bare.leaf_index.vectors.shape == (0, WIDE)
 
 
 def test_a_joined_archive_has_several_documents_and_a_tree_has_its_inner_nodes() -> None:
@@ -151,11 +153,11 @@ def test_a_joined_archive_has_several_documents_and_a_tree_has_its_inner_nodes()
         leaf(2, 0, document_id="x", time="2023-05-08"),
         leaf(3, 0, document_id="y"),
     ]
-    (made,) = tracts_of(["a"], nodes, block([1, 2, 3]), {}, WIDE)
-    assert made.grove.starts.tolist() == [0, 2, 3]
-    assert [made.grove.labels[number] for number in made.grove.label_of] == ["Ann", "", ""]
+    (made,) = make_snapshots(["a"], nodes, block([1, 2, 3]), {}, WIDE)
+    assert made.leaf_index.starts.tolist() == [0, 2, 3]
+    assert [made.leaf_index.labels[number] for number in made.leaf_index.label_of] == ["Ann", "", ""]
     (may,) = count_terms("May").frequencies
-    assert may in made.grove.terms.tolist()
+    assert may in made.leaf_index.terms.tolist()
 
 
 def test_rows_are_picked_in_any_order() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memotree.forest.recall.scoring.leaf_index import Grove, concatenate, grove, leaf_features
+from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, leaf_features, make_leaf_index
 from memotree.forest.recall.scoring.query_words import concepts
 from memotree.forest.recall.scoring.related_words import RelatedWords
 from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
@@ -33,10 +33,10 @@ def vectors(count: int, seed: int = 0, dimensions: int = DIMENSIONS) -> NDArray[
     return unit
 
 
-def planted(documents: Sequence[Sequence[str]], *, labels: Sequence[str] | None = None) -> Grove:
+def planted(documents: Sequence[Sequence[str]], *, labels: Sequence[str] | None = None) -> LeafIndex:
     flat = [text for document in documents for text in document]
     starts = np.cumsum([0, *(len(document) for document in documents)])[:-1].tolist()
-    return grove(leaf_features(flat, vectors(len(flat))), starts, halves(documents), labels)
+    return make_leaf_index(leaf_features(flat, vectors(len(flat))), starts, halves(documents), labels)
 
 
 def halves(documents: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
@@ -158,7 +158,7 @@ def test_no_window_and_no_node_crosses_a_document(documents: list[list[str]]) ->
 
 def test_where_merging_ended_early_the_window_stands_for_the_node() -> None:
     flat = [FILLER] * 40
-    made = grove(leaf_features(flat, vectors(len(flat))), [0], [(0, 2)])
+    made = make_leaf_index(leaf_features(flat, vectors(len(flat))), [0], [(0, 2)])
     assert made.node_low[-1].tolist() == made.low[-1].tolist()
     assert made.node_high[-1].tolist() == made.high[-1].tolist()
     assert (made.node_low[1, 0], made.node_high[1, 0]) == (0, 2)
@@ -170,7 +170,7 @@ def test_groves_put_together_are_the_grove_of_all(documents: list[list[str]]) ->
     parts, at = [], 0
     for document in documents:
         features = leaf_features(document, whole.vectors[at : at + len(document)])
-        parts.append(grove(features, (0,), halves([document])))
+        parts.append(make_leaf_index(features, (0,), halves([document])))
         at += len(document)
     joined = concatenate(parts, DIMENSIONS)
     for name in ("starts", "tokens", "words_before", "terms", "bounds", "postings", "counts", "low", "high"):
@@ -184,8 +184,8 @@ def test_groves_put_together_are_the_grove_of_all(documents: list[list[str]]) ->
 def test_topics_of_long_stretches_reach_further_than_those_of_short_ones() -> None:
     topics = vectors(64, dimensions=256)
     text = ["word " * 20] * 128
-    short = grove(leaf_features(text, topics[np.arange(128) // 2]))
-    long = grove(leaf_features(text, topics[np.arange(128) // 16]))
+    short = make_leaf_index(leaf_features(text, topics[np.arange(128) // 2]))
+    long = make_leaf_index(leaf_features(text, topics[np.arange(128) // 16]))
     assert long.reach[0] > 2 * short.reach[0]
 
 
@@ -247,7 +247,7 @@ def test_the_right_one_of_very_short_leaves_comes_first() -> None:
 
 def test_a_note_is_found_though_it_does_not_stand_in_the_leaf() -> None:
     features = leaf_features(["hello", FILLER, FILLER, "hello"], vectors(4))
-    noted = grove(features, notes=["3 March 2021", "", "", "5 August 2022"])
+    noted = make_leaf_index(features, notes=["3 March 2021", "", "", "5 August 2022"])
     found = score(noted, "August", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
     assert int(np.argmax(found.total)) == 3
 

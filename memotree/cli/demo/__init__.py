@@ -3,23 +3,23 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from memotree.cli.context import Desk
+from memotree.cli.context import CliContext
 from memotree.cli.demo.private_server import fresh_folder, server_on
 from memotree.cli.demo.script import WORKSPACE, Demo, readable
-from memotree.cli.demo.steps import Stage
+from memotree.cli.demo.steps import DemoSteps
 from memotree.client import Client
 
 
-def run_demo(desk: Desk, data: Path) -> None:
+def run_demo(cli: CliContext, data: Path) -> None:
     """Runs all steps on a fresh server; its data stays in ``data``."""
-    stage = Stage(desk.output)
+    stage = DemoSteps(cli.output)
     folder = fresh_folder(data)
     shown = readable(folder)
     stage.step("Start a private server with its own PostgreSQL and Qdrant", f"memotree serve --data {shown}")
     with ExitStack() as opened:
-        with desk.output.waiting("Starting"):
+        with cli.output.waiting("Starting"):
             address = opened.enter_context(server_on(folder))
-        client = opened.enter_context(Client(address, timeout=120.0, on_warning=desk.output.warn))
+        client = opened.enter_context(Client(address, timeout=120.0, on_warning=cli.output.warn))
         stores = client.status().stores
         described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)
         stage.say(f"it listens at {address} after {stage.seconds:.1f} s ({described})", address=address)

@@ -9,7 +9,7 @@ from typing import Final
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli.demo.steps import Stage
+from memotree.cli.demo.steps import DemoSteps
 from memotree.cli.output import counted, short
 from memotree.client import Answer, Client, Ingestion, Job, Passage, Workspace
 
@@ -30,7 +30,7 @@ _SHOWN_CHARS: Final = 260
 class DocumentsDemo:
     """Steps over documents, told on the stage."""
 
-    def __init__(self, stage: Stage, client: Client) -> None:
+    def __init__(self, stage: DemoSteps, client: Client) -> None:
         self._stage = stage
         self._client = client
 

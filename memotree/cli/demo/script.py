@@ -14,7 +14,7 @@ from rich.text import Text
 from memotree.cli import display
 from memotree.cli.demo.documents import DocumentsDemo
 from memotree.cli.demo.language_reference import Section, once_each, reference
-from memotree.cli.demo.steps import Stage
+from memotree.cli.demo.steps import DemoSteps
 from memotree.cli.output import counted, short
 from memotree.client import Change, Client, Revision, SearchType, Session, Workspace, changes
 
@@ -30,7 +30,7 @@ NOTE: Final = "上下文管理器在进入和离开 with 语句时获取和释�
 class Demo:
     """The steps, sharing what the earlier ones made."""
 
-    def __init__(self, stage: Stage, client: Client, folder: Path) -> None:
+    def __init__(self, stage: DemoSteps, client: Client, folder: Path) -> None:
         self._stage = stage
         self._client = client
         self._folder = folder

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from memotree.cli.output import Output
 
 
-class Stage:
+class DemoSteps:
     """Prints the steps; for a program they go to stderr and the facts come as one document at the end."""
 
     def __init__(self, output: Output) -> None:

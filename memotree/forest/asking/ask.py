@@ -14,7 +14,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import nodes_at
-from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, Drilling, check_question
+from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, DrillDown, check_question
 from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
 from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words
 from memotree.forest.citations import cite
@@ -52,7 +52,7 @@ _FAR: Final = "No passage has a word of the question; these are the nearest in m
 _NOTHING: Final = "Nothing in the memory fits this question."
 
 
-class Recalls(Protocol):
+class RecallOperation(Protocol):
     """Finds the first nodes; ``memotree.forest.recall.recall.Recalling`` does."""
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
@@ -60,7 +60,7 @@ class Recalls(Protocol):
         ...
 
 
-class Decides(Protocol):
+class DecisionModel(Protocol):
     """Chooses between an answer and an exploration; ``memotree.models`` does."""
 
     @property
@@ -102,7 +102,7 @@ class _Question:
         return self.wanted.admits(version) and (self.scope is None or version.entry_id in self.scope)
 
 
-class Asking:
+class Ask:
     """Answers questions.
 
     Args:
@@ -112,7 +112,7 @@ class Asking:
         models: Decides; without a chat model the answer is the passages themselves.
     """
 
-    def __init__(self, recalling: Recalls, drilling: Drilling, store: Store, models: Decides) -> None:
+    def __init__(self, recalling: RecallOperation, drilling: DrillDown, store: Store, models: DecisionModel) -> None:
         self._recalling = recalling
         self._drilling = drilling
         self._store = store
@@ -182,7 +182,7 @@ class Asking:
             if not 0 <= value <= most:
                 raise InvalidInputError.at(name, f"is {value}; give 0 (the default) to {most}.")
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             wanted = await read_filter(conn, place.state, request.filter, await tree.archives(conn, place.state))
             scope = await scope_ids(conn, place.state, wanted)
         budget = request.token_budget or DEFAULT_BUDGET

@@ -57,7 +57,7 @@ class _Below:
     passed_over: int
 
 
-class Reranks(Protocol):
+class Reranker(Protocol):
     """Scores texts for a question; ``memotree.models`` does."""
 
     async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
@@ -65,7 +65,7 @@ class Reranks(Protocol):
         ...
 
 
-class Drilling:
+class DrillDown:
     """Goes down a tree, level by level.
 
     Args:
@@ -73,7 +73,7 @@ class Drilling:
         models: Reranks.
     """
 
-    def __init__(self, store: Store, models: Reranks) -> None:
+    def __init__(self, store: Store, models: Reranker) -> None:
         self._store = store
         self._models = models
 
@@ -91,7 +91,7 @@ class Drilling:
         check_question("query", request.query)
         threshold = _threshold(request)
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             top = await lookup.node(conn, place.state, request.node_id)
             ids = [entry_id for entry_id, _ in await tree.children(conn, place.state, top.entry_id)]
         if not ids:

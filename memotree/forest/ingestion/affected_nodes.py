@@ -14,8 +14,8 @@ from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree.forest.ingestion.existing_tree import Stand
-from memotree.forest.ingestion.tree_update import Regrowth
+from memotree.forest.ingestion.existing_tree import ExistingTree
+from memotree.forest.ingestion.tree_update import TreeUpdate
 from memotree.forest.reading import read_nodes
 from memotree.forest.service_commit import Change
 from memotree.forest.summaries.renewal import renew
@@ -25,7 +25,7 @@ from memotree.models.meter import Meter
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class AffectedNodes:
     """Everything that a regrowth changes.
 
     Attributes:
@@ -37,58 +37,66 @@ class Mending:
     versions: Mapping[str, Version]
 
 
-async def mended(
-    store: Store, models: Models, state: State, stand: Stand, regrowth: Regrowth, top: Node | None, meter: Meter
-) -> Mending:
+async def find_affected_nodes(
+    store: Store,
+    models: Models,
+    state: State,
+    existing: ExistingTree,
+    tree_update: TreeUpdate,
+    top: Node | None,
+    meter: Meter,
+) -> AffectedNodes:
     """The changes of a regrowth, with new summaries for what stands above them.
 
     Args:
         store: The store.
         models: Make the summaries.
         state: What the stand was read from.
-        stand: What stands.
-        regrowth: What the new version changes.
+        existing: What stands.
+        tree_update: What the new version changes.
         top: In a joined archive the node that the document's roots stand below, as it shall be.
         meter: Counts what models are asked.
     """
-    above = await _above(store, state, stand)
-    after = dict(regrowth.after) | ({top.id: top} if top is not None else {})
-    below = {node_id: version for node_id, version in stand.versions.items() if node_id not in regrowth.gone}
-    below |= {node_id: staged_version(node, "") for node_id, node in regrowth.after.items()}
-    around = {node_id: version for node_id, version in above.versions.items() if node_id not in stand.versions}
+    above = await _above(store, state, existing)
+    after = dict(tree_update.after) | ({top.id: top} if top is not None else {})
+    below = {node_id: version for node_id, version in existing.versions.items() if node_id not in tree_update.gone}
+    below |= {node_id: staged_version(node, "") for node_id, node in tree_update.after.items()}
+    around = {node_id: version for node_id, version in above.versions.items() if node_id not in existing.versions}
     if top is not None:
         around[top.id] = staged_version(top, "")
     scope = _scope({**around, **below}, {*below, *(node_id for level in above.levels for node_id in level)})
     made = {item.before.entry_id: item for item in await renew(store, models, state, scope, meter) if item.is_new}
-    before = {**above.versions, **stand.versions}
-    was = await _whole(store, state, stand, [before[node_id] for node_id in {*after, *made} & before.keys()])
+    before = {**above.versions, **existing.versions}
+    was = await _whole(store, state, existing, [before[node_id] for node_id in {*after, *made} & before.keys()])
     for node_id in {*after, *made} & was.keys():
         known = after.get(node_id, was[node_id])
         after[node_id] = replace(known, content=was[node_id].content)
     for node_id, item in made.items():
         after[node_id] = item.apply(after[node_id])
     changes = {node_id: Change(before.get(node_id), node, was.get(node_id)) for node_id, node in after.items()}
-    changes |= {node_id: Change(stand.versions[node_id], None, stand.leaves.get(node_id)) for node_id in regrowth.gone}
+    changes |= {
+        node_id: Change(existing.versions[node_id], None, existing.leaves.get(node_id)) for node_id in tree_update.gone
+    }
     below |= {node_id: staged_version(after[node_id], "") for node_id in made if node_id in below}
-    return Mending(changes, below)
+    return AffectedNodes(changes, below)
 
 
-async def _above(store: Store, state: State, stand: Stand) -> Scope:
+async def _above(store: Store, state: State, existing: ExistingTree) -> Scope:
     """The top of a joined document and all above it, with their children."""
-    if not stand.top:
+    if not existing.top:
         return Scope([], {}, {})
     async with store.database.connection() as conn:
-        ways = await tree.ancestors(conn, state, [stand.top])
-        return await scope_of(conn, state, [stand.top, *ways.get(stand.top, ())])
+        ways = await tree.ancestors(conn, state, [existing.top])
+        return await scope_of(conn, state, [existing.top, *ways.get(existing.top, ())])
 
 
-async def _whole(store: Store, state: State, stand: Stand, versions: list[Version]) -> dict[str, Node]:
+async def _whole(store: Store, state: State, existing: ExistingTree, versions: list[Version]) -> dict[str, Node]:
     """Nodes as they were, with their contents: of the document's own leaves they are known, summary nodes have none."""
     found: dict[str, Node] = {}
     unread: list[Version] = []
     for version in versions:
-        if version.entry_id in stand.leaves:
-            found[version.entry_id] = stand.leaves[version.entry_id]
+        if version.entry_id in existing.leaves:
+            found[version.entry_id] = existing.leaves[version.entry_id]
         elif version.type == SUMMARY_TYPE:
             found[version.entry_id] = version.to_node()
         else:

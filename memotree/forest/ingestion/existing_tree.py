@@ -26,7 +26,7 @@ TOP: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class ExistingTree:
     """The trees of a document as they stand.
 
     Attributes:
@@ -81,15 +81,15 @@ class Run:
     removed: tuple[str, ...] = ()
 
 
-def runs_between(stand: Stand, kept: Sequence[Kept], length: int) -> list[Run]:
+def runs_between(existing: ExistingTree, kept: Sequence[Kept], length: int) -> list[Run]:
     """What is before, between and behind the kept leaves; runs without text and without removed leaves are left out."""
     staying = {item.id: index for index, item in enumerate(kept)}
     removed: dict[int, list[str]] = defaultdict(list)
     at = 0
-    for node_id in stand.order:
+    for node_id in existing.order:
         if node_id in staying:
             at = staying[node_id] + 1
-        elif node_id in stand.leaves:
+        elif node_id in existing.leaves:
             removed[at].append(node_id)
     edges = [0, *(edge for item in kept for edge in (item.start, item.end)), length]
     gaps = list(zip(edges[::2], edges[1::2], strict=True))
@@ -100,24 +100,24 @@ def runs_between(stand: Stand, kept: Sequence[Kept], length: int) -> list[Run]:
     ]
 
 
-def keep_edited(stand: Stand, text: str, kept: Sequence[Kept]) -> list[Kept]:
+def keep_edited(existing: ExistingTree, text: str, kept: Sequence[Kept]) -> list[Kept]:
     """The kept leaves, and those that a person has edited and whose own source still stands at an end of their run."""
     found = list(kept)
-    for run in runs_between(stand, kept, len(text)):
+    for run in runs_between(existing, kept, len(text)):
         start, end = run.start, run.end
         waiting = list(run.removed)
-        while waiting and (size := _edited_here(stand, waiting[0], text, start, end, at_end=False)):
+        while waiting and (size := _edited_here(existing, waiting[0], text, start, end, at_end=False)):
             found.append(Kept(waiting.pop(0), start, start + size))
             start += size
-        while waiting and (size := _edited_here(stand, waiting[-1], text, start, end, at_end=True)):
+        while waiting and (size := _edited_here(existing, waiting[-1], text, start, end, at_end=True)):
             found.append(Kept(waiting.pop(), end - size, end))
             end -= size
     return sorted(found, key=lambda item: item.start)
 
 
-def _edited_here(stand: Stand, node_id: str, text: str, start: int, end: int, *, at_end: bool) -> int:
+def _edited_here(existing: ExistingTree, node_id: str, text: str, start: int, end: int, *, at_end: bool) -> int:
     """How many characters the source of an edited leaf takes at an end of a run; 0 when it is not there."""
-    node = stand.leaves[node_id]
+    node = existing.leaves[node_id]
     source = node.source
     if source is None or source.sha256 == _hash(node.content):
         return 0
@@ -138,17 +138,17 @@ def section_at(stretches: Sequence[Stretch], offset: int) -> int:
     return stretches[max(index, 0)].section if stretches else NO_SECTION
 
 
-def known_sections(stand: Stand, document: Document, sections: Mapping[str, int]) -> dict[int, str]:
+def known_sections(existing: ExistingTree, document: Document, sections: Mapping[str, int]) -> dict[int, str]:
     """The old node of each section of the new outline that is known again.
 
     Args:
-        stand: What stands.
+        existing: What stands.
         document: The new version.
         sections: The section of each kept leaf.
     """
     votes: Counter[tuple[int, str]] = Counter()
     for leaf, section in sections.items():
-        old = stand.section_of(leaf)
+        old = existing.section_of(leaf)
         if old != TOP and section != NO_SECTION:
             votes[section, old] += 1
     found: dict[int, str] = {}
@@ -158,9 +158,9 @@ def known_sections(stand: Stand, document: Document, sections: Mapping[str, int]
             found[section] = old
             taken.add(old)
     by_heading: dict[str, list[str]] = defaultdict(list)
-    for node_id in stand.order:
-        if stand.is_section(node_id) and node_id not in taken:
-            by_heading[(stand.versions[node_id].source or {}).get("heading", "")].append(node_id)
+    for node_id in existing.order:
+        if existing.is_section(node_id) and node_id not in taken:
+            by_heading[(existing.versions[node_id].source or {}).get("heading", "")].append(node_id)
     for section in range(len(document.outline)):
         same = by_heading.get(document.heading_path(section))
         if section not in found and same:
@@ -168,12 +168,12 @@ def known_sections(stand: Stand, document: Document, sections: Mapping[str, int]
     return found
 
 
-def whole_parents(stand: Stand, sections: Mapping[str, int]) -> dict[str, int]:
+def whole_parents(existing: ExistingTree, sections: Mapping[str, int]) -> dict[str, int]:
     """The merged nodes that stay: those whose kept leaves all stand in one section of the new version, with that."""
     found: dict[str, set[int]] = defaultdict(set)
     for leaf, section in sections.items():
-        for above in stand.above(leaf):
-            if stand.is_section(above) or not stand.is_own(above):
+        for above in existing.above(leaf):
+            if existing.is_section(above) or not existing.is_own(above):
                 break
             found[above].add(section)
     return {node_id: next(iter(inside)) for node_id, inside in found.items() if len(inside) == 1}

@@ -22,21 +22,21 @@ from memotree_storage.store import Store
 
 from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document
-from memotree.forest.ingestion.affected_nodes import mended
-from memotree.forest.ingestion.existing_tree import Stand, is_own
+from memotree.forest.ingestion.affected_nodes import find_affected_nodes
+from memotree.forest.ingestion.existing_tree import ExistingTree, is_own
 from memotree.forest.ingestion.known_document import (
     KnownDocument,
     align_with,
     check_name,
     find_document,
     free_name,
-    read_stand,
+    read_existing_tree,
 )
 from memotree.forest.ingestion.request_parsing import (
     DOCUMENT_ID,
     MEDIA_TYPE,
     SHA256,
-    Cutting,
+    ChunkingOptions,
     check_request,
     from_json,
     read,
@@ -44,11 +44,11 @@ from memotree.forest.ingestion.request_parsing import (
     tags_of,
     to_json,
 )
-from memotree.forest.ingestion.tree_update import Regrower, Regrowth
+from memotree.forest.ingestion.tree_update import TreeUpdate, TreeUpdater
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
-from memotree.forest.tree_building.builder import Planter, Soil
+from memotree.forest.tree_building.builder import BuildContext, TreeBuilder
 from memotree.forest.usage import meter_of, note
-from memotree.jobs import Runner, RunningJob
+from memotree.jobs import JobContext, JobRunner
 from memotree.jobs.operations import job_message
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
@@ -68,7 +68,7 @@ JOB: Final = "ingestion"
 _TOOL: Final = "IngestDocument"
 
 
-class Ingestion:
+class IngestDocument:
     """Takes documents in.
 
     Args:
@@ -78,7 +78,7 @@ class Ingestion:
         limits: What the service allows.
     """
 
-    def __init__(self, store: Store, models: Models, runner: Runner, limits: ServiceLimits) -> None:
+    def __init__(self, store: Store, models: Models, runner: JobRunner, limits: ServiceLimits) -> None:
         self._store = store
         self._models = models
         self._runner = runner
@@ -123,21 +123,21 @@ class Ingestion:
                     told = step
         yield pb.IngestDocumentResponse(job=job_message(job))
 
-    async def work(self, running: RunningJob) -> job_service_pb2.IngestionResult:
+    async def work(self, context: JobContext) -> job_service_pb2.IngestionResult:
         """Take one document in; the work of a job."""
-        request = running.request(pb.IngestDocumentRequest)
-        document = await asyncio.to_thread(from_json, await running.input(_DOCUMENT))
-        meter = await meter_of(running, request.max_model_tokens)
-        intake = _Intake(self._store, self._models, self._limits, running, request, meter)
+        request = context.request(pb.IngestDocumentRequest)
+        document = await asyncio.to_thread(from_json, await context.input(_DOCUMENT))
+        meter = await meter_of(context, request.max_model_tokens)
+        run = _IngestionRun(self._store, self._models, self._limits, context, request, meter)
         try:
-            result = await intake.take_patiently(document)
+            result = await run.take_patiently(document)
         finally:
-            note(running, meter)
+            note(context, meter)
         result.warnings.extend([*document.warnings, *meter.warnings])
         return result
 
 
-class _Intake:
+class _IngestionRun:
     """One document of one job: read the branch, make the nodes, commit them."""
 
     def __init__(
@@ -145,17 +145,17 @@ class _Intake:
         store: Store,
         models: Models,
         limits: ServiceLimits,
-        running: RunningJob,
+        context: JobContext,
         request: pb.IngestDocumentRequest,
         meter: Meter,
     ) -> None:
         self._store = store
         self._models = models
         self._limits = limits
-        self._running = running
+        self._context = context
         self._request = request
         self._meter = meter
-        self._workspace_id = running.job.workspace_id
+        self._workspace_id = context.job.workspace_id
 
     async def take_patiently(self, document: Document) -> job_service_pb2.IngestionResult:
         """Take the document, again when somebody changed the same nodes meanwhile: what models said is in the cache.
@@ -173,50 +173,50 @@ class _Intake:
             state = await branch_head(conn, self._workspace_id, self._request.branch)
             known = await find_document(conn, state, self._document_id, joined=bool(self._request.document_id))
         if known is None:
-            return await self._plant(state, document)
-        if known.facts.get(JOB) == self._running.job.id:  # an earlier attempt was cut off behind its commit
-            planned = await self._running.kept(_PLANNED)
+            return await self._build_new(state, document)
+        if known.facts.get(JOB) == self._context.job.id:  # an earlier attempt was cut off behind its commit
+            planned = await self._context.kept(_PLANNED)
             result = job_service_pb2.IngestionResult.FromString(planned or b"")
             result.commit_id = known.holder.commit_id or ""
             return result
-        return await self._regrow(state, document, known)
+        return await self._update_existing(state, document, known)
 
     @property
     def _document_id(self) -> str:
-        return self._request.document_id or derived_id(self._running.job.id, "document", 0)
+        return self._request.document_id or derived_id(self._context.job.id, "document", 0)
 
-    def _soil(self, archive_id: str, cutting: Cutting, tags: Iterable[str]) -> Soil:
-        return Soil(self._running.job.id, archive_id, self._document_id, tuple(tags), cutting)
+    def _build_context(self, archive_id: str, options: ChunkingOptions, tags: Iterable[str]) -> BuildContext:
+        return BuildContext(self._context.job.id, archive_id, self._document_id, tuple(tags), options)
 
-    def _facts(self, document: Document, cutting: Cutting, tags: Iterable[str]) -> dict[str, str]:
+    def _facts(self, document: Document, options: ChunkingOptions, tags: Iterable[str]) -> dict[str, str]:
         """What the archive (or the node of a joined one) says of the document."""
         return {
             DOCUMENT_ID: self._document_id,
             MEDIA_TYPE: document.media_type,
             SHA256: hashlib.sha256(document.text.encode()).hexdigest(),
-            JOB: self._running.job.id,
-            **cutting.attributes(),
+            JOB: self._context.job.id,
+            **options.attributes(),
             **tag_attribute(tags),
         }
 
     # --- A new document ----------------------------------------------------------------------------------------------
 
-    async def _plant(self, state: State, document: Document) -> job_service_pb2.IngestionResult:
-        cutting, tags = Cutting.wanted(self._request), self._request.tags
+    async def _build_new(self, state: State, document: Document) -> job_service_pb2.IngestionResult:
+        options, tags = ChunkingOptions.wanted(self._request), self._request.tags
         async with self._store.database.connection() as conn:
             if self._request.name:
                 await check_name(conn, state, self._request.name)
             name = self._request.name or await free_name(conn, state, document.title or self._document_id)
         archive = Archive(
-            id=derived_id(self._running.job.id, "archive", 0),
+            id=derived_id(self._context.job.id, "archive", 0),
             name=name,
             model_id=self._request.model_id,
-            attributes=self._facts(document, cutting, tags),
+            attributes=self._facts(document, options, tags),
         )
-        await self._running.progress("split")
-        pieces = await asyncio.to_thread(split, document, cutting.chunk_size)
-        planter = Planter(self._models, self._meter, self._soil(archive.id, cutting, tags), self._tell)
-        nodes = await planter.plant(document, pieces)
+        await self._context.progress("split")
+        pieces = await asyncio.to_thread(split, document, options.chunk_size)
+        builder = TreeBuilder(self._models, self._meter, self._build_context(archive.id, options, tags), self._tell)
+        nodes = await builder.build(document, pieces)
         result = job_service_pb2.IngestionResult(
             archive_id=archive.id,
             document_id=self._document_id,
@@ -231,10 +231,12 @@ class _Intake:
 
     # --- A new version of a known one --------------------------------------------------------------------------------
 
-    async def _regrow(self, state: State, document: Document, known: KnownDocument) -> job_service_pb2.IngestionResult:
-        cutting = Cutting.wanted(self._request, known.facts)
+    async def _update_existing(
+        self, state: State, document: Document, known: KnownDocument
+    ) -> job_service_pb2.IngestionResult:
+        options = ChunkingOptions.wanted(self._request, known.facts)
         tags = self._request.tags or tags_of(known.facts)
-        facts = {**known.facts, **self._facts(document, cutting, tags)}
+        facts = {**known.facts, **self._facts(document, options, tags)}
         holder = self._renamed(known, facts)
         result = job_service_pb2.IngestionResult(
             archive_id=known.holder.archive_id or known.holder.entry_id, document_id=self._document_id
@@ -242,20 +244,24 @@ class _Intake:
         async with self._store.database.connection() as conn:
             if isinstance(holder, Archive):
                 await check_name(conn, state, holder.name, holder.id)
-            stand = await read_stand(self._store, conn, state, known)
+            existing = await read_existing_tree(self._store, conn, state, known)
         if _same(facts, known.facts) and holder == known.entry(facts):
-            return _counted(result, Regrowth({}, frozenset(), 0, len(stand.leaves), 0), stand, stand.versions)
-        await self._running.progress("compare")
-        kept = await asyncio.to_thread(align_with, document, stand)
-        planter = Planter(self._models, self._meter, self._soil(result.archive_id, cutting, tags), self._tell)
-        regrowth = await Regrower(planter, stand, document, kept, self._request.tags).regrow()
-        await self._running.progress("renew summaries")
+            return _counted(
+                result, TreeUpdate({}, frozenset(), 0, len(existing.leaves), 0), existing, existing.versions
+            )
+        await self._context.progress("compare")
+        kept = await asyncio.to_thread(align_with, document, existing)
+        builder = TreeBuilder(
+            self._models, self._meter, self._build_context(result.archive_id, options, tags), self._tell
+        )
+        tree_update = await TreeUpdater(builder, existing, document, kept, self._request.tags).update()
+        await self._context.progress("renew summaries")
         top = holder if isinstance(holder, Node) else None
-        mending = await mended(self._store, self._models, state, stand, regrowth, top, self._meter)
-        changes = dict(mending.changes)
+        affected = await find_affected_nodes(self._store, self._models, state, existing, tree_update, top, self._meter)
+        changes = dict(affected.changes)
         if top is None:
             changes[holder.id] = Change(known.holder, holder)
-        result = _counted(result, regrowth, stand, mending.versions)
+        result = _counted(result, tree_update, existing, affected.versions)
         return await self._commit(changes, f"Update {known.holder.title}", result)
 
     def _renamed(self, known: KnownDocument, facts: Mapping[str, str]) -> Entry:
@@ -272,20 +278,20 @@ class _Intake:
         self, changes: Mapping[str, Change], subject: str, result: job_service_pb2.IngestionResult
     ) -> job_service_pb2.IngestionResult:
         faults.point("ingest.planned")
-        await self._running.keep(_PLANNED, result.SerializeToString())
-        await self._running.progress("commit", 0, len(changes))
+        await self._context.keep(_PLANNED, result.SerializeToString())
+        await self._context.progress("commit", 0, len(changes))
         author = self._limits.service_author()
         if self._request.HasField("author"):
             author = read_author(self._request.author, "author", author)
-        changeset = Changeset(changes, self._request.message or subject, _TOOL, self._running.job.id, author)
+        changeset = Changeset(changes, self._request.message or subject, _TOOL, self._context.job.id, author)
         result.commit_id = await commit(self._store, self._workspace_id, self._request.branch, changeset, self._limits)
         faults.point("ingest.committed")
-        await self._running.progress("commit", len(changes), len(changes))
+        await self._context.progress("commit", len(changes), len(changes))
         return result
 
     async def _tell(self, step: str, done: int, total: int) -> None:
-        note(self._running, self._meter)
-        await self._running.progress(step, done, total)
+        note(self._context, self._meter)
+        await self._context.progress(step, done, total)
 
 
 def _same(facts: Mapping[str, str], before: Mapping[str, str]) -> bool:
@@ -294,14 +300,14 @@ def _same(facts: Mapping[str, str], before: Mapping[str, str]) -> bool:
 
 
 def _counted(
-    result: job_service_pb2.IngestionResult, regrowth: Regrowth, stand: Stand, now: Mapping[str, Version]
+    result: job_service_pb2.IngestionResult, tree_update: TreeUpdate, existing: ExistingTree, now: Mapping[str, Version]
 ) -> job_service_pb2.IngestionResult:
     """The result with the counts of what the trees are now."""
-    own = [version for version in now.values() if is_own(version, stand.document_id)]
-    result.created_leaves = regrowth.created
-    result.kept_leaves = regrowth.kept
-    result.removed_leaves = regrowth.removed
+    own = [version for version in now.values() if is_own(version, existing.document_id)]
+    result.created_leaves = tree_update.created
+    result.kept_leaves = tree_update.kept
+    result.removed_leaves = tree_update.removed
     result.summary_nodes = sum(version.type == SUMMARY_TYPE for version in own)
-    result.roots = sum(version.parent_id in {"", stand.top} for version in own)
+    result.roots = sum(version.parent_id in {"", existing.top} for version in own)
     result.pending_summaries = sum(SUMMARY_PENDING in version.attributes for version in own)
     return result

@@ -14,7 +14,7 @@ from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
 from memotree.forest.ingestion.alignment import Kept, OldLeaf, align
-from memotree.forest.ingestion.existing_tree import TOP, Stand, is_own
+from memotree.forest.ingestion.existing_tree import TOP, ExistingTree, is_own
 from memotree.forest.ingestion.request_parsing import DOCUMENT_ID, SHA256
 from memotree.forest.reading import read_nodes
 
@@ -110,7 +110,7 @@ async def find_document(
     return KnownDocument(document_id, holders[0]) if holders else None
 
 
-async def read_stand(store: Store, conn: Connection, state: State, known: KnownDocument) -> Stand:
+async def read_existing_tree(store: Store, conn: Connection, state: State, known: KnownDocument) -> ExistingTree:
     """The trees of a document as they stand, its leaves with their texts."""
     holder = known.holder
     if holder.is_archive:
@@ -124,13 +124,15 @@ async def read_stand(store: Store, conn: Connection, state: State, known: KnownD
         version for version in versions.values() if version.type == LEAF_TYPE and is_own(version, known.document_id)
     ]
     nodes = await read_nodes(store, state, leaves)
-    return Stand(known.document_id, order, versions, nodes, TOP if holder.is_archive else holder.entry_id)
+    return ExistingTree(known.document_id, order, versions, nodes, TOP if holder.is_archive else holder.entry_id)
 
 
-def align_with(document: Document, stand: Stand) -> list[Kept]:
+def align_with(document: Document, existing: ExistingTree) -> list[Kept]:
     """The leaves whose texts stand in the new version, in order."""
     return list(
-        align([_old(stand.leaves[node_id]) for node_id in stand.order if node_id in stand.leaves], document).kept
+        align(
+            [_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document
+        ).kept
     )
 
 

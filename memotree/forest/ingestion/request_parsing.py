@@ -32,7 +32,7 @@ SPLITTER_NAME: Final = "splitter"
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
+class ChunkingOptions:
     """How a document is split and merged; kept with its archive, so that the next version is treated alike.
 
     Attributes:
@@ -68,7 +68,7 @@ class Cutting:
 def _known(attributes: Mapping[str, str]) -> dict[str, float]:
     """The settings among an archive's attributes; what a person made unreadable there counts as not said."""
     found = {}
-    for field in fields(Cutting):
+    for field in fields(ChunkingOptions):
         try:
             found[field.name] = float(attributes[field.name])
         except (KeyError, ValueError):

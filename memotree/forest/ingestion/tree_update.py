@@ -23,8 +23,8 @@ from memotree.forest.documents import Document
 from memotree.forest.ingestion.alignment import Kept
 from memotree.forest.ingestion.existing_tree import (
     TOP,
+    ExistingTree,
     Run,
-    Stand,
     keep_edited,
     known_sections,
     leaf_neighbours,
@@ -34,7 +34,7 @@ from memotree.forest.ingestion.existing_tree import (
     whole_parents,
 )
 from memotree.forest.ingestion.positions import new_positions
-from memotree.forest.tree_building.builder import SECTION, Grafting, Planter
+from memotree.forest.tree_building.builder import SECTION, MergedPieces, TreeBuilder
 from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title
 from memotree.forest.tree_building.titles import merged_title
 from memotree.models.chat_answers import Summary
@@ -43,7 +43,7 @@ _NO_SUMMARY = Summary("", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Regrowth:
+class TreeUpdate:
     """What a new version of a document changes in its trees.
 
     Attributes:
@@ -61,64 +61,69 @@ class Regrowth:
     removed: int
 
 
-class Regrower:
+class TreeUpdater:
     """Brings the trees of one document up to date.
 
     Args:
-        planter: Makes new nodes.
-        stand: What stands.
+        builder: Makes new nodes.
+        existing: What stands.
         document: The new version.
         kept: The leaves whose text stands in it.
         tags: Tags that the document's nodes get that stay.
     """
 
     def __init__(
-        self, planter: Planter, stand: Stand, document: Document, kept: Sequence[Kept], tags: Iterable[str] = ()
+        self,
+        builder: TreeBuilder,
+        existing: ExistingTree,
+        document: Document,
+        kept: Sequence[Kept],
+        tags: Iterable[str] = (),
     ) -> None:
-        self._planter = planter
+        self._builder = builder
         self._tags = frozenset(tags)
-        self._stand = stand
+        self._existing = existing
         self._document = document
-        self._kept = keep_edited(stand, document.text, kept)
+        self._kept = keep_edited(existing, document.text, kept)
         self._stretches = stretches(document)
         self._section = {item.id: section_at(self._stretches, item.start) for item in self._kept}
         self._start = {item.id: item.start for item in self._kept}
         self._neighbours = leaf_neighbours(self._kept)
-        self._whole = whole_parents(stand, self._section)
+        self._whole = whole_parents(existing, self._section)
         self._home: dict[str, str] = {}
         self._new: dict[str, Node] = {}
         self._section_node: dict[int, str] = {}
 
-    async def regrow(self) -> Regrowth:
+    async def update(self) -> TreeUpdate:
         """The changes, summaries of what stands above them left as they are."""
-        runs = runs_between(self._stand, self._kept, len(self._document.text))
+        runs = runs_between(self._existing, self._kept, len(self._document.text))
         filled = [run for run in runs if run.end > run.start]
         gaps = [(run.start, run.end) for run in filled]
-        pieces = await asyncio.to_thread(split, self._document, self._planter.soil.cutting.chunk_size, gaps)
+        pieces = await asyncio.to_thread(split, self._document, self._builder.context.options.chunk_size, gaps)
         self._name_sections(pieces)
         self._house_kept()
         groups = _groups(pieces, filled)
-        grafted = await self._planter.graft(self._document, pieces, [group for group, _ in groups])
+        merged_pieces = await self._builder.merge_pieces(self._document, pieces, [group for group, _ in groups])
         for number, (group, run) in enumerate(groups):
-            self._graft(pieces, group, number, grafted, self._place(run, group.section))
+            self._add_group(pieces, group, number, merged_pieces, self._place(run, group.section))
         gone = self._gone()
         self._house_foreign(gone)
         after = await asyncio.to_thread(self._changed)
-        return Regrowth(after, gone, len(pieces), len(self._kept), len(self._stand.leaves) - len(self._kept))
+        return TreeUpdate(after, gone, len(pieces), len(self._kept), len(self._existing.leaves) - len(self._kept))
 
     # --- Sections ----------------------------------------------------------------------------------------------------
 
     def _name_sections(self, pieces: Sequence[Piece]) -> None:
         """Find or make the node of every section that has text."""
-        known = known_sections(self._stand, self._document, self._section)
+        known = known_sections(self._existing, self._document, self._section)
         for section in used_sections(self._document, [*self._section.values(), *(piece.section for piece in pieces)]):
             outlined = self._document.outline[section]
             parent = self._section_node.get(outlined.parent, TOP)
             node_id = known.get(section)
             if node_id is None:
                 planned = self._planned(outlined.title, outlined.start, outlined.end, section)
-                node_id = self._planter.soil.new_id("section", section)
-                self._new[node_id] = self._planter.inner(self._document, planned, node_id, _NO_SUMMARY, (), None, "")
+                node_id = self._builder.context.new_id("section", section)
+                self._new[node_id] = self._builder.inner(self._document, planned, node_id, _NO_SUMMARY, (), None, "")
                 self._start[node_id] = outlined.start
             self._section_node[section] = node_id
             self._home[node_id] = parent
@@ -141,8 +146,8 @@ class Regrower:
             self._home[node_id] = self._whole_above(node_id, section) or self._node_of(section)
 
     def _whole_above(self, node_id: str, section: int) -> str:
-        for above in self._stand.above(node_id):
-            if self._stand.is_section(above):
+        for above in self._existing.above(node_id):
+            if self._existing.is_section(above):
                 break
             if self._whole.get(above) == section:
                 return above
@@ -159,16 +164,18 @@ class Regrower:
                 return self._home[neighbour]
         return self._node_of(section)
 
-    def _graft(self, pieces: Sequence[Piece], group: Group, number: int, grafted: Grafting, home: str) -> None:
+    def _add_group(
+        self, pieces: Sequence[Piece], group: Group, number: int, merged_pieces: MergedPieces, home: str
+    ) -> None:
         """Put a run's leaves, and what they were merged to, below a node."""
-        merging = grafted.mergings[number]
-        nodes = [self._leaf(pieces, index, grafted.summaries[index]) for index in group_indexes(group)]
+        merging = merged_pieces.mergings[number]
+        nodes = [self._leaf(pieces, index, merged_pieces.summaries[index]) for index in group_indexes(group)]
         spans = [(pieces[index].start, pieces[index].end) for index in group_indexes(group)]
         for parent, (left, right) in enumerate(merging.pairs, merging.leaves):
             spans.append((spans[left][0], spans[right][1]))
             below = (nodes[left], nodes[right])
             nodes.append(
-                self._merged(group, parent, spans[-1], grafted.parents[number][parent - merging.leaves], below)
+                self._merged(group, parent, spans[-1], merged_pieces.parents[number][parent - merging.leaves], below)
             )
             for child in below:
                 self._home[child.id] = nodes[-1].id
@@ -184,7 +191,7 @@ class Regrower:
         heading, page = self._document.heading_path(piece.section), self._document.page_at(piece.start)
         title = piece_title(self._document, piece, index)
         planned = PlannedLeaf(None, title, piece.start, piece.end, page, heading, digest, index, piece.turn)
-        return self._planter.leaf(self._document, planned, summary, None, "")
+        return self._builder.leaf(self._document, planned, summary, None, "")
 
     def _merged(
         self, group: Group, number: int, span: tuple[int, int], summary: Summary, below: tuple[Node, Node]
@@ -193,19 +200,19 @@ class Regrower:
         text = self._document.text
         title = merged_title(text[start:end], text[start:end][-2000:], f"Parts {number}")
         planned = self._planned(title, start, end, group.section, number)
-        node_id = self._planter.soil.new_id(f"merged {start}", end)
-        return self._planter.inner(self._document, planned, node_id, summary, below, None, "")
+        node_id = self._builder.context.new_id(f"merged {start}", end)
+        return self._builder.inner(self._document, planned, node_id, summary, below, None, "")
 
     # --- What goes, and what people put there ------------------------------------------------------------------------
 
     def _gone(self) -> frozenset[str]:
-        own = {node_id for node_id in self._stand.order if self._stand.is_own(node_id)}
+        own = {node_id for node_id in self._existing.order if self._existing.is_own(node_id)}
         return frozenset(own - self._home.keys())
 
     def _house_foreign(self, gone: frozenset[str]) -> None:
-        for node_id in self._stand.order:
+        for node_id in self._existing.order:
             if node_id not in self._home and node_id not in gone:
-                above = (above for above in self._stand.above(node_id) if above not in gone)
+                above = (above for above in self._existing.above(node_id) if above not in gone)
                 self._home[node_id] = next(above, TOP)
 
     # --- Order -------------------------------------------------------------------------------------------------------
@@ -214,17 +221,17 @@ class Regrower:
         """Every node that is new, or has another parent, position or heading."""
         positions = self._positions(self._first_offsets())
         changed: dict[str, Node] = {}
-        soil = self._planter.soil
-        top = self._stand.top or None
+        context = self._builder.context
+        top = self._existing.top or None
         for node_id, home in self._home.items():
             parent = home or top
             if node_id in self._new:
                 changed[node_id] = replace(self._new[node_id], parent_id=parent, position=positions[node_id])
                 continue
-            before = self._stand.leaves.get(node_id) or self._stand.versions[node_id].to_node()
+            before = self._existing.leaves.get(node_id) or self._existing.versions[node_id].to_node()
             position = positions.get(node_id, before.position)
-            tags = tuple(sorted(self._tags.union(before.tags))) if self._stand.is_own(node_id) else before.tags
-            now = replace(before, parent_id=parent, position=position, archive_id=soil.archive_id, tags=tags)
+            tags = tuple(sorted(self._tags.union(before.tags))) if self._existing.is_own(node_id) else before.tags
+            now = replace(before, parent_id=parent, position=position, archive_id=context.archive_id, tags=tags)
             changed[node_id] = now
         for section, node_id in self._section_node.items():
             outlined = self._document.outline[section]
@@ -236,7 +243,7 @@ class Regrower:
     def _differs(self, node: Node) -> bool:
         if node.id in self._new:
             return True
-        before = self._stand.leaves.get(node.id) or self._stand.versions[node.id].to_node()
+        before = self._existing.leaves.get(node.id) or self._existing.versions[node.id].to_node()
         return node != before
 
     def _first_offsets(self) -> dict[str, int]:
@@ -255,7 +262,7 @@ class Regrower:
         for node_id, home in self._home.items():
             families[home].append(node_id)
         found: dict[str, str] = {}
-        rank = {node_id: index for index, node_id in enumerate(self._stand.order)}
+        rank = {node_id: index for index, node_id in enumerate(self._existing.order)}
         for home, members in families.items():
             ordered = sorted((node_id for node_id in members if node_id in first), key=lambda each: (first[each], each))
             for node_id in sorted((each for each in members if each not in first), key=lambda each: rank[each]):
@@ -270,9 +277,9 @@ class Regrower:
         return before[-1] + 1 if before else 0
 
     def _present(self, node_id: str, home: str) -> str | None:
-        if node_id in self._new or self._stand.parent(node_id) != home:
+        if node_id in self._new or self._existing.parent(node_id) != home:
             return None
-        return self._stand.versions[node_id].position
+        return self._existing.versions[node_id].position
 
 
 def group_indexes(group: Group) -> range:

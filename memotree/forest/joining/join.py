@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, import_entries
+from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
@@ -38,7 +38,7 @@ from memotree.models.chat_answers import Summary
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 from memotree.request import lookup
-from memotree.request.idempotency import once
+from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
 from memotree.sessions.commit_message import ListedChange, compose
@@ -120,7 +120,7 @@ class _Order:
         return derived_id(self.workspace_id, self.seed, role)
 
 
-class Joining:
+class ArchiveJoin:
     """Suggests and joins archives.
 
     Args:
@@ -155,7 +155,7 @@ class Joining:
         """
         order = await self._order(request)
         # One at a time: of two calls with one request id, the second finds the answer of the first.
-        async with self._store.turns.of(f"{order.workspace_id} join"):
+        async with self._store.locks.of(f"{order.workspace_id} join"):
             earlier = await self._earlier(order)
             if earlier is not None:
                 return earlier
@@ -165,7 +165,7 @@ class Joining:
                 return response
 
             async with self._store.database.transaction() as conn:
-                return await once(conn, order.workspace_id, request, pb.MergeArchivesResponse, made)
+                return await run_once(conn, order.workspace_id, request, pb.MergeArchivesResponse, made)
 
     async def _order(self, request: pb.MergeArchivesRequest) -> _Order:
         if not 0 < len(request.archives) <= _MOST_ARCHIVES:
@@ -188,7 +188,7 @@ class Joining:
 
         try:
             async with self._store.database.transaction() as conn:
-                return await once(conn, order.workspace_id, order.request, pb.MergeArchivesResponse, nothing)
+                return await run_once(conn, order.workspace_id, order.request, pb.MergeArchivesResponse, nothing)
         except _NotMadeError:
             pass
         if not order.request.request_id:
@@ -219,7 +219,7 @@ class Joining:
             moved, expected = await asyncio.to_thread(_moved, order, former, created)
             message = await asyncio.to_thread(_message, order, former, created, moved)
             try:
-                return await import_entries(
+                return await commit_entries(
                     self._store,
                     order.workspace_id,
                     order.branch,

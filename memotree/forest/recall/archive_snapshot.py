@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from memotree_storage.index.leaf_features import Passage, PassageBlock
+from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.model.node import ID_LENGTH, SUMMARY_TYPE
-from memotree_storage.postgres.archive_trees import Leaf
+from memotree_storage.postgres.archive_trees import TreeNode
 from numpy.typing import NDArray
 
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.node_times import read_time
-from memotree.forest.recall.scoring.leaf_index import Grove, concatenate, grove
+from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, make_leaf_index
 
 _BLOB: Final = 40
 _NO_VERSION: Final = -1
@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tract:
+class ArchiveSnapshot:
     """One archive at one state.
 
     Attributes:
@@ -45,7 +45,7 @@ class Tract:
         tags_of: For each leaf the number of its set in ``tag_sets``.
         moments: For each leaf its attribute `time`, or else when its version was committed, in seconds since 1970; a
             staged one without such a time is infinitely late.
-        grove: The leaves as they are scored, in their order.
+        leaf_index: The leaves as they are scored, in their order.
     """
 
     archive_id: str
@@ -59,7 +59,7 @@ class Tract:
     tag_sets: tuple[frozenset[str], ...]
     tags_of: NDArray[np.int32]
     moments: NDArray[np.float64]
-    grove: Grove
+    leaf_index: LeafIndex
 
     def __len__(self) -> int:
         return len(self.places)
@@ -68,9 +68,9 @@ class Tract:
     def weight(self) -> int:
         """Bytes in memory; vectors that are a wood's count there."""
         own = (self.ids, self.parents, self.ends, self.places, self.blobs, self.type_of, self.tags_of, self.moments)
-        vectors = self.grove.vectors
+        vectors = self.leaf_index.vectors
         shared = 0 if vectors.base is None else vectors.nbytes
-        return 2000 + sum(array.nbytes for array in own) + self.grove.weight - shared
+        return 2000 + sum(array.nbytes for array in own) + self.leaf_index.weight - shared
 
     def leaf_id(self, number: int) -> str:
         """The id of a leaf."""
@@ -120,41 +120,41 @@ class Tract:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wood:
+class SearchCorpus:
     """Several tracts of one state, and all their leaves as one grove, one tract behind the other."""
 
-    tracts: tuple[Tract, ...]
+    snapshots: tuple[ArchiveSnapshot, ...]
     starts: NDArray[np.int64]
-    grove: Grove
+    leaf_index: LeafIndex
 
     @property
     def weight(self) -> int:
         """Bytes in memory; the tracts count by themselves."""
-        return self.grove.weight
+        return self.leaf_index.weight
 
-    def place(self, leaf: int) -> tuple[Tract, int]:
+    def place(self, leaf: int) -> tuple[ArchiveSnapshot, int]:
         """The tract of a leaf of the grove, and the leaf's number there."""
         home = int(np.searchsorted(self.starts, leaf, side="right")) - 1
-        return self.tracts[home], leaf - int(self.starts[home])
+        return self.snapshots[home], leaf - int(self.starts[home])
 
 
-def joined(tracts: Sequence[Tract], dimensions: int) -> Wood:
+def make_corpus(snapshots: Sequence[ArchiveSnapshot], dimensions: int) -> SearchCorpus:
     """Tracts as one wood; they share its vectors from now on."""
-    starts = np.cumsum([0, *(len(each) for each in tracts)], dtype=np.int64)
-    whole = concatenate([each.grove for each in tracts], dimensions)
+    starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
+    whole = concatenate([each.leaf_index for each in snapshots], dimensions)
     shared = tuple(
-        replace(each, grove=replace(each.grove, vectors=whole.vectors[start : start + len(each)]))
-        for each, start in zip(tracts, starts.tolist(), strict=False)
+        replace(each, leaf_index=replace(each.leaf_index, vectors=whole.vectors[start : start + len(each)]))
+        for each, start in zip(snapshots, starts.tolist(), strict=False)
     )
-    return Wood(shared, starts, whole)
+    return SearchCorpus(shared, starts, whole)
 
 
-def is_leaf(node: Leaf) -> bool:
+def is_leaf(node: TreeNode) -> bool:
     """Whether a node has a content of its own."""
     return node.tokens > 0 and node.type != SUMMARY_TYPE
 
 
-def tract(archive_id: str, nodes: Sequence[Leaf], features: PassageBlock) -> Tract:
+def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeatureBlock) -> ArchiveSnapshot:
     """The tract of an archive.
 
     Args:
@@ -170,7 +170,7 @@ def tract(archive_id: str, nodes: Sequence[Leaf], features: PassageBlock) -> Tra
     starts = _starts(leaves)
     types: dict[str, int] = {}
     sets: dict[frozenset[str], int] = {}
-    return Tract(
+    return ArchiveSnapshot(
         archive_id=archive_id,
         ids=np.array([node.entry_id for node in nodes], dtype=f"S{ID_LENGTH}"),
         parents=parents,
@@ -182,7 +182,7 @@ def tract(archive_id: str, nodes: Sequence[Leaf], features: PassageBlock) -> Tra
         tags_of=np.array([sets.setdefault(frozenset(leaf.tags), len(sets)) for leaf in leaves], dtype=np.int32),
         tag_sets=tuple(sets),
         moments=np.array([_moment(leaf.time, leaf.committed_at) for leaf in leaves], dtype=np.float64),
-        grove=grove(
+        leaf_index=make_leaf_index(
             features,
             starts,
             _spans(ends, places, starts),
@@ -192,7 +192,7 @@ def tract(archive_id: str, nodes: Sequence[Leaf], features: PassageBlock) -> Tra
     )
 
 
-def _starts(leaves: Sequence[Leaf]) -> list[int]:
+def _starts(leaves: Sequence[TreeNode]) -> list[int]:
     """Where documents begin; a joined archive has several, and a window never holds parts of two."""
     before = [None, *leaves]
     return [
@@ -237,7 +237,7 @@ def _moment(written: str | None, committed_at: datetime | None) -> float:
 # --- Features --------------------------------------------------------------------------------------------------------
 
 
-def picked(block: PassageBlock, rows: Sequence[int] | Places) -> PassageBlock:
+def picked(block: LeafFeatureBlock, rows: Sequence[int] | Places) -> LeafFeatureBlock:
     """Some rows of a block in the order given, as a block of its own."""
     chosen = np.asarray(rows, dtype=np.int64)
     sizes = block.offsets[chosen + 1] - block.offsets[chosen]
@@ -245,7 +245,7 @@ def picked(block: PassageBlock, rows: Sequence[int] | Places) -> PassageBlock:
     np.cumsum(sizes, out=offsets[1:])
     # Where each row's terms begin, repeated for each of them, and counted on within the row.
     source = np.repeat(block.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
-    return PassageBlock(
+    return LeafFeatureBlock(
         version_ids=block.version_ids[chosen],
         tokens=block.tokens[chosen],
         lengths=block.lengths[chosen],
@@ -256,11 +256,11 @@ def picked(block: PassageBlock, rows: Sequence[int] | Places) -> PassageBlock:
     )
 
 
-def block_of(passages: Sequence[Passage], dimensions: int) -> PassageBlock:
+def block_of(passages: Sequence[LeafFeatures], dimensions: int) -> LeafFeatureBlock:
     """Passages that belong to no committed version, as a block."""
     offsets = np.zeros(len(passages) + 1, dtype=np.int64)
     np.cumsum([len(each.terms) for each in passages], out=offsets[1:])
-    return PassageBlock(
+    return LeafFeatureBlock(
         version_ids=np.full(len(passages), _NO_VERSION, dtype=np.int64),
         tokens=np.array([each.tokens for each in passages], dtype=np.int32),
         lengths=np.array([each.length for each in passages], dtype=np.int32),
@@ -271,13 +271,13 @@ def block_of(passages: Sequence[Passage], dimensions: int) -> PassageBlock:
     )
 
 
-def tracts_of(
+def make_snapshots(
     archive_ids: Iterable[str],
-    nodes: Iterable[Leaf],
-    block: PassageBlock,
-    extra: Mapping[str, Passage],
+    nodes: Iterable[TreeNode],
+    block: LeafFeatureBlock,
+    extra: Mapping[str, LeafFeatures],
     dimensions: int,
-) -> list[Tract]:
+) -> list[ArchiveSnapshot]:
     """The tracts of archives; an archive without nodes has an empty one.
 
     Args:
@@ -291,7 +291,7 @@ def tracts_of(
     size = len(row)
     extra_row = {blob: size + place for place, blob in enumerate(extra)}
     whole = _joined(block, block_of(list(extra.values()), dimensions)) if extra else block
-    found: dict[str, list[Leaf]] = {archive_id: [] for archive_id in archive_ids}
+    found: dict[str, list[TreeNode]] = {archive_id: [] for archive_id in archive_ids}
     for node in nodes:
         found[node.archive_id].append(node)
     made = []
@@ -301,14 +301,14 @@ def tracts_of(
             for leaf in own
             if is_leaf(leaf)
         ]
-        made.append(tract(archive_id, own, picked(whole, rows) if rows else block_of([], dimensions)))
+        made.append(make_snapshot(archive_id, own, picked(whole, rows) if rows else block_of([], dimensions)))
     return made
 
 
-def _joined(one: PassageBlock, other: PassageBlock) -> PassageBlock:
+def _joined(one: LeafFeatureBlock, other: LeafFeatureBlock) -> LeafFeatureBlock:
     if not len(one.version_ids):
         return other
-    return PassageBlock(
+    return LeafFeatureBlock(
         version_ids=np.concatenate([one.version_ids, other.version_ids]),
         tokens=np.concatenate([one.tokens, other.tokens]),
         lengths=np.concatenate([one.lengths, other.lengths]),

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 
-from memotree_storage.index import frequencies
-from memotree_storage.index.terms import idf
+from memotree_storage.index import frequencies, terms
 from memotree_storage.postgres.database import Connection
 
 from memotree.forest.recall.scoring.query_words import Related, concepts, terms_of
-from memotree.forest.recall.scoring.scores import Rarity
+from memotree.forest.recall.scoring.scores import Idf
 
 
-async def in_workspace(conn: Connection, workspace_id: str, question: str, related: Related | None = None) -> Rarity:
+async def workspace_idf(conn: Connection, workspace_id: str, question: str, related: Related | None = None) -> Idf:
     """The inverse document frequencies of a question's words among the indexed versions of a workspace."""
     having, versions = await frequencies.read(conn, workspace_id, terms_of(concepts(question, related)))
 
-    def rarity(terms: Sequence[int]) -> float:
-        return idf(versions, sum(having.get(term, 0) for term in terms))
+    def idf(ids: Sequence[int]) -> float:
+        return terms.idf(versions, sum(having.get(term, 0) for term in ids))
 
-    return rarity
+    return idf

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.index.search import Found, SearchQuery
+from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import tree
@@ -28,14 +28,14 @@ from memotree.forest.reading import read_nodes
 from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.excerpts import best_stretch
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
-from memotree.forest.recall.idf import in_workspace
+from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.passages import PackedLeaf, joined, markdown
-from memotree.forest.recall.ranking import Choice, Chosen, Weighed, weigh
-from memotree.forest.recall.results import Part, Seen, Teller, Told
+from memotree.forest.recall.ranking import Choice, Chosen, ScoredLeaves, score_leaves
+from memotree.forest.recall.results import NodeResult, ResultBuilder, ResultPart, Seen
 from memotree.forest.recall.scoring.query_words import Related
-from memotree.forest.recall.scoring.scores import Rarity
+from memotree.forest.recall.scoring.scores import Idf
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
-from memotree.forest.recall.snapshot_cache import Groves, SessionMovedError, View, same_moment
+from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache, StateView, same_moment
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.meter import Meter
 from memotree.request import lookup
@@ -65,7 +65,7 @@ _TRIES: Final = 5
 """How often an answer is begun again because its session changed meanwhile."""
 
 
-class Knows(Protocol):
+class RecallModels(Protocol):
     """Whoever knows the embedding model and maybe a reranking model; `memotree.models.Models` does."""
 
     @property
@@ -95,7 +95,7 @@ class _Question:
     warnings: list[str] = field(default_factory=list)
 
 
-class Recalling:
+class Recall:
     """Finds what the trees say about a question.
 
     Args:
@@ -111,7 +111,7 @@ class Recalling:
         self,
         store: Store,
         limits: ServiceLimits,
-        models: Knows,
+        models: RecallModels,
         *,
         cache_bytes: int = CACHE_BYTES,
         scan_leaves: int = SCAN_LEAVES,
@@ -124,7 +124,7 @@ class Recalling:
         embedder = models.embedder
         self._related = related or BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
         self._seen: Seen = BoundedCache(_SEEN, lambda _: 1)
-        self.groves = Groves(store, cache_bytes)
+        self.leaf_indexes = SnapshotCache(store, cache_bytes)
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Answer a question from the trees.
@@ -146,8 +146,8 @@ class Recalling:
     async def _answer(self, request: pb.RecallRequest) -> pb.RecallResponse:
         asked = _read(request)
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
-        view = await self.groves.view(place.state)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
+        view = await self.leaf_indexes.view(place.state)
         async with self._store.database.connection() as conn:
             wanted = await read_filter(conn, view.state, request.filter, list(view.archives.values()))
         asked.warnings += _unknown(request.filter, wanted)
@@ -157,33 +157,33 @@ class Recalling:
 
     # --- HYBRID ---
 
-    async def _hybrid(self, asked: _Question, view: View, wanted: Filter) -> pb.RecallResponse:
+    async def _hybrid(self, asked: _Question, view: StateView, wanted: Filter) -> pb.RecallResponse:
         archive_ids = await self._archives(asked, view, wanted)
-        wood = await self.groves.wood(view, archive_ids)
-        if not len(wood.grove):
+        corpus = await self.leaf_indexes.corpus(view, archive_ids)
+        if not len(corpus.leaf_index):
             return pb.RecallResponse(
                 commit_id=view.state.commit_id, token_budget=asked.budget, warnings=[*asked.warnings, _NOTHING_HERE]
             )
         vector = (await self._models.embedder.embed([asked.text]))[0]
-        rarity = None if len(archive_ids) == len(view.archives) else await self._rarity(view, asked.text)
-        weighed = await asyncio.to_thread(weigh, wood, wanted, asked.text, vector, self._related, rarity)
+        idf = None if len(archive_ids) == len(view.archives) else await self._idf(view, asked.text)
+        scored = await asyncio.to_thread(score_leaves, corpus, wanted, asked.text, vector, self._related, idf)
         if self._models.has_ranking:
-            weighed = await self._reranked(weighed, view, asked)
-        choice = await asyncio.to_thread(weighed.choose, asked.budget)
-        asked.warnings += _about(choice, len(wood.grove), asked)
+            scored = await self._reranked(scored, view, asked)
+        choice = await asyncio.to_thread(scored.choose, asked.budget)
+        asked.warnings += _about(choice, len(corpus.leaf_index), asked)
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         async with self._reading(view) as conn:
-            parts = await Teller(conn, self._store, view, asked.has_trace, self._seen).parts(
+            parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(
                 [_part(each) for each in chosen]
             )
         answer = await asyncio.to_thread(_packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
         return answer
 
-    async def _reranked(self, weighed: Weighed, view: View, asked: _Question) -> Weighed:
+    async def _reranked(self, scored: ScoredLeaves, view: StateView, asked: _Question) -> ScoredLeaves:
         """The best leaves as a reranking model sees them; what it cannot judge stays as it is."""
-        places = weighed.best(_JUDGED)
-        leaves = {weighed.leaf(place).node_id: place for place in places}
+        places = scored.best(_JUDGED)
+        leaves = {scored.leaf(place).node_id: place for place in places}
         async with self._reading(view) as conn:
             versions = await tree.versions(conn, view.state, leaves)
         nodes = await read_nodes(self._store, view.state, list(versions.values()))
@@ -191,16 +191,16 @@ class Recalling:
         meter = Meter()
         relevance = await self._models.rerank(asked.text, list(texts.values()), meter)
         asked.warnings += meter.warnings
-        return weighed.reranked(dict(zip(texts, relevance, strict=True)))
+        return scored.reranked(dict(zip(texts, relevance, strict=True)))
 
-    async def _rarity(self, view: View, question: str) -> Rarity:
+    async def _idf(self, view: StateView, question: str) -> Idf:
         async with self._store.database.connection() as conn:
-            return await in_workspace(conn, view.state.workspace_id, question, self._related)
+            return await workspace_idf(conn, view.state.workspace_id, question, self._related)
 
-    async def _archives(self, asked: _Question, view: View, wanted: Filter) -> list[str]:
+    async def _archives(self, asked: _Question, view: StateView, wanted: Filter) -> list[str]:
         """The archives whose leaves are looked at: all that are admitted, or those that the index finds."""
         admitted = [key for key in view.archives if wanted.archive_ids is None or key in wanted.archive_ids]
-        counts = await self.groves.leaf_counts(view)
+        counts = await self.leaf_indexes.leaf_counts(view)
         total = sum(counts.get(key, 0) for key in admitted)
         if total <= self._scan_leaves:
             return admitted
@@ -227,7 +227,7 @@ class Recalling:
 
     # --- LCA and COLLAPSED ---
 
-    async def _searched(self, asked: _Question, view: View, wanted: Filter) -> pb.RecallResponse:
+    async def _searched(self, asked: _Question, view: StateView, wanted: Filter) -> pb.RecallResponse:
         is_lca = asked.strategy == pb.RECALL_STRATEGY_LCA
         hits = await self._hits(asked, view, wanted, words=not is_lca)
         found = {hit.version.entry_id: hit for hit in hits}
@@ -237,8 +237,8 @@ class Recalling:
                 tops = representatives(Hit((*ways[key], key), hit.score) for key, hit in found.items())
                 chosen = [_standing(top) for top in tops]
             else:
-                chosen = [Part(key, hit.score, _shares(hit), tuple(ways[key])) for key, hit in found.items()]
-            parts = await Teller(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
+                chosen = [ResultPart(key, hit.score, _shares(hit), tuple(ways[key])) for key, hit in found.items()]
+            parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
         nodes, used = _within(chosen, parts, asked)
         return pb.RecallResponse(
             nodes=nodes,
@@ -248,7 +248,7 @@ class Recalling:
             warnings=asked.warnings,
         )
 
-    async def _hits(self, asked: _Question, view: View, wanted: Filter, *, words: bool) -> list[Found]:
+    async def _hits(self, asked: _Question, view: StateView, wanted: Filter, *, words: bool) -> list[FoundNode]:
         """The best nodes of all levels; more are asked for until enough are neither too early nor too late."""
         if wanted.archive_ids is not None and not wanted.archive_ids:
             return []
@@ -273,7 +273,7 @@ class Recalling:
             limit *= 4
 
     @asynccontextmanager
-    async def _reading(self, view: View) -> AsyncIterator[Connection]:
+    async def _reading(self, view: StateView) -> AsyncIterator[Connection]:
         """A connection for the rest of the answer; of a session, a snapshot that has the very changes of the view."""
         if view.state.session_id is None:
             async with self._store.database.connection() as conn:
@@ -316,10 +316,10 @@ def _unknown(given: pb.RecallFilter, wanted: Filter) -> list[str]:
 # --- The answer ------------------------------------------------------------------------------------------------------
 
 
-def _standing(top: Representative) -> Part:
+def _standing(top: Representative) -> ResultPart:
     """What stands for the hits of one tree; a hit alone for itself."""
     way = top.hits[0].way
-    return Part(
+    return ResultPart(
         top.node_id,
         top.score,
         (("meaning", top.score),),
@@ -328,17 +328,19 @@ def _standing(top: Representative) -> Part:
     )
 
 
-def _shares(hit: Found) -> tuple[tuple[str, float], ...]:
+def _shares(hit: FoundNode) -> tuple[tuple[str, float], ...]:
     """The score of a hit, divided as its shares of words and meaning are."""
     both = hit.words + hit.meaning
-    told = (("words", hit.words), ("meaning", hit.meaning))
-    return tuple((name, hit.score * share / both) for name, share in told if share > 0)
+    signals = (("words", hit.words), ("meaning", hit.meaning))
+    return tuple((name, hit.score * share / both) for name, share in signals if share > 0)
 
 
-def _within(chosen: Sequence[Part], told: Mapping[str, Told], asked: _Question) -> tuple[list[pb.RecalledNode], int]:
+def _within(
+    chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: _Question
+) -> tuple[list[pb.RecalledNode], int]:
     """The nodes, best first, as far as the budget goes, and their tokens; one that is too long is passed over."""
     nodes, used = list[pb.RecalledNode](), 0
-    present = [told[part.node_id] for part in chosen if part.node_id in told]
+    present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
     for one in present:
         if not asked.budget or used + one.tokens <= asked.budget:
             used += one.tokens
@@ -360,9 +362,9 @@ def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
     if not choice.leaves and choice.oversized is None:
         return ["Nothing was found. Ask in other words, or widen the filter."]
     if choice.oversized is not None:
-        told = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
+        found = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
         why = f"more than the budget of {asked.budget}: only its best stretch is here"
-        return [f"{told}, {why}. Give a greater budget, or split the node."]
+        return [f"{found}, {why}. Give a greater budget, or split the node."]
     if not any(name == "words" for leaf in choice.leaves for name, _ in leaf.shares):
         return [
             "No leaf has a word of the question; these are the nearest by meaning, and may be about something else."
@@ -371,14 +373,14 @@ def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
 
 
 def _packed_answer(
-    asked: _Question, choice: Choice, chosen: Sequence[Chosen], told: Mapping[str, Told], view: View
+    asked: _Question, choice: Choice, chosen: Sequence[Chosen], node_results: Mapping[str, NodeResult], view: StateView
 ) -> pb.RecallResponse:
     """What was packed, as passages and as one text."""
-    stretch = _stretch(asked, choice, told)
+    stretch = _stretch(asked, choice, node_results)
     leaves = [
-        _packed(each, told[each.node_id], stretch if each is choice.oversized else None)
+        _packed(each, node_results[each.node_id], stretch if each is choice.oversized else None)
         for each in chosen
-        if each.node_id in told
+        if each.node_id in node_results
     ]
     passages = joined([leaf for leaf in leaves if leaf.text])
     names = {passage.archive_id: view.name(passage.archive_id) for passage in passages}
@@ -388,7 +390,7 @@ def _packed_answer(
                 archive_id=passage.archive_id,
                 archive_name=names[passage.archive_id],
                 headings=passage.headings,
-                nodes=[told[leaf.node_id].message(leaf.tokens, leaf.text) for leaf in passage.leaves],
+                nodes=[node_results[leaf.node_id].message(leaf.tokens, leaf.text) for leaf in passage.leaves],
                 text=passage.text,
                 score=passage.score,
             )
@@ -402,29 +404,29 @@ def _packed_answer(
     )
 
 
-def _stretch(asked: _Question, choice: Choice, told: Mapping[str, Told]) -> str:
+def _stretch(asked: _Question, choice: Choice, node_results: Mapping[str, NodeResult]) -> str:
     """What fits of the leaf that is too long: all that the others leave of the budget."""
-    if choice.oversized is None or choice.oversized.node_id not in told:
+    if choice.oversized is None or choice.oversized.node_id not in node_results:
         return ""
     room = asked.budget - sum(each.tokens for each in choice.leaves)
-    return best_stretch(told[choice.oversized.node_id].text, asked.text, room).text
+    return best_stretch(node_results[choice.oversized.node_id].text, asked.text, room).text
 
 
-def _part(each: Chosen) -> Part:
-    above, below = each.tract.above(each.number), each.tract.child_count(each.number)
-    return Part(each.node_id, each.score, each.shares, tuple(above), child_count=below)
+def _part(each: Chosen) -> ResultPart:
+    above, below = each.snapshot.above(each.number), each.snapshot.child_count(each.number)
+    return ResultPart(each.node_id, each.score, each.shares, tuple(above), child_count=below)
 
 
-def _packed(each: Chosen, told: Told, text: str | None) -> PackedLeaf:
+def _packed(each: Chosen, result: NodeResult, text: str | None) -> PackedLeaf:
     """A chosen leaf with its text, or the stretch of it."""
-    source = told.version.source
+    source = result.version.source
     return PackedLeaf(
         node_id=each.node_id,
-        archive_id=each.tract.archive_id,
+        archive_id=each.snapshot.archive_id,
         place=each.number,
         score=each.score,
         tokens=each.tokens if text is None else count_tokens(text),
-        text=told.text if text is None else text,
-        headings=told.headings,
+        text=result.text if text is None else text,
+        headings=result.headings,
         span=(int(source["start"]), int(source["end"])) if source and text is None else None,
     )

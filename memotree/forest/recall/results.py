@@ -17,7 +17,7 @@ from memotree_storage.store import Store
 from memotree.canvas.contents import contents
 from memotree.forest.citations import cite
 from memotree.forest.ingestion.request_parsing import DOCUMENT_ID
-from memotree.forest.recall.snapshot_cache import View
+from memotree.forest.recall.snapshot_cache import StateView
 from memotree.forest.tree_building.builder import SECTION
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
 from memotree.v1 import forest_service_pb2 as pb
@@ -41,7 +41,7 @@ Seen: TypeAlias = BoundedCache[tuple[str, str, str], Version]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ResultPart:
     """A node that is to be told.
 
     Attributes:
@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodeResult:
     """A node with all that an answer says of it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Told:
         return pb.RecalledNode(node=node, score=self.score, tokens=tokens, citation=self.citation, trace=self.trace)
 
 
-class Teller:
+class ResultBuilder:
     """Reads what there is to say of the nodes of one answer, all of one state.
 
     Args:
@@ -106,14 +106,14 @@ class Teller:
         seen: Versions of commits that were read before; those never change.
     """
 
-    def __init__(self, conn: Connection, store: Store, view: View, has_trace: bool, seen: Seen) -> None:
+    def __init__(self, conn: Connection, store: Store, view: StateView, has_trace: bool, seen: Seen) -> None:
         self._seen = seen
         self._conn = conn
         self._store = store
         self._view = view
         self._has_trace = has_trace
 
-    async def parts(self, parts: Sequence[Part]) -> dict[str, Told]:
+    async def parts(self, parts: Sequence[ResultPart]) -> dict[str, NodeResult]:
         """The nodes by id; one that is not alive at the state is left out."""
         state, ids = self._view.state, [part.node_id for part in parts]
         known = await self._known({*ids, *(step for part in parts for step in (*part.way, *part.stands_for))})
@@ -127,14 +127,14 @@ class Teller:
         names = {key: version.title for key, version in self._view.archives.items()}
         citations = await cite(self._conn, self._store, state, alive, texts=texts, names=names)
 
-        def told() -> dict[str, Told]:
+        def build() -> dict[str, NodeResult]:
             return {
                 part.node_id: self._told(part, known, counts.get(part.node_id, 0), texts, citations[part.node_id])
                 for part in parts
                 if part.node_id in citations
             }
 
-        return await asyncio.to_thread(told)
+        return await asyncio.to_thread(build)
 
     async def _known(self, ids: AbstractSet[str]) -> dict[str, Version]:
         """The versions of nodes, some at a time, so that other calls go on meanwhile."""
@@ -153,12 +153,12 @@ class Teller:
 
     def _told(
         self,
-        part: Part,
+        part: ResultPart,
         known: Mapping[str, Version],
         children: int,
         texts: Mapping[str, str],
         citation: pb.Citation,
-    ) -> Told:
+    ) -> NodeResult:
         version = known[part.node_id]
         is_leaf = has_own_content(version)
         text = texts[part.node_id] if is_leaf else version.summary or version.brief or version.title
@@ -170,7 +170,7 @@ class Teller:
             path=part.way,
             child_count=children,
         )
-        return Told(
+        return NodeResult(
             version=version,
             text=text,
             tokens=version.tokens if is_leaf else count_tokens(text),
@@ -199,7 +199,7 @@ def headings_of(version: Version, above: Sequence[Version]) -> tuple[str, ...]:
     )
 
 
-def _trace(part: Part, above: Sequence[Version], known: Mapping[str, Version]) -> pb.RecallTrace:
+def _trace(part: ResultPart, above: Sequence[Version], known: Mapping[str, Version]) -> pb.RecallTrace:
     return pb.RecallTrace(
         signals=[pb.RecallSignal(name=name, score=share) for name, share in part.shares],
         route=[
@@ -210,9 +210,12 @@ def _trace(part: Part, above: Sequence[Version], known: Mapping[str, Version]) -
     )
 
 
-def _reason(part: Part, known: Mapping[str, Version]) -> str:
-    told = [_SIGNALS.get(name, name + " ({share:.2f})").format(share=share) for name, share in part.shares]
-    why = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told) or "nothing else being nearer"
+def _reason(part: ResultPart, known: Mapping[str, Version]) -> str:
+    signals = [_SIGNALS.get(name, name + " ({share:.2f})").format(share=share) for name, share in part.shares]
+    why = (
+        " and ".join([", ".join(signals[:-1]), signals[-1]] if len(signals) > 1 else signals)
+        or "nothing else being nearer"
+    )
     if part.stands_for:
         titles = [repr(known[key].title) for key in part.stands_for if key in known]
         more = len(titles) - _NAMED

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache
-from memotree_storage.concurrency.locks import Turns
+from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import UnavailableError
 from memotree_storage.index import leaf_features
-from memotree_storage.index.leaf_features import Passage, PassageBlock
+from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.model.codec import node_path
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import archive_trees, staging, tree
-from memotree_storage.postgres.archive_trees import Leaf
+from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree.forest.recall.archive_snapshot import Tract, Wood, is_leaf, joined, tracts_of
+from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, SearchCorpus, is_leaf, make_corpus, make_snapshots
 
 _VIEWS: Final = 256
 _COMPARED: Final = 3
@@ -66,7 +66,7 @@ _COUNTS: Final = """
    group by v.archive_id"""
 
 
-_Rows: TypeAlias = tuple[Sequence[str], list[Leaf], PassageBlock, dict[str, Passage]]
+_Rows: TypeAlias = tuple[Sequence[str], list[TreeNode], LeafFeatureBlock, dict[str, LeafFeatures]]
 
 
 class SessionMovedError(UnavailableError):
@@ -79,7 +79,7 @@ class SessionMovedError(UnavailableError):
 
 
 @dataclass(slots=True)
-class View:
+class StateView:
     """One state: its archives, and under which key the tract of each is kept, as far as it was read.
 
     Attributes:
@@ -97,7 +97,7 @@ class View:
     state: State
     digest: str
     touched: frozenset[str]
-    below: "View | None"
+    below: "StateView | None"
     archives: Mapping[str, Version]
     keys: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] | None = None
@@ -107,7 +107,7 @@ class View:
         return self.archives[archive_id].title if archive_id in self.archives else ""
 
 
-class Groves:
+class SnapshotCache:
     """Reads and keeps the trees of states.
 
     Args:
@@ -118,11 +118,11 @@ class Groves:
     def __init__(self, store: Store, limit: int) -> None:
         self._store = store
         self._limit = limit
-        self._turns = Turns()
-        self._views: OrderedDict[str, View] = OrderedDict()
-        self._kept: OrderedDict[str, Tract | Wood] = OrderedDict()
+        self._turns = KeyedLocks()
+        self._views: OrderedDict[str, StateView] = OrderedDict()
+        self._kept: OrderedDict[str, ArchiveSnapshot | SearchCorpus] = OrderedDict()
         self._weight = 0
-        self._staged: BoundedCache[str, Passage] = BoundedCache(_STAGED_BYTES, _weigh)
+        self._staged: BoundedCache[str, LeafFeatures] = BoundedCache(_STAGED_BYTES, _weigh)
 
     @property
     def weight(self) -> int:
@@ -131,7 +131,7 @@ class Groves:
 
     # --- Views ---
 
-    async def view(self, state: State) -> View:
+    async def view(self, state: State) -> StateView:
         """What a state is made of, as it is now.
 
         Raises:
@@ -154,10 +154,10 @@ class Groves:
                 cursor = await conn.execute(_TOUCHED, now.arguments())
                 touched = frozenset(row[0] for row in await cursor.fetchall())
                 archives = {one.entry_id: one for one in await tree.archives(conn, now)}
-            known = View(key, now, digest, touched, below, archives)
+            known = StateView(key, now, digest, touched, below, archives)
         return self._used(known)
 
-    async def _base(self, state: State) -> View:
+    async def _base(self, state: State) -> StateView:
         key = f"{state.workspace_id}/{state.commit_id}"
         known = self._views.get(key)
         if known is None:
@@ -165,19 +165,19 @@ class Groves:
                 known = self._views.get(key)
                 if known is None:
                     archives = {one.entry_id: one for one in await tree.archives(conn, state)}
-                    known = View(key, state, "", frozenset(), None, archives)
+                    known = StateView(key, state, "", frozenset(), None, archives)
                     await self._inherit(conn, known)
                     self._used(known)
         return self._used(known)
 
-    def _used(self, view: View) -> View:
+    def _used(self, view: StateView) -> StateView:
         self._views[view.key] = view
         self._views.move_to_end(view.key)
         while len(self._views) > _VIEWS:
             self._views.popitem(last=False)
         return view
 
-    async def _inherit(self, conn: Connection, view: View) -> None:
+    async def _inherit(self, conn: Connection, view: StateView) -> None:
         """Take over what is known of the archives that are the same at another commit."""
         workspace_id, commit_id = view.state.workspace_id, view.state.commit_id
         others = [
@@ -194,7 +194,7 @@ class Groves:
                     view.counts = same | await _counts(conn, view.state, sorted(changed))
                 return
 
-    async def leaf_counts(self, view: View) -> Mapping[str, int]:
+    async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
         """About how many leaves each archive has; staged ones aside."""
         base = view.below or view
         if base.counts is None:
@@ -204,17 +204,17 @@ class Groves:
 
     # --- Tracts ---
 
-    async def tracts(self, view: View, archive_ids: Collection[str]) -> list[Tract]:
+    async def snapshots(self, view: StateView, archive_ids: Collection[str]) -> list[ArchiveSnapshot]:
         """The tracts of archives of a state, by id.
 
         Raises:
             SessionMovedError: The session was changed meanwhile.
         """
-        found: dict[str, Tract] = {}
+        found: dict[str, ArchiveSnapshot] = {}
         wanted = set(archive_ids)
         if view.below is not None:
             same = wanted - view.touched
-            found = {each.archive_id: each for each in await self.tracts(view.below, same)}
+            found = {each.archive_id: each for each in await self.snapshots(view.below, same)}
             view.keys.update({key: view.below.keys[key] for key in same})
             wanted -= same
         found |= self._found(view, wanted)
@@ -225,23 +225,23 @@ class Groves:
                 found |= await self._read(view, sorted(wanted - found.keys()))
         return [found[key] for key in sorted(found)]
 
-    def _found(self, view: View, archive_ids: Collection[str]) -> dict[str, Tract]:
+    def _found(self, view: StateView, archive_ids: Collection[str]) -> dict[str, ArchiveSnapshot]:
         found = {}
         for archive_id in archive_ids:
             key = view.keys.get(archive_id)
             kept = None if key is None else self._kept.get(key)
-            if key is not None and isinstance(kept, Tract):
+            if key is not None and isinstance(kept, ArchiveSnapshot):
                 self._kept.move_to_end(key)
                 found[archive_id] = kept
         return found
 
-    async def _read(self, view: View, archive_ids: Sequence[str]) -> dict[str, Tract]:
+    async def _read(self, view: StateView, archive_ids: Sequence[str]) -> dict[str, ArchiveSnapshot]:
         """Read tracts, some archives at a time: what was read stays, should the caller go away meanwhile.
 
         While those of some archives are made, the next ones are read.
         """
-        found: dict[str, Tract] = {}
-        making: asyncio.Task[list[Tract]] | None = None
+        found: dict[str, ArchiveSnapshot] = {}
+        making: asyncio.Task[list[ArchiveSnapshot]] | None = None
         await self._store.indexer.current(view.state.workspace_id)
         try:
             for start in range(0, len(archive_ids), _AT_ONCE):
@@ -249,7 +249,7 @@ class Groves:
                 if making is not None:
                     found |= self._made(view, await making)
                 making = asyncio.create_task(
-                    asyncio.to_thread(tracts_of, *rows, self._store.embedder.dimensions), name="memotree-tracts"
+                    asyncio.to_thread(make_snapshots, *rows, self._store.embedder.dimensions), name="memotree-snapshots"
                 )
             if making is not None:
                 found |= self._made(view, await making)
@@ -258,14 +258,14 @@ class Groves:
                 making.cancel()
         return found
 
-    def _made(self, view: View, tracts: Sequence[Tract]) -> dict[str, Tract]:
-        for each in tracts:
+    def _made(self, view: StateView, snapshots: Sequence[ArchiveSnapshot]) -> dict[str, ArchiveSnapshot]:
+        for each in snapshots:
             key = f"{view.state.workspace_id}/{each.archive_id}/{view.state.commit_id}/{view.digest}"
             view.keys[each.archive_id] = key
             self._keep(key, each)
-        return {each.archive_id: each for each in tracts}
+        return {each.archive_id: each for each in snapshots}
 
-    async def _rows(self, view: View, archive_ids: Sequence[str]) -> _Rows:
+    async def _rows(self, view: StateView, archive_ids: Sequence[str]) -> _Rows:
         """Archives, all their nodes, the features that the mirror has, and those of the others by blob."""
         state = view.state
         async with self._store.database.transaction() as conn:
@@ -273,7 +273,7 @@ class Groves:
             await _snapshot(conn)
             if view.digest and await _digest(conn, state) != (state, view.digest):
                 raise SessionMovedError
-            nodes = await archive_trees.leaves(conn, state, archive_ids)
+            nodes = await archive_trees.ordered_nodes(conn, state, archive_ids)
             committed = [node.version_id for node in nodes if node.version_id is not None and is_leaf(node)]
             block = await leaf_features.load_block(conn, committed)
             stored = frozenset(block.version_ids.tolist())
@@ -282,7 +282,7 @@ class Groves:
             texts = await self._texts(conn, state, [node for node in bare if node.blob not in extra])
         return archive_ids, nodes, block, extra | await self._features(texts)
 
-    async def _texts(self, conn: Connection, state: State, bare: Sequence[Leaf]) -> dict[str, Node]:
+    async def _texts(self, conn: Connection, state: State, bare: Sequence[TreeNode]) -> dict[str, Node]:
         """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
         found: dict[str, Node] = {}
         staged = [node.entry_id for node in bare if node.version_id is None]
@@ -297,7 +297,7 @@ class Groves:
             found |= {blob: entry for blob, entry in read.items() if isinstance(entry, Node)}
         return found
 
-    async def _features(self, texts: Mapping[str, Node]) -> dict[str, Passage]:
+    async def _features(self, texts: Mapping[str, Node]) -> dict[str, LeafFeatures]:
         made = await leaf_features.of_nodes(list(texts.values()), self._store.embedder)
         found = {blob: passage for blob, passage in zip(texts, made, strict=True) if passage is not None}
         for blob, passage in found.items():
@@ -306,7 +306,7 @@ class Groves:
 
     # --- Woods ---
 
-    async def wood(self, view: View, archive_ids: Collection[str]) -> Wood:
+    async def corpus(self, view: StateView, archive_ids: Collection[str]) -> SearchCorpus:
         """The leaves of archives of a state together.
 
         Raises:
@@ -314,26 +314,26 @@ class Groves:
         """
         key = f"{view.key}/{_name_of(view, archive_ids)}"
         kept = self._kept.get(key)
-        if not isinstance(kept, Wood):
+        if not isinstance(kept, SearchCorpus):
             async with self._turns.of(key):
                 kept = self._kept.get(key)
-                if not isinstance(kept, Wood):
-                    tracts = await self.tracts(view, archive_ids)
-                    kept = await asyncio.to_thread(joined, tracts, self._store.embedder.dimensions)
+                if not isinstance(kept, SearchCorpus):
+                    snapshots = await self.snapshots(view, archive_ids)
+                    kept = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions)
                     self._share(view, kept)
                     self._keep(key, kept)
         if key in self._kept:
             self._kept.move_to_end(key)
         return kept
 
-    def _share(self, view: View, wood: Wood) -> None:
+    def _share(self, view: StateView, corpus: SearchCorpus) -> None:
         """Keep the tracts of a wood with its vectors in place of their own, which are most of their weight."""
-        for tract in wood.tracts:
-            key = view.keys[tract.archive_id]
+        for snapshot in corpus.snapshots:
+            key = view.keys[snapshot.archive_id]
             if key in self._kept:
-                self._keep(key, tract)
+                self._keep(key, snapshot)
 
-    def _keep(self, key: str, value: Tract | Wood) -> None:
+    def _keep(self, key: str, value: ArchiveSnapshot | SearchCorpus) -> None:
         old = self._kept.pop(key, None)
         self._weight += value.weight - (0 if old is None else old.weight)
         self._kept[key] = value
@@ -342,14 +342,14 @@ class Groves:
             self._weight -= dropped.weight
 
 
-def _name_of(view: View, archive_ids: Collection[str]) -> str:
+def _name_of(view: StateView, archive_ids: Collection[str]) -> str:
     """A short name for a set of archives of a view."""
     if len(archive_ids) == len(view.archives):
         return "*"
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
 
 
-async def same_moment(conn: Connection, view: View) -> None:
+async def same_moment(conn: Connection, view: StateView) -> None:
     """Begin a transaction that sees a session exactly as a view does.
 
     Raises:
@@ -380,5 +380,5 @@ async def _counts(conn: Connection, state: State, archive_ids: list[str] | None)
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
-def _weigh(passage: Passage) -> int:
+def _weigh(passage: LeafFeatures) -> int:
     return 500 + passage.terms.nbytes + passage.counts.nbytes + passage.vector.nbytes

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 from memotree_storage.commit.direct_import import ImportRacedError
-from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
@@ -26,14 +26,14 @@ from memotree.forest.service_commit import Change, Changeset, branch_head, commi
 from memotree.forest.summaries.renewal import Renewed, renew
 from memotree.forest.summaries.staleness import Reason, Stale, around, everywhere, stale, without
 from memotree.forest.usage import meter_of, note
-from memotree.jobs import Runner, RunningJob
+from memotree.jobs import JobContext, JobRunner
 from memotree.jobs.operations import job_message
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, node_message
-from memotree.sessions.editing import Workbench
+from memotree.sessions.editing import SessionEditor
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2
 
@@ -57,7 +57,7 @@ _REASONS: Final = {
 _log = structlog.get_logger(__name__)
 
 
-class SummaryUpkeep:
+class SummaryRenewal:
     """Finds and renews stale summaries.
 
     Args:
@@ -73,7 +73,7 @@ class SummaryUpkeep:
         self,
         store: Store,
         models: Models,
-        runner: Runner,
+        runner: JobRunner,
         limits: ServiceLimits,
         *,
         background: bool = True,
@@ -98,7 +98,7 @@ class SummaryUpkeep:
         if not 0 < limit <= _MOST_SHOWN:
             raise InvalidInputError.at("max_results", f"must be from 1 to {_MOST_SHOWN}.")
         async with self._store.database.connection() as conn:
-            place = await lookup.place(conn, request.workspace, request.revision)
+            place = await lookup.find_revision(conn, request.workspace, request.revision)
             scope = await everywhere(conn, place.state, await _archives(conn, place.state, request.archive))
             found = stale(scope, with_models=self._models.has_chat)
             shown = [await self._message(conn, place.state, item) for item in found[:limit]]
@@ -136,26 +136,26 @@ class SummaryUpkeep:
 
     # --- The job -----------------------------------------------------------------------------------------------------
 
-    async def work(self, running: RunningJob) -> job_service_pb2.RenewalResult:
+    async def work(self, context: JobContext) -> job_service_pb2.RenewalResult:
         """Renew what is stale on a branch, in one commit; the work of a job."""
-        request = running.request(pb.RenewSummariesRequest)
-        meter = await meter_of(running, request.max_model_tokens)
+        request = context.request(pb.RenewSummariesRequest)
+        meter = await meter_of(context, request.max_model_tokens)
         try:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    return await self._renew(running, request, meter)
+                    return await self._renew(context, request, meter)
                 except ImportRacedError:  # somebody changed one of the nodes meanwhile
                     if attempt == _ATTEMPTS:
                         raise
         finally:
-            note(running, meter)
+            note(context, meter)
         raise AssertionError  # the loop returns or raises
 
     async def _renew(
-        self, running: RunningJob, request: pb.RenewSummariesRequest, meter: Meter
+        self, context: JobContext, request: pb.RenewSummariesRequest, meter: Meter
     ) -> job_service_pb2.RenewalResult:
-        workspace_id = running.job.workspace_id
-        nodes = await running.input(_NODES)
+        workspace_id = context.job.workspace_id
+        nodes = await context.input(_NODES)
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, workspace_id, request.branch)
             if nodes:
@@ -164,8 +164,8 @@ class SummaryUpkeep:
                 scope = await everywhere(conn, state, await _archives(conn, state, request.archive))
 
         async def tell(done: int) -> None:
-            note(running, meter)
-            await running.progress("renew", done)
+            note(context, meter)
+            await context.progress("renew", done)
 
         due = await renew(self._store, self._models, state, scope, meter, tell)
         made = [item for item in due if item.is_new]
@@ -173,7 +173,7 @@ class SummaryUpkeep:
         if made:
             changes = await self._changes(state, made)
             message = f"Renew {len(made)} summar{'y' if len(made) == 1 else 'ies'}"
-            changeset = Changeset(changes, message, _TOOL, running.job.id, self._limits.service_author())
+            changeset = Changeset(changes, message, _TOOL, context.job.id, self._limits.service_author())
             result.commit_id = await commit(self._store, workspace_id, request.branch, changeset, self._limits)
         return result
 
@@ -218,14 +218,14 @@ class SummaryUpkeep:
             The ids of the nodes that have staged changes now.
         """
         staged = []
-        async with self._store.turns.of(session.session_id), self._store.database.transaction() as conn:
+        async with self._store.locks.of(session.session_id), self._store.database.transaction() as conn:
             held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
-            bench = Workbench(conn, self._store, held, self._limits, _TOOL)
+            editor = SessionEditor(conn, self._store, held, self._limits, _TOOL)
             now = await tree.versions(conn, held.tree, [item.before.entry_id for item in made])
             for item in made:
                 version = now.get(item.before.entry_id)
                 if version is not None and version.blob == item.before.blob:
-                    await bench.put(item.apply(await bench.load_node(version)), version, _NOTE)
+                    await editor.put(item.apply(await editor.load_node(version)), version, _NOTE)
                     staged.append(item.before.entry_id)
             return [row.entry_id for row in await staging.staged(conn, held.session_id, ids=staged, data=False)]
 
@@ -240,7 +240,7 @@ class SummaryUpkeep:
         """Stop looking; what was not looked at yet is found by `RenewSummaries`."""
         task, self._task = self._task, None
         if task is not None:
-            await cancel([task])
+            await cancel_and_wait([task])
 
     def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
         """Tell that a branch has a new commit."""

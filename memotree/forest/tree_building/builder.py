@@ -16,7 +16,7 @@ from memotree_storage.ports import Vector
 
 from memotree.forest.chunking.splitting import Piece
 from memotree.forest.documents import Document
-from memotree.forest.ingestion.request_parsing import Cutting
+from memotree.forest.ingestion.request_parsing import ChunkingOptions
 from memotree.forest.summaries.renewal import summarise_families, summarise_texts
 from memotree.forest.tree_building.merging import Merging, merge, merge_now
 from memotree.forest.tree_building.plan import (
@@ -45,7 +45,7 @@ Tell = Callable[[str, int, int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Soil:
+class BuildContext:
     """What every node of one ingestion has in common.
 
     Attributes:
@@ -53,14 +53,14 @@ class Soil:
         archive_id: The archive.
         document_id: The document.
         tags: Tags of every node.
-        cutting: How the document is split and merged.
+        options: How the document is split and merged.
     """
 
     job_id: str
     archive_id: str
     document_id: str
     tags: tuple[str, ...] = ()
-    cutting: Cutting = field(default_factory=Cutting)
+    options: ChunkingOptions = field(default_factory=ChunkingOptions)
 
     def new_id(self, role: str, number: int) -> str:
         """The id of one new node."""
@@ -68,7 +68,7 @@ class Soil:
 
 
 @dataclass(frozen=True, slots=True)
-class Grafting:
+class MergedPieces:
     """Pieces that were summed up and merged: what a tree is made of.
 
     Attributes:
@@ -87,7 +87,7 @@ class _Bounds(TypedDict):
     limit: int
 
 
-class _Litter:
+class _LeafGroup:
     """The leaves of one group, and the parents that grow above them.
 
     Args:
@@ -112,18 +112,18 @@ class _Litter:
         """The summaries of two nodes."""
         return [self._summaries[left].text, self._summaries[right].text]
 
-    def grown(self, left: int, right: int, summary: Summary) -> str:
+    def add_parent(self, left: int, right: int, summary: Summary) -> str:
         """Add a parent above two nodes; the text whose vector stands for it."""
         self._summaries.append(summary)
         self._ends.append((self._ends[left][0], self._ends[right][1]))
         return _asked(merged_title(*self._ends[-1], f"Parts {len(self._ends)}"), summary)
 
 
-def _portions(litters: Sequence[_Litter]) -> Iterator[list[_Litter]]:
+def _batches(leaf_groups: Sequence[_LeafGroup]) -> Iterator[list[_LeafGroup]]:
     """Groups one behind the other, so many that a thread has a while to do."""
-    some: list[_Litter] = []
-    for litter in litters:
-        some.append(litter)
+    some: list[_LeafGroup] = []
+    for leaf_group in leaf_groups:
+        some.append(leaf_group)
         if sum(len(each.texts) for each in some) >= _AT_ONCE or len(some) >= _AT_ONCE:
             yield some
             some = []
@@ -131,7 +131,7 @@ def _portions(litters: Sequence[_Litter]) -> Iterator[list[_Litter]]:
         yield some
 
 
-class _Stop:
+class _SharedFailure:
     """Tells works that go on at once that one of them has failed, so that they ask models for nothing more."""
 
     def __init__(self) -> None:
@@ -151,17 +151,20 @@ class _Stop:
             raise self._error
 
 
-class Planter:
+class TreeBuilder:
     """Makes the nodes of a document, paying models through one meter."""
 
-    def __init__(self, models: Models, meter: Meter, soil: Soil, tell: Tell) -> None:
+    def __init__(self, models: Models, meter: Meter, context: BuildContext, tell: Tell) -> None:
         self._models = models
         self._meter = meter
-        self.soil = soil
+        self.context = context
         self._tell = tell
-        self._bounds: _Bounds = {"threshold": soil.cutting.similarity_threshold, "limit": soil.cutting.merge_limit}
+        self._bounds: _Bounds = {
+            "threshold": context.options.similarity_threshold,
+            "limit": context.options.merge_limit,
+        }
 
-    async def plant(self, document: Document, pieces: Sequence[Piece]) -> list[Node]:
+    async def build(self, document: Document, pieces: Sequence[Piece]) -> list[Node]:
         """The nodes of a document that has no tree yet, parents before children.
 
         Raises:
@@ -169,18 +172,18 @@ class Planter:
             ModelUnavailableError: The embedding model does not answer.
         """
         groups = group_pieces(pieces)
-        grafted = await self.graft(document, pieces, groups)
-        plan = await asyncio.to_thread(plan_tree, document, pieces, grafted.mergings)
-        return await self._nodes(document, plan, grafted)
+        merged_pieces = await self.merge_pieces(document, pieces, groups)
+        plan = await asyncio.to_thread(plan_tree, document, pieces, merged_pieces.mergings)
+        return await self._nodes(document, plan, merged_pieces)
 
-    async def graft(self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group]) -> Grafting:
+    async def merge_pieces(self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group]) -> MergedPieces:
         """Sum pieces up and merge each group of them."""
         texts = [document.text[piece.start : piece.end] for piece in pieces]
         summaries = await self.summaries(texts)
         titles = [piece_title(document, piece, number) for number, piece in enumerate(pieces)]
         vectors = await self._vectors(titles, summaries)
         results = await self._merge_all(texts, summaries, vectors, groups)
-        return Grafting(summaries, [merging for merging, _ in results], [parents for _, parents in results])
+        return MergedPieces(summaries, [merging for merging, _ in results], [parents for _, parents in results])
 
     async def summaries(self, texts: Sequence[str]) -> list[Summary]:
         """The summary of each text."""
@@ -206,7 +209,7 @@ class Planter:
         """Merge each group: several at once when models are waited for, else one behind the other in a thread."""
         merged = 0
         parts = [slice(group.first, group.first + group.count) for group in groups]
-        litters = [_Litter(texts[part], leaves[part], vectors[part]) for part in parts]
+        leaf_groups = [_LeafGroup(texts[part], leaves[part], vectors[part]) for part in parts]
 
         async def told(count: int) -> None:
             nonlocal merged
@@ -216,40 +219,44 @@ class Planter:
 
         if self._models.is_built_in:
             results: list[tuple[Merging, list[Summary]]] = []
-            for some in _portions(litters):
-                results += await asyncio.to_thread(lambda now: [self._merge_now(litter) for litter in now], some)
-                await told(sum(len(litter.texts) for litter in some))
+            for some in _batches(leaf_groups):
+                results += await asyncio.to_thread(
+                    lambda now: [self._merge_now(leaf_group) for leaf_group in now], some
+                )
+                await told(sum(len(leaf_group.texts) for leaf_group in some))
             return results
-        free, stop = asyncio.Semaphore(_GROUPS_AT_ONCE), _Stop()
+        free, stop = asyncio.Semaphore(_GROUPS_AT_ONCE), _SharedFailure()
 
-        async def one(litter: _Litter) -> tuple[Merging, list[Summary]]:
+        async def one(leaf_group: _LeafGroup) -> tuple[Merging, list[Summary]]:
             async with free:
                 with stop.at_failure():
-                    result = await self._merge(litter, stop)
-            await told(len(litter.texts))
+                    result = await self._merge(leaf_group, stop)
+            await told(len(leaf_group.texts))
             return result
 
-        return await finish_all(map(one, litters))
+        return await finish_all(map(one, leaf_groups))
 
-    async def _merge(self, litter: "_Litter", stop: "_Stop") -> tuple[Merging, list[Summary]]:
+    async def _merge(self, leaf_group: "_LeafGroup", stop: "_SharedFailure") -> tuple[Merging, list[Summary]]:
         async def make_parent(left: int, right: int) -> Vector:
             stop.check()
-            summary = await self._models.summarise_children(litter.told(left, right), self._meter)
-            asked = litter.grown(left, right, summary)
+            summary = await self._models.summarise_children(leaf_group.told(left, right), self._meter)
+            asked = leaf_group.add_parent(left, right, summary)
             return np.asarray((await self._models.embed([asked], self._meter))[0])
 
-        merging = await merge(litter.vectors, litter.lengths, make_parent, **self._bounds)
-        return merging, litter.parents
+        merging = await merge(leaf_group.vectors, leaf_group.lengths, make_parent, **self._bounds)
+        return merging, leaf_group.parents
 
-    def _merge_now(self, litter: "_Litter") -> tuple[Merging, list[Summary]]:
+    def _merge_now(self, leaf_group: "_LeafGroup") -> tuple[Merging, list[Summary]]:
         def make_parent(left: int, right: int) -> Vector:
-            asked = litter.grown(left, right, self._models.summarise_children_now(litter.told(left, right)))
+            asked = leaf_group.add_parent(
+                left, right, self._models.summarise_children_now(leaf_group.told(left, right))
+            )
             return np.asarray(self._models.embed_now([asked])[0])
 
-        merging = merge_now(litter.vectors, litter.lengths, make_parent, **self._bounds)
-        return merging, litter.parents
+        merging = merge_now(leaf_group.vectors, leaf_group.lengths, make_parent, **self._bounds)
+        return merging, leaf_group.parents
 
-    async def _nodes(self, document: Document, plan: TreePlan, grafted: Grafting) -> list[Node]:
+    async def _nodes(self, document: Document, plan: TreePlan, merged_pieces: MergedPieces) -> list[Node]:
         """The planned nodes; sections get their summaries from below."""
         ids = [self._id(node) for node in plan.nodes]
         places = _positions(plan)
@@ -260,26 +267,28 @@ class Planter:
                 node, parent = plan.nodes[index], plan.nodes[index].parent
                 parent_id = None if parent is None else ids[parent]
                 if isinstance(node, PlannedLeaf):
-                    made[index] = self.leaf(document, node, grafted.summaries[node.piece], parent_id, places[index])
+                    made[index] = self.leaf(
+                        document, node, merged_pieces.summaries[node.piece], parent_id, places[index]
+                    )
                 else:
                     below = [made[child] for child in node.children]
                     made[index] = self.inner(document, node, ids[index], summed[index], below, parent_id, places[index])
 
         for level in _levels(plan):
             inner = [index for index in level if isinstance(plan.nodes[index], PlannedInner)]
-            summed = dict(zip(inner, await self._of_children(plan, inner, made, grafted), strict=True))
+            summed = dict(zip(inner, await self._of_children(plan, inner, made, merged_pieces), strict=True))
             await asyncio.to_thread(grow, level, summed)
         return [made[index] for index in range(len(plan.nodes))]
 
     def _id(self, node: PlannedLeaf | PlannedInner) -> str:
         if isinstance(node, PlannedLeaf):
-            return self.soil.new_id("leaf", node.start)
+            return self.context.new_id("leaf", node.start)
         if node.section is not None:
-            return self.soil.new_id("section", node.section)
-        return self.soil.new_id(f"group {node.group}", node.merged or 0)
+            return self.context.new_id("section", node.section)
+        return self.context.new_id(f"group {node.group}", node.merged or 0)
 
     async def _of_children(
-        self, plan: TreePlan, inner: Sequence[int], made: Mapping[int, Node], grafted: Grafting
+        self, plan: TreePlan, inner: Sequence[int], made: Mapping[int, Node], merged_pieces: MergedPieces
     ) -> list[Summary]:
         merged: dict[int, Summary] = {}
         sections: list[int] = []
@@ -287,7 +296,9 @@ class Planter:
             node = plan.nodes[index]
             assert isinstance(node, PlannedInner)  # noqa: S101 - for the type checker
             if node.group is not None and node.merged is not None:
-                merged[index] = grafted.parents[node.group][node.merged - grafted.mergings[node.group].leaves]
+                merged[index] = merged_pieces.parents[node.group][
+                    node.merged - merged_pieces.mergings[node.group].leaves
+                ]
             else:
                 sections.append(index)
         families = [[made[child] for child in _children(plan, index)] for index in sections]
@@ -300,15 +311,15 @@ class Planter:
         """The node of a planned leaf."""
         text = document.text[node.start : node.end]
         return Node(
-            id=self.soil.new_id("leaf", node.start),
-            archive_id=self.soil.archive_id,
+            id=self.context.new_id("leaf", node.start),
+            archive_id=self.context.archive_id,
             parent_id=parent_id,
             position=position,
             type=LEAF_TYPE,
             title=node.title,
             summary=summary.text,
             content=text,
-            tags=self.soil.tags,
+            tags=self.context.tags,
             attributes=_made(_spoken(document, node.turn), summary, hash_of_content(text)),
             source=self._source(node),
         )
@@ -328,20 +339,20 @@ class Planter:
         made_of = hash_of_children((child.id, child.summary) for child in below)
         return Node(
             id=node_id,
-            archive_id=self.soil.archive_id,
+            archive_id=self.context.archive_id,
             parent_id=parent_id,
             position=position,
             type=SUMMARY_TYPE,
             title=node.title,
             brief=brief_of(node.title, summary.text),
             summary=summary.text,
-            tags=self.soil.tags,
+            tags=self.context.tags,
             attributes=_made(told, summary, made_of),
             source=self._source(node),
         )
 
     def _source(self, node: PlannedLeaf | PlannedInner) -> Source:
-        return Source(self.soil.document_id, node.start, node.end, node.page, node.heading, node.sha256)
+        return Source(self.context.document_id, node.start, node.end, node.page, node.heading, node.sha256)
 
 
 def _asked(title: str, summary: Summary) -> str:

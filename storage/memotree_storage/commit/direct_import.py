@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.commit.transaction import Turn, turn_of
-from memotree_storage.commit.tree_check import check_structure, named_by
-from memotree_storage.concurrency.cancellation import Passage, finish_once_begun
+from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.tree_check import check_tree, named_by
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation
 from memotree_storage.model.codec import archive_path, encode_entry, entry_path, node_path
 from memotree_storage.model.node import Entry, Node
@@ -52,7 +52,7 @@ class ImportBrokenError(FailedPreconditionError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _ImportRequest:
     """What is to be committed; ``data`` has the bytes of each entry."""
 
     workspace_id: str
@@ -66,7 +66,7 @@ class _Order:
     committer: Signature
 
 
-async def import_entries(
+async def commit_entries(
     store: Store,
     workspace_id: str,
     branch: str,
@@ -108,7 +108,7 @@ async def import_entries(
         sentence = f"{both[0]} is to be written and removed"
         raise ValueError(sentence)
     data = await asyncio.to_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
-    order = _Order(
+    order = _ImportRequest(
         workspace_id=workspace_id,
         branch=branch,
         entries=by_id,
@@ -119,25 +119,25 @@ async def import_entries(
         author=author or service_signature(),
         committer=committer or service_signature(),
     )
-    return await finish_once_begun(partial(_import, store, order))
+    return await finish_past_commit_point(partial(_import, store, order))
 
 
-async def _import(store: Store, order: _Order, passage: Passage) -> str:
-    async with turn_of(store, order.workspace_id, passage) as turn:
-        head = await _head(turn, order)
+async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint) -> str:
+    async with workspace_transaction(store, order.workspace_id, commit_point) as transaction:
+        head = await _head(transaction, order)
         wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
-        at_head = await tree.versions(turn.conn, head, named_by(wanted) | order.expected.keys())
+        at_head = await tree.versions(transaction.conn, head, named_by(wanted) | order.expected.keys())
         _check_expected(order, at_head)
         wanted = await asyncio.to_thread(_changing, order, wanted, at_head)
         if not wanted:
             return head.commit_id
-        await _check_tree(turn, head, wanted, at_head)
-        return await _commit(store, order, turn, head, wanted, at_head, passage)
+        await _check_tree(transaction, head, wanted, at_head)
+        return await _commit(store, order, transaction, head, wanted, at_head, commit_point)
 
 
-async def _head(turn: Turn, order: _Order) -> State:
+async def _head(transaction: WorkspaceTransaction, order: _ImportRequest) -> State:
     """Where the mirror has the branch: what is checked there is what the swap of the ref holds Git to."""
-    cursor = await turn.conn.execute(
+    cursor = await transaction.conn.execute(
         "select commit_id from mirror.ref where workspace_id = %s and name = %s",
         (order.workspace_id, f"refs/heads/{order.branch}"),
     )
@@ -147,7 +147,7 @@ async def _head(turn: Turn, order: _Order) -> State:
     return State(order.workspace_id, row[0])
 
 
-def _check_expected(order: _Order, at_head: Mapping[str, Version]) -> None:
+def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> None:
     raced = sorted(
         entry_id
         for entry_id, blob in order.expected.items()
@@ -163,7 +163,7 @@ def _check_expected(order: _Order, at_head: Mapping[str, Version]) -> None:
 
 
 def _changing(
-    order: _Order, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
+    order: _ImportRequest, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> dict[str, Entry | None]:
     """Those of the changes that change something."""
     return {
@@ -178,9 +178,9 @@ def _changing(
 
 
 async def _check_tree(
-    turn: Turn, head: State, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
+    transaction: WorkspaceTransaction, head: State, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> None:
-    verdict = await check_structure(turn.conn, head, wanted, set(), at_head=at_head)
+    verdict = await check_tree(transaction.conn, head, wanted, set(), at_head=at_head)
     faults_found = [(found.node_id, _sentence(found)) for found in verdict.conflicts]
     faults_found += [
         (entry_id, f"{entry_id} hangs below itself.") for entry_id in await asyncio.to_thread(_circling, wanted)
@@ -211,19 +211,19 @@ def _circling(wanted: Mapping[str, Entry | None]) -> list[str]:
 
 async def _commit(
     store: Store,
-    order: _Order,
-    turn: Turn,
+    order: _ImportRequest,
+    transaction: WorkspaceTransaction,
     head: State,
     wanted: Mapping[str, Entry | None],
     at_head: Mapping[str, Version],
-    passage: Passage,
+    commit_point: CommitPoint,
 ) -> str:
-    repository, ref = turn.repository, f"refs/heads/{order.branch}"
+    repository, ref = transaction.repository, f"refs/heads/{order.branch}"
     files = {_path(entry_id, entry, at_head): order.data.get(entry_id) for entry_id, entry in wanted.items()}
     draft = CommitDraft(head.commit_id, files, order.message, order.author, order.committer)
     written = await asyncio.to_thread(repository.write_commit, draft)
     faults.point("import.before-swap")
-    passage.begun = True
+    commit_point.reached = True
     if not await asyncio.to_thread(repository.move_ref, ref, head.commit_id, written.commit_id):
         raise ImportRacedError(
             f"Branch {order.branch} moved while the import was written; nothing was committed. Run the import again."
@@ -234,8 +234,8 @@ async def _commit(
         EntryChange(entry_id, written.blobs[entry_path(entry)] if entry else "", entry)
         for entry_id, entry in wanted.items()
     ]
-    await projector.project(turn.conn, order.workspace_id, info, changes, before=at_head)
-    await projector.put_ref(turn.conn, order.workspace_id, ref, written.commit_id, written.commit_id)
+    await projector.project(transaction.conn, order.workspace_id, info, changes, before=at_head)
+    await projector.put_ref(transaction.conn, order.workspace_id, ref, written.commit_id, written.commit_id)
     store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
     store.indexer.notice(order.workspace_id)
     return written.commit_id

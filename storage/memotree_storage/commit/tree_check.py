@@ -16,7 +16,7 @@ from memotree_storage.postgres.tree import State
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingChange:
     """A node that the choice leaves out though a chosen one needs it."""
 
     entry_id: str
@@ -25,21 +25,21 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TreeCheckResult:
     """What is wrong with a commit: conflicts with the branch, and changes that the choice has to include."""
 
     conflicts: list[Conflict]
-    missing: list[Missing]
+    missing: list[MissingChange]
 
 
-async def check_structure(
+async def check_tree(
     conn: Connection,
     head: State,
     entries: Mapping[str, Entry | None],
     left_out: set[str],
     *,
     at_head: Mapping[str, Version] | None = None,
-) -> Verdict:
+) -> TreeCheckResult:
     """Check a commit of ``entries`` (``None``: deleted) on ``head``.
 
     Args:
@@ -70,9 +70,9 @@ class _Check:
         self._left_out = left_out
         self._nodes = {entry.id: entry for entry in entries.values() if isinstance(entry, Node)}
         self._at_head: Mapping[str, Version] = {}
-        self._verdict = Verdict([], [])
+        self._verdict = TreeCheckResult([], [])
 
-    async def run(self, at_head: Mapping[str, Version]) -> Verdict:
+    async def run(self, at_head: Mapping[str, Version]) -> TreeCheckResult:
         self._at_head = at_head
         placed = [node for node in self._nodes.values() if self._is_placed_anew(node)]
         for node in self._nodes.values():
@@ -95,13 +95,13 @@ class _Check:
         above = node.parent_id or node.archive_id
         if not self._alive(above):
             if above in self._left_out:
-                self._verdict.missing.append(Missing(above, node.id, "it stands above"))
+                self._verdict.missing.append(MissingChange(above, node.id, "it stands above"))
             else:
                 what = "parent" if node.parent_id else "archive"
                 self._conflict(node.id, what, theirs="deleted", description=f"its {what} {above} was deleted")
         elif node.parent_id and self._archive_of(node.parent_id) != node.archive_id:
             if node.parent_id in self._left_out:
-                self._verdict.missing.append(Missing(node.parent_id, node.id, "it changes the archive with it"))
+                self._verdict.missing.append(MissingChange(node.parent_id, node.id, "it changes the archive with it"))
             else:
                 self._conflict(node.id, "archive", description=f"its parent {node.parent_id} is in another archive")
 
@@ -168,7 +168,7 @@ class _Check:
         if child in self._entries:
             return  # its own place is checked by itself
         if child in self._left_out:
-            self._verdict.missing.append(Missing(child, above, "it stood below"))
+            self._verdict.missing.append(MissingChange(child, above, "it stood below"))
         else:
             self._conflict(above, "", theirs=f"has {child} below it", description=f"{child} stands below it")
 

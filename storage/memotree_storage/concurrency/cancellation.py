@@ -18,23 +18,23 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Passage:
-    """Where a piece of work stands; ``begun`` is set just before the first effect that no rollback takes back."""
+class CommitPoint:
+    """Where a piece of work stands; ``reached`` is set just before the first effect that no rollback takes back."""
 
-    begun: bool = False
+    reached: bool = False
 
 
-async def finish_once_begun(work: Callable[[Passage], Coroutine[Any, Any, T]]) -> T:
+async def finish_past_commit_point(work: Callable[[CommitPoint], Coroutine[Any, Any, T]]) -> T:
     """Do work that may be cancelled until its passage has begun, and is finished from then on.
 
     A cancellation is passed on in both cases, after the work has ended: what it holds is given back by then.
     """
-    passage = Passage()
-    task = asyncio.create_task(work(passage))
+    commit_point = CommitPoint()
+    task = asyncio.create_task(work(commit_point))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not passage.begun:
+        if not commit_point.reached:
             task.cancel()
         await _ended(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -51,7 +51,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
             continue
 
 
-async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and return when they have ended.
 
     A cancellation that meets the moment in which the pool lends a connection can get lost there (`asyncio.wait_for` of
@@ -67,7 +67,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
                 _log.warning("a task had failed before it was cancelled", task=task.get_name(), why=repr(error))
 
 
-async def until_done(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+async def retry_until_done(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Repeat background work until the stores behind it answer; what it meets goes to the log.
 
     Args:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 _GRACE: Final = 5.0
 
 
-class Turns:
+class KeyedLocks:
     """One lock per workspace or session, and the background work that is left when a turn has ended.
 
     A workspace's turn comes before that of a session in it, and both before a transaction.
@@ -29,7 +29,7 @@ class Turns:
             lock = self._locks[key] = asyncio.Lock()
         return lock
 
-    def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something in the background."""
         task = asyncio.create_task(work)
         self._background.add(task)

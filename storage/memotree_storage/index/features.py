@@ -12,11 +12,11 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
-from memotree_storage.index.leaf_features import Passage
+from memotree_storage.index.leaf_features import LeafFeatures
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.codec import node_path
@@ -38,12 +38,12 @@ def embedded_text(node: Node) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Features:
+class VersionFeatures:
     """What is made of one version; without its vector and its passage when only its words were wanted."""
 
     terms: TermVector
     vector: Vector | None
-    passage: Passage | None
+    leaf: LeafFeatures | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class FeatureSlice:
     """Rows of the outbox, and the features of each by its id; one whose text Git has lost has none."""
 
     ids: tuple[int, ...]
-    features: dict[int, Features]
+    features: dict[int, VersionFeatures]
 
 
 class FeatureMaker:
@@ -68,7 +68,7 @@ class FeatureMaker:
         nodes = [node for _, node in read]
         if only_words:
             terms = await self._terms.terms_of(nodes)
-            found = [Features(term, None, None) for term, _ in terms]
+            found = [VersionFeatures(term, None, None) for term, _ in terms]
         else:
             vectors, own, terms = await asyncio.gather(
                 self._embedder.embed([embedded_text(node) for node in nodes]),
@@ -76,8 +76,8 @@ class FeatureMaker:
                 self._terms.terms_of(nodes),
             )
             found = [
-                Features(term, vector, leaf_features.made(row.tokens, passage, content))
-                for (row, _), vector, content, (term, passage) in zip(read, vectors, own, terms, strict=True)
+                VersionFeatures(term, vector, leaf_features.made(row.tokens, leaf, content))
+                for (row, _), vector, content, (term, leaf) in zip(read, vectors, own, terms, strict=True)
             ]
         by_id = {row.outbox_id: each for (row, _), each in zip(read, found, strict=True)}
         return FeatureSlice(tuple(row.outbox_id for row in rows), by_id)
@@ -93,7 +93,7 @@ class FeatureMaker:
         return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
 
 
-class Ahead(Generic[_Piece, _Made]):
+class Prefetcher(Generic[_Piece, _Made]):
     """Makes something of pieces in order, a few ahead of who takes it.
 
     Args:
@@ -131,7 +131,7 @@ class Ahead(Generic[_Piece, _Made]):
 
     async def stop(self) -> None:
         """Give up what is under way."""
-        await cancel(self._making)
+        await cancel_and_wait(self._making)
 
     def _begin(self) -> None:
         while self._pieces and len(self._making) < _AHEAD:

@@ -112,7 +112,7 @@ def _pages(counts: Counter[int]) -> Iterator[tuple[list[int], list[int]]]:
         yield [term for term, _ in page], [documents for _, documents in page]
 
 
-class Tally:
+class TermCountUpdate:
     """The terms of a set of versions, counted from their texts in Git.
 
     It can be brought to another set later and then reads only what is new there: so most of the work is done before a

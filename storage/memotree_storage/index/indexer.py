@@ -14,10 +14,10 @@ from typing import Final
 import structlog
 
 from memotree_storage import faults
-from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.index import frequencies, leaf_features
-from memotree_storage.index.features import Ahead, FeatureMaker, Features, FeatureSlice
+from memotree_storage.index.features import FeatureMaker, FeatureSlice, Prefetcher, VersionFeatures
 from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
@@ -76,7 +76,7 @@ class Indexer:
         """Stop the work in the background; what is pending stays in the outbox."""
         task, self._task = self._task, None
         if task is not None:
-            await cancel([task])
+            await cancel_and_wait([task])
         await self._terms.stop()
 
     def notice(self, workspace_id: str) -> None:
@@ -227,7 +227,7 @@ class Indexer:
         rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
         fresh = [row for row in rows if not row.ends]
         ids = {row.outbox_id for row in (fresh if only_words else rows)}
-        ahead = Ahead(
+        ahead = Prefetcher(
             in_pieces(fresh, _SLICE, _SLICE_TOKENS),
             lambda piece: self._maker.made(workspace_id, piece, only_words=only_words),
         )
@@ -256,7 +256,7 @@ class Indexer:
         workspace_id: str,
         held: Mapping[int, Pending],
         first: FeatureSlice | None,
-        ahead: Ahead[list[Pending], FeatureSlice],
+        ahead: Prefetcher[list[Pending], FeatureSlice],
     ) -> set[int]:
         """Put points and passages and count terms while slices come soon; the rows that are done with are returned.
 
@@ -272,7 +272,7 @@ class Indexer:
                 made = [(held[number], each) for number, each in part.features.items() if number in held]
                 await putting
                 putting = asyncio.create_task(self._index.upsert([_point(workspace_id, *pair) for pair in made]))
-                await leaf_features.put(conn, {row.version_id: each.passage for row, each in made})
+                await leaf_features.put(conn, {row.version_id: each.leaf for row, each in made})
                 for row, each in made:
                     if not row.counted:
                         counts.update(each.terms.ids)
@@ -281,7 +281,7 @@ class Indexer:
                 part = await ahead.take_soon(_STALL_SECONDS)
             await putting
         finally:
-            await cancel([putting])
+            await cancel_and_wait([putting])
         await frequencies.add(conn, workspace_id, counts)
         return done
 
@@ -299,7 +299,7 @@ class Indexer:
         return {row.outbox_id for row in ended}
 
 
-def _point(workspace_id: str, row: Pending, features: Features) -> IndexPoint:
+def _point(workspace_id: str, row: Pending, features: VersionFeatures) -> IndexPoint:
     """The point of a version."""
     return IndexPoint(
         point_id=point_id(workspace_id, row.entry_id, row.blob, row.commit_id),

@@ -31,7 +31,7 @@ _AT_ONCE: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class PassageTerms:
+class LeafTerms:
     """The terms of a content in bytes: ascending 32-bit ids and 16-bit frequencies, both little-endian.
 
     ``length`` counts words and unspaced characters.
@@ -43,7 +43,7 @@ class PassageTerms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passage:
+class LeafFeatures:
     """The features of one content.
 
     Attributes:
@@ -62,7 +62,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PassageBlock:
+class LeafFeatureBlock:
     """Many passages in one piece; passage ``i`` has the terms from ``offsets[i]`` until before ``offsets[i + 1]``.
 
     Attributes:
@@ -83,67 +83,67 @@ class PassageBlock:
     counts: NDArray[np.uint16]
     vectors: Vectors
 
-    def passages(self) -> Iterator[tuple[int, Passage]]:
+    def passages(self) -> Iterator[tuple[int, LeafFeatures]]:
         """Each version with its passage; the arrays are views."""
         bounds = self.offsets.tolist()
         facts = zip(self.version_ids.tolist(), self.lengths.tolist(), self.tokens.tolist(), strict=True)
         for number, (version_id, length, tokens) in enumerate(facts):
             part = slice(bounds[number], bounds[number + 1])
-            yield version_id, Passage(self.terms[part], self.counts[part], length, tokens, self.vectors[number])
+            yield version_id, LeafFeatures(self.terms[part], self.counts[part], length, tokens, self.vectors[number])
 
 
 # --- From text -------------------------------------------------------------------------------------------------------
 
 
-def has_passage(node: Node) -> bool:
+def has_leaf_features(node: Node) -> bool:
     """Whether a node has a content of its own."""
     return bool(node.content) and node.type != SUMMARY_TYPE
 
 
-def passage_terms(text: str) -> PassageTerms:
+def leaf_terms(text: str) -> LeafTerms:
     """The terms of a content with their plain frequencies: neither saturated nor boosted; a scorer chooses."""
     return _packed(count_terms(text))
 
 
 def node_terms(
-    title: str, tags: Iterable[str], brief: str, summary: str, content: str, passage: bool
-) -> tuple[TermVector, PassageTerms | None]:
+    title: str, tags: Iterable[str], brief: str, summary: str, content: str, with_leaf: bool
+) -> tuple[TermVector, LeafTerms | None]:
     """The terms of a node for the index, and those of its content by themselves when asked; both from one reading."""
     counted = count_terms(content)
-    return terms_around(counted, title, tags, brief, summary), _packed(counted) if passage else None
+    return terms_around(counted, title, tags, brief, summary), _packed(counted) if with_leaf else None
 
 
-def _packed(counted: TermCounts) -> PassageTerms:
+def _packed(counted: TermCounts) -> LeafTerms:
     size = len(counted.frequencies)
     ids = np.fromiter(counted.frequencies.keys(), dtype=np.int64, count=size)
     values = np.fromiter(counted.frequencies.values(), dtype=np.float64, count=size)
     order = np.argsort(ids)
     counts = np.minimum(values[order], _MOST_COUNTED)
-    return PassageTerms(ids[order].astype(_TERM).tobytes(), counts.astype(_COUNT).tobytes(), counted.length)
+    return LeafTerms(ids[order].astype(_TERM).tobytes(), counts.astype(_COUNT).tobytes(), counted.length)
 
 
 async def content_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector | None]:
     """The vector of each node's content; ``None`` for one that has no passage."""
     found: list[Vector | None] = [None] * len(nodes)
-    places = [place for place, node in enumerate(nodes) if has_passage(node)]
+    places = [place for place, node in enumerate(nodes) if has_leaf_features(node)]
     for place, vector in zip(places, await embedder.embed([nodes[place].content for place in places]), strict=True):
         found[place] = vector
     return found
 
 
-def made(tokens: int, terms: PassageTerms | None, vector: Vector | None) -> Passage | None:
+def made(tokens: int, terms: LeafTerms | None, vector: Vector | None) -> LeafFeatures | None:
     """The passage of these parts; ``None`` without them."""
     if terms is None or vector is None:
         return None
     ids, counts = np.frombuffer(terms.terms, dtype=_TERM), np.frombuffer(terms.counts, dtype=_COUNT)
-    return Passage(ids, counts, terms.length, tokens, vector)
+    return LeafFeatures(ids, counts, terms.length, tokens, vector)
 
 
-async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[Passage | None]:
+async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatures | None]:
     """The passages of nodes that are not committed, in order; ``None`` for one without a content of its own."""
 
-    def terms_of() -> list[PassageTerms | None]:
-        return [passage_terms(node.content) if has_passage(node) else None for node in nodes]
+    def terms_of() -> list[LeafTerms | None]:
+        return [leaf_terms(node.content) if has_leaf_features(node) else None for node in nodes]
 
     vectors, terms = await asyncio.gather(content_vectors(nodes, embedder), asyncio.to_thread(terms_of))
     return [
@@ -157,9 +157,9 @@ _COLUMNS: Final = "version_id, tokens, length, terms, counts, vector"
 _TYPES: Final = ("int8", "int4", "int4", "bytea", "bytea", "bytea")
 
 
-async def put(conn: "Connection", found: Mapping[int, Passage | None]) -> None:
+async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> None:
     """Write the passages of versions, in the place of those that they have."""
-    rows = {version_id: passage for version_id, passage in found.items() if passage is not None}
+    rows = {version_id: leaf_features for version_id, leaf_features in found.items() if leaf_features is not None}
     if not rows:
         return
     # Applied again after a crash of the index, or with another model.
@@ -169,16 +169,21 @@ async def put(conn: "Connection", found: Mapping[int, Passage | None]) -> None:
         cursor.copy(f"copy mirror.passage ({_COLUMNS}) from stdin (format binary)") as copy,
     ):
         copy.set_types(_TYPES)
-        for version_id, passage in rows.items():
+        for version_id, leaf_features in rows.items():
             await copy.write_row(
                 (
-                    *(version_id, passage.tokens, passage.length, passage.terms.astype(_TERM).tobytes()),
-                    *(passage.counts.astype(_COUNT).tobytes(), passage.vector.astype(_FLOAT).tobytes()),
+                    *(
+                        version_id,
+                        leaf_features.tokens,
+                        leaf_features.length,
+                        leaf_features.terms.astype(_TERM).tobytes(),
+                    ),
+                    *(leaf_features.counts.astype(_COUNT).tobytes(), leaf_features.vector.astype(_FLOAT).tobytes()),
                 )
             )
 
 
-async def load_block(conn: "Connection", version_ids: Sequence[int]) -> PassageBlock:
+async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
     """The passages of versions in one piece, in any order; versions that have none are left out."""
     blocks = [
         await _read(conn, version_ids[start : start + _AT_ONCE]) for start in range(0, len(version_ids), _AT_ONCE)
@@ -188,7 +193,7 @@ async def load_block(conn: "Connection", version_ids: Sequence[int]) -> PassageB
     return await asyncio.to_thread(_joined, blocks)
 
 
-async def load(conn: "Connection", version_ids: Sequence[int]) -> dict[int, Passage]:
+async def load(conn: "Connection", version_ids: Sequence[int]) -> dict[int, LeafFeatures]:
     """The passages of versions by version; versions that have none are left out."""
     return dict((await load_block(conn, version_ids)).passages())
 
@@ -207,7 +212,7 @@ async def missing(conn: "Connection", workspace_id: str, limit: int) -> list[tup
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 
 
-async def _read(conn: "Connection", version_ids: Sequence[int]) -> PassageBlock:
+async def _read(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
     async with conn.cursor(binary=True) as cursor:
         await cursor.execute(
             f"select {_COLUMNS} from mirror.passage where version_id = any(%s)",  # noqa: S608 - our own names
@@ -217,12 +222,12 @@ async def _read(conn: "Connection", version_ids: Sequence[int]) -> PassageBlock:
     return await asyncio.to_thread(_block, rows)
 
 
-def _block(rows: Sequence[tuple[int, int, int, bytes, bytes, bytes]]) -> PassageBlock:
+def _block(rows: Sequence[tuple[int, int, int, bytes, bytes, bytes]]) -> LeafFeatureBlock:
     ids, tokens, lengths, terms, counts, vectors = zip(*rows, strict=True) if rows else ((),) * 6
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(part) // _TERM.itemsize for part in terms], out=offsets[1:])
     wide = len(vectors[0]) if vectors else 0
-    return PassageBlock(
+    return LeafFeatureBlock(
         version_ids=np.array(ids, dtype=np.int64),
         tokens=np.array(tokens, dtype=np.int32),
         lengths=np.array(lengths, dtype=np.int32),
@@ -233,13 +238,13 @@ def _block(rows: Sequence[tuple[int, int, int, bytes, bytes, bytes]]) -> Passage
     )
 
 
-def _joined(blocks: Sequence[PassageBlock]) -> PassageBlock:
+def _joined(blocks: Sequence[LeafFeatureBlock]) -> LeafFeatureBlock:
     full = [block for block in blocks if len(block.version_ids)]
     if not full:
         return _block([])
     shifts = np.cumsum([0, *(block.offsets[-1] for block in full)])
     offsets = [block.offsets[:-1] + shift for block, shift in zip(full, shifts[:-1], strict=True)]
-    return PassageBlock(
+    return LeafFeatureBlock(
         version_ids=np.concatenate([block.version_ids for block in full]),
         tokens=np.concatenate([block.tokens for block in full]),
         lengths=np.concatenate([block.lengths for block in full]),

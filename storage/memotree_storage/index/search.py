@@ -66,7 +66,7 @@ class SearchQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNode:
     """A hit: its version, its score from 0 to 1, and the share of words and meaning (0 when not asked for)."""
 
     version: Version
@@ -102,7 +102,7 @@ class Search:
         self._indexer = indexer
         self._staged: BoundedCache[str, _Scored] = BoundedCache(_CACHED_BYTES, _Scored.weigh)
 
-    async def find(self, state: State, query: SearchQuery) -> list[Found]:
+    async def find(self, state: State, query: SearchQuery) -> list[FoundNode]:
         """The best nodes of a state, best first, equals by id.
 
         A search by words alone asks no embedding model that is on another machine, and goes on while that is away.
@@ -123,7 +123,7 @@ class Search:
         found = ranks[0] if len(ranks) == 1 else _fused(*ranks)
         return sorted(found.values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 
-    async def _by_words(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
+    async def _by_words(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, FoundNode]:
         terms = query_terms(query.text)
         if not terms:
             return {}
@@ -135,17 +135,17 @@ class Search:
         hits = await self._checked(state, query, lambda part: self._index.best_terms(part, weights))
         hits += await _scores(overlay, lambda item: _dot(weights, item))
         return {
-            version.entry_id: Found(version, relative, words=relative)
+            version.entry_id: FoundNode(version, relative, words=relative)
             for version, score in hits
             if score > 0 and (relative := relative_score(score, best)) > 0
         }
 
-    async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, Found]:
+    async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, FoundNode]:
         vector = (await self._embedder.embed([query.text]))[0]
         hits = await self._checked(state, query, lambda part: self._index.nearest(part, vector))
         hits += await _scores(overlay, lambda item: _cosine(vector, item))
         return {
-            version.entry_id: Found(version, score, meaning=score)
+            version.entry_id: FoundNode(version, score, meaning=score)
             for version, cosine in hits
             if (score := min(1.0, max(0.0, cosine))) > 0
         }
@@ -289,7 +289,7 @@ def _dot(wanted: TermVector, item: _Scored) -> float:
     return float(np.sum(np.where(item.ids[places] == ids, item.weights[places], 0.0) * np.array(wanted.weights)))
 
 
-def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str, Found]:
+def _fused(words: Mapping[str, FoundNode], meaning: Mapping[str, FoundNode]) -> dict[str, FoundNode]:
     """Both rankings as one by reciprocal ranks, each share weighed by the hit's own score in that ranking.
 
     Ranks alone would give the first hit of a search that found nothing the score of a perfect one. So 1 is only for
@@ -302,7 +302,7 @@ def _fused(words: Mapping[str, Found], meaning: Mapping[str, Found]) -> dict[str
             scores[hit.version.entry_id] = scores.get(hit.version.entry_id, 0.0) + hit.score / (_FUSION_RANK + rank)
     top = 2.0 / (_FUSION_RANK + 1)
     return {
-        entry_id: Found(
+        entry_id: FoundNode(
             version=(words.get(entry_id) or meaning[entry_id]).version,
             score=min(1.0, score / top),
             words=words[entry_id].words if entry_id in words else 0.0,

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 import structlog
 
-from memotree_storage.index.leaf_features import PassageTerms, has_passage, node_terms
+from memotree_storage.index.leaf_features import LeafTerms, has_leaf_features, node_terms
 from memotree_storage.model.node import Node
 from memotree_storage.ports import TermVector
 
@@ -28,7 +28,7 @@ _LENGTH_BYTES: Final = 8
 _log = structlog.get_logger(__name__)
 
 _Text = tuple[str, tuple[str, ...], str, str, str, bool]
-NodeTerms = tuple[TermVector, PassageTerms | None]
+NodeTerms = tuple[TermVector, LeafTerms | None]
 """The terms of a whole node, and those of its content by themselves when it has a passage."""
 
 
@@ -44,7 +44,9 @@ class TermMaker:
 
     async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
         """The terms of each node, in order."""
-        texts = [(node.title, node.tags, node.brief, node.summary, node.content, has_passage(node)) for node in nodes]
+        texts = [
+            (node.title, node.tags, node.brief, node.summary, node.content, has_leaf_features(node)) for node in nodes
+        ]
         if len(texts) < _MANY:
             return await asyncio.to_thread(_made, texts)
         return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
@@ -69,8 +71,8 @@ class TermMaker:
             assert stdout is not None  # noqa: S101
             _write(stdin, texts)
             return [
-                (TermVector(ids, weights), PassageTerms(*passage) if passage else None)
-                for ids, weights, passage in _read(stdout)
+                (TermVector(ids, weights), LeafTerms(*leaf_features) if leaf_features else None)
+                for ids, weights, leaf_features in _read(stdout)
             ]
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             _log.warning("the worker for terms ended; this process does its work", why=str(error))
@@ -106,8 +108,12 @@ def _made(texts: Sequence[_Text]) -> list[NodeTerms]:
 
 def _packed(made: NodeTerms) -> tuple[Any, ...]:
     """What goes over the pipe: plain values are pickled faster than objects."""
-    vector, passage = made
-    return vector.ids, vector.weights, (passage.terms, passage.counts, passage.length) if passage else None
+    vector, leaf_features = made
+    return (
+        vector.ids,
+        vector.weights,
+        (leaf_features.terms, leaf_features.counts, leaf_features.length) if leaf_features else None,
+    )
 
 
 def _write(pipe: IO[bytes], value: Any) -> None:

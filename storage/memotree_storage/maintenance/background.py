@@ -7,11 +7,11 @@ from typing import Final
 import psycopg
 import structlog
 
-from memotree_storage.concurrency.cancellation import cancel
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.git.workspaces import Repositories
-from memotree_storage.maintenance.line_collection import collect
+from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.ports import VectorIndex
 from memotree_storage.postgres import answers, projector, registry, requests, sessions
@@ -21,7 +21,7 @@ _PERIOD: Final = 3600.0
 _log = structlog.get_logger(__name__)
 
 
-class Upkeep:
+class BackgroundMaintenance:
     """Repacks a repository when it has many packs, and looks once an hour for what has had its time.
 
     Args:
@@ -54,7 +54,7 @@ class Upkeep:
     async def stop(self) -> None:
         """Stop the work in the background; a repack that runs is waited for."""
         tasks, self._tasks = self._tasks, []
-        await cancel(tasks)
+        await cancel_and_wait(tasks)
         if self._repacking is not None:
             await asyncio.wait([self._repacking])
 
@@ -90,7 +90,7 @@ class Upkeep:
 
     async def _collect(self, workspace_id: str) -> None:
         repository = await asyncio.to_thread(self._repositories.get, workspace_id)
-        gone = await collect(self._database, workspace_id, repository)
+        gone = await collect_unreachable_lines(self._database, workspace_id, repository)
         if gone:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
 

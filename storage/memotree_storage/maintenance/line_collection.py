@@ -11,7 +11,7 @@ import structlog
 
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.index import frequencies
-from memotree_storage.index.frequencies import Tally, TextGoneError
+from memotree_storage.index.frequencies import TermCountUpdate, TextGoneError
 from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database
@@ -19,7 +19,7 @@ from memotree_storage.postgres.database import Connection, Database
 _log: Final = structlog.get_logger(__name__)
 
 
-async def collect(database: Database, workspace_id: str, repository: GitRepository) -> list[int]:
+async def collect_unreachable_lines(database: Database, workspace_id: str, repository: GitRepository) -> list[int]:
     """Remove the lines that nothing reaches; their ids are returned.
 
     None goes while the mirror is behind: commits are mirrored before the refs that reach them. When ``git gc`` has
@@ -30,20 +30,20 @@ async def collect(database: Database, workspace_id: str, repository: GitReposito
         DatabaseUnavailableError: PostgreSQL does not answer.
     """
     try:
-        return await _Collection(workspace_id, repository, anew=False).run(database)
+        return await _LineCollection(workspace_id, repository, anew=False).run(database)
     except TextGoneError as error:
         _log.info("terms are counted anew", workspace=workspace_id, why=error.message)
-        return await _Collection(workspace_id, repository, anew=True).run(database)
+        return await _LineCollection(workspace_id, repository, anew=True).run(database)
 
 
-class _Collection:
+class _LineCollection:
     """One attempt: with the terms of what goes, or ``anew`` with the terms of what stays."""
 
     def __init__(self, workspace_id: str, repository: GitRepository, *, anew: bool) -> None:
         self._workspace_id = workspace_id
         self._repository = repository
         self._anew = anew
-        self._tally = Tally(repository, skip_lost=anew)
+        self._tally = TermCountUpdate(repository, skip_lost=anew)
 
     async def run(self, database: Database) -> list[int]:
         async with database.connection() as conn:

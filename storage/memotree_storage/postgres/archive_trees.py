@@ -13,7 +13,7 @@ _MOST_COMPARED: Final = 50_000
 """More changed entries than these are not looked at one by one: then anything may have changed."""
 
 
-class Leaf(NamedTuple):
+class TreeNode(NamedTuple):
     """One alive node of a tree. A tuple, since a search makes hundreds of thousands of them at once.
 
     Attributes:
@@ -109,7 +109,7 @@ _CHANGED: Final = """
         order by older.depth limit 1) was)"""
 
 
-async def leaves(conn: Connection, state: State, archive_ids: Collection[str] | None = None) -> list[Leaf]:
+async def ordered_nodes(conn: Connection, state: State, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
     """All alive nodes of some archives (``None``: of all) at a state, with what a session has staged over it.
 
     They come in the order of the tree: archive by archive, parents before children, siblings by position. A node whose
@@ -141,7 +141,7 @@ async def changed_archives(conn: Connection, workspace_id: str, from_commit: str
     return None
 
 
-def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[Leaf]:
+def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeNode]:
     return list(_in_order(_nearest(rows, wanted)))
 
 
@@ -159,7 +159,7 @@ def _nearest(rows: Sequence[_Row], wanted: frozenset[str] | None) -> dict[str, _
     }
 
 
-def _in_order(alive: dict[str, _Row]) -> Iterator[Leaf]:
+def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
     below: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     roots: list[tuple[str, str, str]] = []
     for entry_id, row in alive.items():
@@ -183,10 +183,10 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[Leaf]:
         yield _leaf(row, "", 0)
 
 
-def _leaf(row: _Row, parent_id: str, depth: int) -> Leaf:
+def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:
     entry_id, _, position, archive_id, kind, tokens, version_id, blob, tags, *_ = row
     when, speaker, document_id, committed_at = row[9], row[10], row[11], row[12]
-    return Leaf(
+    return TreeNode(
         *(entry_id, parent_id, position, archive_id, kind, tokens, version_id, blob),
         *(tags or (), when, speaker, document_id, committed_at, depth),
     )

@@ -24,7 +24,7 @@ Connection = AsyncConnection[TupleRow]
 MIRROR_FORMAT: Final = 3
 """The format of the schema ``mirror``; another number in the database means: drop it and build it again."""
 
-WORK_MIGRATIONS: Final = ("work_0001.sql", "work_0002.sql", "work_0003.sql", "work_0004.sql")
+WORK_MIGRATIONS: Final = ("work_0001.sql", "work_0002.sql", "work_0003.sql", "work_0004.sql", "work_0005.sql")
 """The schema ``work``, step by step; a step that was released never changes."""
 
 _LOCK: Final = 7_301_976_321

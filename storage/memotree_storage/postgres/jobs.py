@@ -1,7 +1,7 @@
 """Jobs as rows: long work with its request, its state and what it has come to.
 
 A row is changed in three ways: by who asks (``create``, ``ask_to_cancel``, ``resume``), by who runs it (``claim``,
-``note_progress``, ``finish``), and at the start of a process (``take_up``).
+``note_progress``, ``finish``), and at the start of a process (``requeue_orphans``).
 """
 
 import secrets
@@ -31,7 +31,7 @@ RESUMABLE: Final = frozenset({FAILED, STOPPED, CANCELLED})
 _CLAIM_LOCK: Final = 7_301_976_322
 _COLUMNS: Final = (
     "number, job_id as id, workspace_id, kind, subject, lane, state, step, done, total, reason, message, attempts,"
-    " deaths, result_type, result, usage, created_at, updated_at"
+    " crashes, result_type, result, usage, created_at, updated_at"
 )
 _WHOLE: Final = f"{_COLUMNS}, request"
 _BRIEF: Final = f"{_COLUMNS}, ''::bytea as request"
@@ -55,7 +55,7 @@ class Job:
         reason: Why it failed or stopped: an error code.
         message: The same as a sentence.
         attempts: How often it was begun.
-        deaths: How often in a row the process ended while it ran.
+        crashes: How often in a row the process ended while it ran.
         result_type: The full name of the result's message type; empty without a result.
         result: The result's bytes.
         usage: What models were asked for, a mapping for each kind and model.
@@ -77,7 +77,7 @@ class Job:
     reason: str
     message: str
     attempts: int
-    deaths: int
+    crashes: int
     result_type: str
     result: bytes
     usage: Sequence[Mapping[str, Any]]
@@ -175,7 +175,7 @@ async def list_jobs(conn: Connection, wanted: JobFilter, *, before: int | None, 
 
 
 async def claim(
-    conn: Connection, owner: str, kinds: Collection[str], *, most_deaths: int, running: Collection[str] = ()
+    conn: Connection, owner: str, kinds: Collection[str], *, max_crashes: int, running: Collection[str] = ()
 ) -> Job | None:
     """Begin the oldest job whose lane is free; ``None`` when none can begin.
 
@@ -183,7 +183,7 @@ async def claim(
         conn: In a transaction.
         owner: Who will run it.
         kinds: The kinds that the owner knows.
-        most_deaths: Jobs in which more processes than this ended are left waiting.
+        max_crashes: Jobs in which more processes than this ended are left waiting.
         running: The jobs that the owner knows to run. Another one of the owner's is one whose claim PostgreSQL
             committed and could not say so any more; it begins again.
     """
@@ -195,11 +195,11 @@ async def claim(
             " message = '', updated_at = now() where job_id = (select j.job_id from work.job j"
             " where (j.state = 'queued'"
             " or (j.state = 'running' and j.owner = %(owner)s and j.job_id <> all(%(running)s)))"
-            " and j.kind = any(%(kinds)s) and j.deaths <= %(most_deaths)s and (j.lane = '' or not exists ("
+            " and j.kind = any(%(kinds)s) and j.crashes <= %(max_crashes)s and (j.lane = '' or not exists ("
             " select from work.job o where o.lane = j.lane and o.job_id <> j.job_id"
             " and (o.state = 'running' or (j.state = 'queued' and o.state = 'queued' and o.number < j.number))))"
             f" order by j.number limit 1 for update skip locked) returning {_WHOLE}",
-            {"owner": owner, "kinds": list(kinds), "most_deaths": most_deaths, "running": list(running)},
+            {"owner": owner, "kinds": list(kinds), "max_crashes": max_crashes, "running": list(running)},
         )
         return await cursor.fetchone()
 
@@ -236,7 +236,7 @@ async def finish(conn: Connection, owner: str, job: Job, outcome: Outcome) -> Jo
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
             "update work.job set state = case when cancelling and %(state)s = 'queued' then 'cancelled'"  # noqa: S608 - constants
-            " else %(state)s end, cancelling = false, owner = '', deaths = 0, step = %(step)s, done = %(done)s,"
+            " else %(state)s end, cancelling = false, owner = '', crashes = 0, step = %(step)s, done = %(done)s,"
             " total = %(total)s, usage = %(usage)s, reason = %(reason)s, message = %(message)s,"
             " result_type = %(result_type)s, result = %(result)s, updated_at = now()"
             f" where job_id = %(id)s and owner = %(owner)s and state = 'running' returning {_WHOLE}",
@@ -261,12 +261,12 @@ async def finish(conn: Connection, owner: str, job: Job, outcome: Outcome) -> Jo
     return ended
 
 
-async def take_up(conn: Connection, most_deaths: int, last_words: Outcome) -> list[Job]:
+async def requeue_orphans(conn: Connection, max_crashes: int, last_words: Outcome) -> list[Job]:
     """Queue again what ran when its process ended; for the start of the only process on a data folder.
 
     Args:
         conn: In a transaction.
-        most_deaths: A job in which this many processes ended, one after the other, is not queued again.
+        max_crashes: A job in which this many processes ended, one after the other, is not queued again.
         last_words: How such a job ends.
 
     Returns:
@@ -274,14 +274,14 @@ async def take_up(conn: Connection, most_deaths: int, last_words: Outcome) -> li
     """
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
-            "update work.job set owner = '', deaths = deaths + 1, cancelling = false, updated_at = now(),"  # noqa: S608 - constants
+            "update work.job set owner = '', crashes = crashes + 1, cancelling = false, updated_at = now(),"  # noqa: S608 - constants
             " state = case when cancelling then 'cancelled'"
-            " when deaths + 1 >= %(most)s then %(state)s else 'queued' end,"
-            " reason = case when not cancelling and deaths + 1 >= %(most)s then %(reason)s else '' end,"
-            " message = case when not cancelling and deaths + 1 >= %(most)s then %(message)s else '' end"
+            " when crashes + 1 >= %(most)s then %(state)s else 'queued' end,"
+            " reason = case when not cancelling and crashes + 1 >= %(most)s then %(reason)s else '' end,"
+            " message = case when not cancelling and crashes + 1 >= %(most)s then %(message)s else '' end"
             f" where state = 'running' returning {_WHOLE}",
             {
-                "most": most_deaths,
+                "most": max_crashes,
                 "state": last_words.state,
                 "reason": last_words.reason,
                 "message": last_words.message,
@@ -306,7 +306,7 @@ async def ask_to_cancel(conn: Connection, job_id: str) -> Job | None:
 async def resume(conn: Connection, job_id: str) -> bool:
     """Queue a job again that stopped, failed or was cancelled; whether it was one."""
     cursor = await conn.execute(
-        "update work.job set state = 'queued', reason = '', message = '', deaths = 0, cancelling = false,"
+        "update work.job set state = 'queued', reason = '', message = '', crashes = 0, cancelling = false,"
         " updated_at = now() where job_id = %s and state = any(%s)",
         (job_id, list(RESUMABLE)),
     )

@@ -35,7 +35,7 @@ class EntryChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinePosition:
     """Where a commit stands: its line, and its number on it from 1."""
 
     line_id: int
@@ -50,7 +50,7 @@ async def project(
     faults: Mapping[str, str] | None = None,
     *,
     before: Mapping[str, Version] | None = None,
-) -> Place:
+) -> LinePosition:
     """Mirror one commit: its line, its row, the versions and placements it begins and ends, and the outbox for both.
 
     Args:
@@ -221,7 +221,7 @@ async def count_rows(conn: Connection, workspace_id: str) -> None:
     )
 
 
-async def _place(conn: Connection, workspace_id: str, parent: str | None) -> Place:
+async def _place(conn: Connection, workspace_id: str, parent: str | None) -> LinePosition:
     """The place of a new commit: on its first parent's line when that is the tip, else on a new line forked there."""
     fork: tuple[int, int] | None = None
     if parent is not None:
@@ -236,13 +236,13 @@ async def _place(conn: Connection, workspace_id: str, parent: str | None) -> Pla
         line_id, seq, tip = row
         if seq == tip:
             await conn.execute("update mirror.line set tip_seq = %s where line_id = %s", (seq + 1, line_id))
-            return Place(line_id, seq + 1)
+            return LinePosition(line_id, seq + 1)
         fork = (line_id, seq)
     line_id = secrets.randbits(_LINE_BITS)
     await conn.execute(
         "insert into mirror.line values (%s, %s, %s, %s, 1)", (line_id, workspace_id, *(fork or (None, None)))
     )
-    return Place(line_id, 1)
+    return LinePosition(line_id, 1)
 
 
 async def _before(
@@ -254,7 +254,7 @@ async def _before(
     return await tree.versions(conn, State(workspace_id, parent), [change.entry_id for change in changes])
 
 
-async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo, place: Place) -> None:
+async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo, place: LinePosition) -> None:
     found = trailers.trailers_of(commit.message)
     await conn.execute(
         "insert into mirror.commit values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -266,7 +266,7 @@ async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo
     )
 
 
-async def _end_versions(conn: Connection, workspace_id: str, place: Place, ids: list[str]) -> None:
+async def _end_versions(conn: Connection, workspace_id: str, place: LinePosition, ids: list[str]) -> None:
     """End the open versions of the entries on this line; older lines end by being farther away."""
     await conn.execute(
         """
@@ -282,7 +282,7 @@ async def _end_versions(conn: Connection, workspace_id: str, place: Place, ids: 
 
 
 async def _begin_versions(
-    conn: Connection, workspace_id: str, place: Place, rows: Sequence[tuple[object, ...]]
+    conn: Connection, workspace_id: str, place: LinePosition, rows: Sequence[tuple[object, ...]]
 ) -> None:
     if not rows:
         return
@@ -309,7 +309,7 @@ def _moved(row: tuple[object, ...], before: Version | None) -> bool:
     return bool(dead) or (before.archive_id, before.parent_id, before.position) != (archive_id, parent_id, position)
 
 
-async def _write_placements(conn: Connection, place: Place, rows: Sequence[tuple[object, ...]]) -> None:
+async def _write_placements(conn: Connection, place: LinePosition, rows: Sequence[tuple[object, ...]]) -> None:
     if not rows:
         return
     await conn.execute(

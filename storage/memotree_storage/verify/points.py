@@ -45,7 +45,7 @@ _NAMED: Final = """
 
 
 @dataclass(slots=True)
-class _Look:
+class _PointCheck:
     """What a pass over all points has found."""
 
     seen: list[NDArray[np.int64]] = field(default_factory=list)
@@ -67,7 +67,7 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
     total = await store.index.count(workspace_id)
     yield Step("index", 0, total)
     await store.indexer.current(workspace_id, meaning=False)
-    look = _Look()
+    look = _PointCheck()
     async with store.database.connection() as conn:
         async for done in _scan(conn, store, workspace_id, look):
             yield Step("index", done, max(total, done))
@@ -77,7 +77,7 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
     async with store.database.transaction() as conn:  # nothing is yielded in here: a slow reader must hold nobody up
         await registry.lock_workspace(conn, workspace_id)
         await store.indexer.current(workspace_id, meaning=False)
-        look = _Look()
+        look = _PointCheck()
         async for _ in _scan(conn, store, workspace_id, look):
             pass
         await _find_missing(conn, workspace_id, look)
@@ -98,7 +98,7 @@ async def check_passages(store: Store, workspace_id: str) -> list[Difference]:
     ]
 
 
-async def _scan(conn: Connection, store: Store, workspace_id: str, look: _Look) -> AsyncIterator[int]:
+async def _scan(conn: Connection, store: Store, workspace_id: str, look: _PointCheck) -> AsyncIterator[int]:
     """Pass over all points; yields how many there were so far."""
     done = 0
     batch: list[IndexEntry] = []
@@ -113,7 +113,7 @@ async def _scan(conn: Connection, store: Store, workspace_id: str, look: _Look) 
     yield done + len(batch)
 
 
-async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEntry], look: _Look) -> None:
+async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEntry], look: _PointCheck) -> None:
     cursor = await conn.execute(
         _VERSIONS,
         {
@@ -138,7 +138,7 @@ async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEnt
     look.seen.append(np.array(seen, dtype=np.int64))
 
 
-async def _find_missing(conn: Connection, workspace_id: str, look: _Look) -> None:
+async def _find_missing(conn: Connection, workspace_id: str, look: _PointCheck) -> None:
     """The versions whose point was not among those seen."""
     seen = np.concatenate([np.empty(0, dtype=np.int64), *look.seen])
     after = 0
@@ -151,7 +151,7 @@ async def _find_missing(conn: Connection, workspace_id: str, look: _Look) -> Non
         after = int(ids[-1])
 
 
-async def _told(conn: Connection, workspace_id: str, look: _Look) -> AsyncIterator[Difference]:
+async def _told(conn: Connection, workspace_id: str, look: _PointCheck) -> AsyncIterator[Difference]:
     """What is wrong, in sentences; a point under the right id at a wrong place is one difference and not two."""
     for difference in look.wrong_ends[:_MOST_NAMED]:
         yield difference

@@ -15,7 +15,7 @@ from memotree_storage.postgres.database import Database
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from memotree.models.failures import Patience
+from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 from memotree.settings import load_settings
@@ -52,9 +52,9 @@ async def connect(database: Database, endpoint: ModelEndpoint, tmp_path: Path) -
     """Makes models on the endpoint, as a start of a server does."""
     made: list[Models] = []
 
-    async def make(patience: Patience = IMPATIENT, **settings: Any) -> Models:
+    async def make(retry_policy: RetryPolicy = IMPATIENT, **settings: Any) -> Models:
         chosen = load_settings(data_folder=tmp_path, **{**endpoint.settings(), **settings})
-        models = Models.from_settings(chosen, database, patience)
+        models = Models.from_settings(chosen, database, retry_policy)
         made.append(models)
         await models.open()
         return models

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Protocol
 
 from memotree.models.chat_answers import ContextNode
-from memotree.models.failures import Patience
+from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter, Usage
 
@@ -16,13 +16,13 @@ CHINESE_TEXT = (
     "\u679c\u56ed\u5efa\u4e8e\u4e00\u4e5d\u4e09\u4e00\u5e74\uff0c\u5171\u6709\u56db\u5341\u884c\u82f9\u679c\u6811\u3002"
     * 4
 )
-IMPATIENT = Patience(timeout=5, attempts=4, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
+IMPATIENT = RetryPolicy(timeout=5, attempts=4, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
 LEAF = ContextNode("aaaa000000000001", "LEAF_CHUNK", "Ada Birch planted the orchard.", content="Ada Birch, in 1931.")
 INNER = ContextNode("aaaa000000000002", "SUMMARY_NODE", "How the orchard came to be.", hint="common ancestor")
 
 
 class MakeModels(Protocol):
-    async def __call__(self, patience: Patience = IMPATIENT, **settings: Any) -> Models: ...
+    async def __call__(self, retry_policy: RetryPolicy = IMPATIENT, **settings: Any) -> Models: ...
 
 
 def of(kind: str, meter: Meter) -> Usage:

@@ -14,7 +14,7 @@ from endpoints import (
 from integration.models.samples import CHINESE_TEXT, IMPATIENT, TEXT, MakeModels, of, until
 
 from memotree.models.extractive import MADE_BY, SUMMARY_CHARS, digest_of, summary_of
-from memotree.models.failures import Patience
+from memotree.models.failures import RetryPolicy
 from memotree.models.meter import Meter
 
 pytestmark = pytest.mark.requirement("FOREST-12")
@@ -151,7 +151,7 @@ async def test_an_answer_that_does_not_come_is_given_up(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     endpoint.fail_always(Fault.SLOW, on="chat")
-    models = await connect(Patience(timeout=0.05, attempts=2, first_wait=0.001, longest_wait=0.002))
+    models = await connect(RetryPolicy(timeout=0.05, attempts=2, first_wait=0.001, longest_wait=0.002))
     assert (await models.summarise_text(TEXT, meter)).pending
     assert len(endpoint.chat_calls) == 2
     assert "too slow" in meter.warnings[0]
@@ -200,7 +200,9 @@ async def test_a_dead_endpoint_does_not_cost_every_summary_all_attempts(
 async def test_a_dead_endpoint_is_tried_again_after_a_rest(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
-    models = await connect(Patience(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1, rest=0.0))
+    models = await connect(
+        RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1, rest=0.0)
+    )
     endpoint.fail_always(Fault.CLOSED)
     assert (await models.summarise_text(TEXT, meter)).pending
     assert (await models.summarise_text(TEXT, meter)).pending

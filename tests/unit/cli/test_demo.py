@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.client.fake_memotree import FakeMemoTree, serving
 
-from memotree.cli.context import Desk
+from memotree.cli.context import CliContext
 from memotree.cli.demo import private_server, run_demo
 from memotree.cli.demo.language_reference import cut, once_each, reference
 from memotree.cli.demo.script import Demo
-from memotree.cli.demo.steps import Stage
+from memotree.cli.demo.steps import DemoSteps
 from memotree.cli.output import Output
 from memotree.client import Client
 
@@ -59,7 +59,7 @@ def test_an_underline_of_another_length_is_no_heading() -> None:
 @pytest.mark.requirement("SERVE-4")
 def test_the_demo_does_its_steps_and_tells_them_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(FakeMemoTree()) as fake, Client(fake.address) as client:
-        stage = Stage(Output(as_json=True))
+        stage = DemoSteps(Output(as_json=True))
         Demo(stage, client, home).run()
         stage.end()
         batches = fake.requests("BatchChangeNodes")
@@ -79,7 +79,7 @@ def test_a_folder_that_no_demo_made_is_never_deleted(home: Path) -> None:
     (home / "precious").mkdir()
     (home / "precious" / "file").touch()
     with pytest.raises(private_server.NotADemoFolderError, match="name an empty folder"):
-        run_demo(Desk(), home / "precious")
+        run_demo(CliContext(), home / "precious")
     assert (home / "precious" / "file").exists()
 
 

@@ -80,7 +80,7 @@ def test_a_branch_is_only_deleted_when_somebody_says_so(ready: CommandLine, monk
     assert "1 session with 1 staged change can no longer commit to it" in refused.err
     assert "trial" in ready("branch", "list").out
     asked: list[str] = []
-    monkeypatch.setattr(refs, "confirm", lambda _desk, question, yes: asked.append(f"{question}{yes}"))
+    monkeypatch.setattr(refs, "confirm", lambda _context, question, yes: asked.append(f"{question}{yes}"))
     assert ready("branch", "delete", "trial").code == 0
     assert len(asked) == 1
 

@@ -51,7 +51,7 @@ def test_a_job_that_stops_tells_why_and_how_to_go_on(garden: CommandLine) -> Non
 def test_how_far_a_job_came_is_shown_unless_it_has_come_to_its_end(garden: CommandLine) -> None:
     half = maintenance_pb2.Progress(step="commit", done=0, total=13)
     for state, shown in ((pb.JOB_STATE_SUCCEEDED, False), (pb.JOB_STATE_RUNNING, True), (pb.JOB_STATE_STOPPED, True)):
-        job = garden.fake.plant(kind="ingest", subject="A book", state=state, progress=half)
+        job = garden.fake.build(kind="ingest", subject="A book", state=state, progress=half)
         assert ("commit 0/13" in garden("jobs", "show", job.id).out) is shown
     assert garden("jobs", "list", "--all").out.count("commit 0/13") == 2
 
@@ -68,7 +68,7 @@ def test_a_job_is_cancelled(garden: CommandLine) -> None:
 
 def test_lists_name_the_jobs_of_the_workspace_or_of_all(garden: CommandLine) -> None:
     mine = garden.json("reindex", "--background")["id"]
-    other = garden.fake.plant(workspace_id="o" * 16, kind="ingest", subject="A book", state=pb.JOB_STATE_RUNNING)
+    other = garden.fake.build(workspace_id="o" * 16, kind="ingest", subject="A book", state=pb.JOB_STATE_RUNNING)
     assert [job["id"] for job in garden.json("jobs", "list")["jobs"]] == [mine]
     assert [job["id"] for job in garden.json("jobs", "list", "--all")["jobs"]] == [other.id, mine]
     assert [job["id"] for job in garden.json("jobs", "list", "--all", "--kind", "ingest")["jobs"]] == [other.id]
@@ -79,7 +79,7 @@ def test_lists_name_the_jobs_of_the_workspace_or_of_all(garden: CommandLine) -> 
 
 
 def test_a_job_shows_what_came_out_and_what_models_were_asked_for(garden: CommandLine) -> None:
-    job = garden.fake.plant(
+    job = garden.fake.build(
         kind="ingest",
         subject="A book",
         state=pb.JOB_STATE_SUCCEEDED,
@@ -99,7 +99,7 @@ def test_a_job_shows_what_came_out_and_what_models_were_asked_for(garden: Comman
     document = garden.json("jobs", "show", job.id)
     assert document["ingestion"]["created_leaves"] == 1200
     assert document["usage"][0]["prompt_tokens"] == 3400
-    job = garden.fake.plant(kind="renew_summaries", state=pb.JOB_STATE_SUCCEEDED, renewal=pb.RenewalResult(renewed=4))
+    job = garden.fake.build(kind="renew_summaries", state=pb.JOB_STATE_SUCCEEDED, renewal=pb.RenewalResult(renewed=4))
     assert "no summary was stale" in garden("jobs", "show", job.id).out
 
 

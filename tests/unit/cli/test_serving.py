@@ -12,7 +12,7 @@ from memotree_storage.errors import FailedPreconditionError
 from unit.cli.conftest import CommandLine
 
 import memotree.server
-from memotree.gateways.http_server import WebFace
+from memotree.gateways.http_server import HttpServer
 from memotree.settings import Settings
 
 Serve = Callable[[Settings, Callable[[Any], None], Any], None]
@@ -39,7 +39,7 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
     seen: list[Settings] = []
 
     def serve(settings: Settings, on_ready: Callable[[Any], None], face: object) -> None:
-        assert face is WebFace
+        assert face is HttpServer
         seen.append(settings)
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url="http://127.0.0.1:4322"))
 

@@ -31,7 +31,7 @@ class FakeJobs(JobServiceServicer):
         """The workspace of that name or id."""
         raise NotImplementedError
 
-    def plant(self, **fields: Any) -> pb.Job:
+    def build(self, **fields: Any) -> pb.Job:
         """A job that is there."""
         job = pb.Job(**{"id": fresh_id(), "kind": "rebuild", "state": pb.JOB_STATE_QUEUED, **fields})
         self.jobs[job.id] = job
@@ -94,4 +94,4 @@ class FakeJobs(JobServiceServicer):
 
     def _start(self, kind: str, workspace: str) -> pb.Job:
         space = self.space(workspace).message
-        return self.plant(kind=kind, workspace_id=space.id, subject=space.name)
+        return self.build(kind=kind, workspace_id=space.id, subject=space.name)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from memotree_storage.index.features import Ahead
+from memotree_storage.index.features import Prefetcher
 
 
 async def test_what_is_made_ahead_comes_in_order_and_two_at_a_time() -> None:
@@ -17,7 +17,7 @@ async def test_what_is_made_ahead_comes_in_order_and_two_at_a_time() -> None:
         under_way -= 1
         return number
 
-    ahead = Ahead(range(5), make)
+    ahead = Prefetcher(range(5), make)
     assert [await ahead.take() for _ in range(6)] == [0, 1, 2, 3, 4, None]
     assert ahead.over
     assert most == 2
@@ -30,7 +30,7 @@ async def test_who_does_not_wait_gets_nothing_and_who_waits_gets_it_later() -> N
         await go.wait()
         return number
 
-    ahead = Ahead([1], make)
+    ahead = Prefetcher([1], make)
     assert await ahead.take_soon(0.0) is None
     assert not ahead.over
     go.set()
@@ -44,7 +44,7 @@ async def test_a_fault_is_raised_where_somebody_waits_and_ends_nothing_before() 
             raise ZeroDivisionError
         return number
 
-    ahead = Ahead([0, 1, 2], make)
+    ahead = Prefetcher([0, 1, 2], make)
     assert await ahead.take() == 0
     assert await ahead.take_soon(5.0) is None
     with pytest.raises(ZeroDivisionError):
@@ -61,7 +61,7 @@ async def test_what_is_given_up_is_cancelled() -> None:
         finally:
             cancelled.set()
 
-    ahead = Ahead([1], make)
+    ahead = Prefetcher([1], make)
     await ahead.take_soon(0.0)
     await asyncio.sleep(0)
     await ahead.stop()

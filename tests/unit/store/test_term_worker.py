@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from memotree_storage.index.leaf_features import passage_terms
+from memotree_storage.index.leaf_features import leaf_terms
 from memotree_storage.index.term_worker import NodeTerms, TermMaker
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.node import Node, new_id
@@ -32,7 +32,7 @@ def expected(nodes: list[Node]) -> list[NodeTerms]:
     return [
         (
             document_terms(one.title, one.tags, one.brief, one.summary, one.content),
-            passage_terms(one.content) if one.content else None,
+            leaf_terms(one.content) if one.content else None,
         )
         for one in nodes
     ]

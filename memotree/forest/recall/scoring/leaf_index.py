@@ -21,7 +21,7 @@ from memotree.forest.recall.scoring.windows import TYPICAL_REACH, Floats, Ints
 Spans: TypeAlias = Sequence[tuple[int, int]] | NDArray[np.integer]
 
 
-class Features(Protocol):
+class FeatureArrays(Protocol):
     """The features of leaves in one piece: leaf ``i`` has the terms from ``offsets[i]`` until ``offsets[i + 1]``."""
 
     @property
@@ -56,8 +56,8 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LeafFeatures:
-    """The features of leaves that were made here (see `Features`)."""
+class LeafFeatureArrays:
+    """The features of leaves that were made here (see `FeatureArrays`)."""
 
     tokens: NDArray[np.int32]
     lengths: NDArray[np.int32]
@@ -68,7 +68,7 @@ class LeafFeatures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grove:
+class LeafIndex:
     """Leaves of documents, one document behind the other. Scale is the first axis where there is one.
 
     Attributes:
@@ -124,7 +124,7 @@ class Grove:
 # --- Features from texts ---------------------------------------------------------------------------------------------
 
 
-def leaf_features(texts: Sequence[str], vectors: NDArray[np.float32]) -> LeafFeatures:
+def leaf_features(texts: Sequence[str], vectors: NDArray[np.float32]) -> LeafFeatureArrays:
     """The features of leaves with these texts.
 
     Args:
@@ -133,7 +133,7 @@ def leaf_features(texts: Sequence[str], vectors: NDArray[np.float32]) -> LeafFea
     """
     counted = [count_terms(text) for text in texts]
     sizes = [len(each.frequencies) for each in counted]
-    return LeafFeatures(
+    return LeafFeatureArrays(
         tokens=np.array([count_tokens(text) for text in texts], dtype=np.int32),
         lengths=np.array([each.length for each in counted], dtype=np.int32),
         offsets=np.cumsum([0, *sizes], dtype=np.int64),
@@ -146,13 +146,13 @@ def leaf_features(texts: Sequence[str], vectors: NDArray[np.float32]) -> LeafFea
 # --- Making groves ---------------------------------------------------------------------------------------------------
 
 
-def grove(
-    features: Features,
+def make_leaf_index(
+    features: FeatureArrays,
     starts: Sequence[int] = (0,),
     spans: Spans = (),
     labels: Sequence[str] | None = None,
     notes: Sequence[str] | None = None,
-) -> Grove:
+) -> LeafIndex:
     """The grove of some documents; takes a second for ten thousands of leaves, so keep it and `concatenate`.
 
     Args:
@@ -179,7 +179,7 @@ def grove(
         reach[number] = windows.reach(features.vectors[part], lengths[part], tokens[part])
     names, label_of = _labels(labels, count)
     terms, bounds, postings, counts = _postings(features, notes)
-    return Grove(
+    return LeafIndex(
         starts=borders,
         tokens=tokens,
         lengths=lengths,
@@ -201,18 +201,18 @@ def grove(
     )
 
 
-def concatenate(groves: Sequence[Grove], dimensions: int) -> Grove:
+def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex:
     """The leaves of several groves as one grove, in their order.
 
     Args:
-        groves: What to put together; maybe none.
+        leaf_indexes: What to put together; maybe none.
         dimensions: Length of a vector, for a grove without leaves.
     """
-    full = [each for each in groves if len(each)]
+    full = [each for each in leaf_indexes if len(each)]
     if len(full) == 1:
         return full[0]
     if not full:
-        return grove(leaf_features([], np.zeros((0, dimensions), dtype=np.float32)), ())
+        return make_leaf_index(leaf_features([], np.zeros((0, dimensions), dtype=np.float32)), ())
     shifts = np.cumsum([0, *(len(each) for each in full)])
     names: dict[str, int] = {}
     label_of = [np.array([names.setdefault(name, len(names)) for name in each.labels], np.int32) for each in full]
@@ -227,7 +227,7 @@ def concatenate(groves: Sequence[Grove], dimensions: int) -> Grove:
     every = np.concatenate([np.repeat(each.terms, np.diff(each.bounds)) for each in full])
     terms, bounds, postings, counts = _sorted(every, places("postings"), values("counts"))
     starts = [each.starts[:-1] + shift for each, shift in zip(full, shifts[:-1], strict=True)]
-    return Grove(
+    return LeafIndex(
         starts=np.concatenate([*starts, shifts[-1:]]),
         tokens=values("tokens"),
         lengths=values("lengths"),
@@ -263,7 +263,7 @@ def _labels(labels: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], 
 
 
 def _postings(
-    features: Features, notes: Sequence[str] | None
+    features: FeatureArrays, notes: Sequence[str] | None
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64], Ints, Floats]:
     leaves = np.repeat(np.arange(len(features.tokens), dtype=np.int32), np.diff(features.offsets))
     terms, counts = np.asarray(features.terms, dtype=np.uint32), features.counts.astype(np.float32)

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree.forest.recall.scoring.leaf_index import Grove
+from memotree.forest.recall.scoring.leaf_index import LeafIndex
 from memotree.forest.recall.scoring.query_words import Concept, Related, concepts, stems
 from memotree.forest.recall.scoring.windows import SCALES, TYPICAL_REACH, Floats, Ints
 
@@ -37,7 +37,7 @@ _SIZES: Final = np.array(SCALES, dtype=np.float64)
 _SATURATION: Final = 0.8 + _SIZES / 800.0
 """BM25's k1 by scale: in a long text more occurrences of a word still tell something."""
 
-Rarity: TypeAlias = Callable[[Sequence[int]], float]
+Idf: TypeAlias = Callable[[Sequence[int]], float]
 """How much it tells that a text has a word, given by the ids of its forms: an inverse document frequency above 0."""
 
 Places: TypeAlias = NDArray[np.int64]
@@ -102,38 +102,38 @@ DEFAULT: Final = Settings()
 
 
 def score(
-    grove: Grove,
+    leaf_index: LeafIndex,
     question: str,
     vector: NDArray[np.float32],
     *,
     admitted: NDArray[np.bool_] | None = None,
     related: Related | None = None,
-    rarity: Rarity | None = None,
+    idf: Idf | None = None,
     settings: Settings = DEFAULT,
 ) -> Scores:
     """Score the leaves of a grove; takes milliseconds, so call it in a thread.
 
     Args:
-        grove: The leaves.
+        leaf_index: The leaves.
         question: The question.
         vector: Its embedding, a unit vector.
         admitted: Which leaves may be found; all when it is missing. Others still count as surroundings.
         related: Knows words of a similar meaning.
-        rarity: Tells how rare a word is; the grove itself does when it is missing. One document alone knows little of
+        idf: Tells how rare a word is; the grove itself does when it is missing. One document alone knows little of
             which of its words are rare.
         settings: The weights.
     """
     asked = concepts(question, related)
-    sums = _sums(grove, asked, rarity or partial(rarity_in, grove)) if settings.words else []
-    weights = _weights(grove, settings)
-    places = _candidates(grove, sums, vector, admitted, weights, settings)
-    empty = np.zeros((len(Scores.__slots__), len(grove)), dtype=np.float32)
+    sums = _sums(leaf_index, asked, idf or partial(idf_in, leaf_index)) if settings.words else []
+    weights = _weights(leaf_index, settings)
+    places = _candidates(leaf_index, sums, vector, admitted, weights, settings)
+    empty = np.zeros((len(Scores.__slots__), len(leaf_index)), dtype=np.float32)
     if not len(places):
         return Scores(*empty)
-    parts = _parts(grove, sums, vector, weights, _named(grove, asked), places, settings)
-    documents = _documents(grove, sums)
+    parts = _parts(leaf_index, sums, vector, weights, _named(leaf_index, asked), places, settings)
+    documents = _documents(leaf_index, sums)
     if settings.document and documents is not None:
-        parts[-1] = settings.document * parts.sum(axis=0).max() * documents[_homes(grove, places)]
+        parts[-1] = settings.document * parts.sum(axis=0).max() * documents[_homes(leaf_index, places)]
     total = parts.sum(axis=0)
     best = float(total.max())
     if best > 0:
@@ -142,7 +142,7 @@ def score(
 
 
 def _parts(
-    grove: Grove,
+    leaf_index: LeafIndex,
     sums: Sums,
     vector: NDArray[np.float32],
     weights: NDArray[np.float64],
@@ -151,20 +151,20 @@ def _parts(
     settings: Settings,
 ) -> NDArray[np.float64]:
     """What words, meaning, tree, label and document add to the score of each place; the last is left at 0."""
-    dots = _dots(grove, vector, places) if settings.meaning else None
-    home = _homes(grove, places)
-    own_tokens = settings.label_leaves * _own_tokens(grove)[home]
+    dots = _dots(leaf_index, vector, places) if settings.meaning else None
+    home = _homes(leaf_index, places)
+    own_tokens = settings.label_leaves * _own_tokens(leaf_index)[home]
     parts = np.zeros((len(fields(Scores)) - 1, len(places)))
     for number, scale in enumerate(SCALES):
         weight = weights[number, home]
-        low, high = _places(grove.low, number, places), _places(grove.high, number, places)
-        words = settings.words * _words(grove, sums, low, high, number)
-        meaning = settings.meaning * _meaning(dots, low, high, grove.norms[number, places])
+        low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)
+        words = settings.words * _words(leaf_index, sums, low, high, number)
+        meaning = settings.meaning * _meaning(dots, low, high, leaf_index.norms[number, places])
         tree = np.zeros_like(words)
         if settings.tree:
-            low, high = _places(grove.node_low, number, places), _places(grove.node_high, number, places)
-            tree += settings.words * _words(grove, sums, low, high, number)
-            tree += settings.meaning * _meaning(dots, low, high, grove.node_norms[number, places])
+            low, high = _places(leaf_index.node_low, number, places), _places(leaf_index.node_high, number, places)
+            tree += settings.words * _words(leaf_index, sums, low, high, number)
+            tree += settings.meaning * _meaning(dots, low, high, leaf_index.node_norms[number, places])
             tree *= settings.tree
         whole = words + meaning + tree
         steep = weight * whole ** (settings.power - 1)
@@ -173,7 +173,7 @@ def _parts(
         parts[2] += steep * tree
         if named is not None and settings.label:
             share = np.minimum(1.0, own_tokens / scale)
-            boost = 1.0 + settings.label * named[grove.label_of[places]] * share
+            boost = 1.0 + settings.label * named[leaf_index.label_of[places]] * share
             parts[3] += steep * whole * (boost**settings.power - 1.0)
     return parts
 
@@ -181,62 +181,62 @@ def _parts(
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
-def _sums(grove: Grove, asked: list[Concept], rarity: Rarity) -> Sums:
+def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf) -> Sums:
     found: Sums = []
     for concept in asked:
-        leaves, counts = _postings(grove, concept.terms)
-        others = [(term, share) for term, share in concept.related if _has(grove, term)]
+        leaves, counts = _postings(leaf_index, concept.terms)
+        others = [(term, share) for term, share in concept.related if _has(leaf_index, term)]
         if not len(leaves) and not others:
             continue
-        weight = rarity(concept.terms if len(leaves) else (others[0][0],))
+        weight = idf(concept.terms if len(leaves) else (others[0][0],))
         places, weights = [leaves], [counts]
         for term, share in others:
-            leaves, counts = _postings(grove, (term,))
+            leaves, counts = _postings(leaf_index, (term,))
             places.append(leaves)
-            weights.append(counts * np.float32(share * min(1.0, rarity((term,)) / weight)))
-        own = np.bincount(np.concatenate(places), weights=np.concatenate(weights), minlength=len(grove))
+            weights.append(counts * np.float32(share * min(1.0, idf((term,)) / weight)))
+        own = np.bincount(np.concatenate(places), weights=np.concatenate(weights), minlength=len(leaf_index))
         found.append((weight, np.concatenate([[0.0], np.cumsum(own)])))
     return found
 
 
-def _postings(grove: Grove, terms: tuple[int, ...]) -> tuple[Ints, Floats]:
+def _postings(leaf_index: LeafIndex, terms: tuple[int, ...]) -> tuple[Ints, Floats]:
     """The leaves that have any of some terms, with how often; one leaf may stand there several times."""
     wanted = np.array(terms, dtype=np.uint32)
-    number = np.searchsorted(grove.terms, wanted)
-    known = number[number < len(grove.terms)]
-    known = known[grove.terms[known] == wanted[number < len(grove.terms)]]
-    parts = [slice(grove.bounds[each], grove.bounds[each + 1]) for each in known]
+    number = np.searchsorted(leaf_index.terms, wanted)
+    known = number[number < len(leaf_index.terms)]
+    known = known[leaf_index.terms[known] == wanted[number < len(leaf_index.terms)]]
+    parts = [slice(leaf_index.bounds[each], leaf_index.bounds[each + 1]) for each in known]
     if not parts:
-        return grove.postings[:0], grove.counts[:0]
-    return np.concatenate([grove.postings[part] for part in parts]), np.concatenate(
-        [grove.counts[part] for part in parts]
+        return leaf_index.postings[:0], leaf_index.counts[:0]
+    return np.concatenate([leaf_index.postings[part] for part in parts]), np.concatenate(
+        [leaf_index.counts[part] for part in parts]
     )
 
 
-def _has(grove: Grove, term: int) -> bool:
-    number = int(np.searchsorted(grove.terms, np.uint32(term)))
-    return number < len(grove.terms) and int(grove.terms[number]) == term
+def _has(leaf_index: LeafIndex, term: int) -> bool:
+    number = int(np.searchsorted(leaf_index.terms, np.uint32(term)))
+    return number < len(leaf_index.terms) and int(leaf_index.terms[number]) == term
 
 
-def rarity_in(grove: Grove, terms: Sequence[int]) -> float:
+def idf_in(leaf_index: LeafIndex, terms: Sequence[int]) -> float:
     """BM25's inverse document frequency of a word in all its forms, among the leaves of a grove."""
-    leaves, _ = _postings(grove, tuple(terms))
+    leaves, _ = _postings(leaf_index, tuple(terms))
     having = len(leaves) if len(terms) == 1 else int(np.count_nonzero(np.bincount(leaves)))
-    return float(np.log1p((len(grove) - having + 0.5) / (having + 0.5)))
+    return float(np.log1p((len(leaf_index) - having + 0.5) / (having + 0.5)))
 
 
-def _words(grove: Grove, sums: Sums, low: Places, high: Places, number: int) -> NDArray[np.float64]:
+def _words(leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number: int) -> NDArray[np.float64]:
     """BM25 of intervals of one scale, the best at 1."""
     found = np.zeros(len(low))
     if not sums:
         return found
-    total = float(grove.words_before[-1])
-    usual = max(total / max(float(grove.tokens.sum()), 1.0) * SCALES[number], total / len(grove), 1.0)
+    total = float(leaf_index.words_before[-1])
+    usual = max(total / max(float(leaf_index.tokens.sum()), 1.0) * SCALES[number], total / len(leaf_index), 1.0)
     saturation = _SATURATION[number]
-    floor = saturation * (1.0 - _B + _B * _inside(grove.words_before, low, high) / usual)
-    for rarity, running in sums:
+    floor = saturation * (1.0 - _B + _B * _inside(leaf_index.words_before, low, high) / usual)
+    for idf, running in sums:
         often = _inside(running, low, high)
-        found += rarity * often / (often + floor)
+        found += idf * often / (often + floor)
     return _best_at_one(found)
 
 
@@ -258,18 +258,18 @@ def _best_at_one(found: NDArray[np.float64]) -> NDArray[np.float64]:
 # --- Meaning ---------------------------------------------------------------------------------------------------------
 
 
-def _dots(grove: Grove, vector: NDArray[np.float32], places: Places) -> NDArray[np.float64]:
+def _dots(leaf_index: LeafIndex, vector: NDArray[np.float32], places: Places) -> NDArray[np.float64]:
     """The running sum of the leaves' products with the question, right inside all intervals of some places."""
-    marks = np.zeros(len(grove) + 1, dtype=np.int64)
-    for low, high in ((grove.low, grove.high), (grove.node_low, grove.node_high)):
+    marks = np.zeros(len(leaf_index) + 1, dtype=np.int64)
+    for low, high in ((leaf_index.low, leaf_index.high), (leaf_index.node_low, leaf_index.node_high)):
         marks += np.bincount(low[-1, places], minlength=len(marks)) - np.bincount(
             high[-1, places], minlength=len(marks)
         )
     edges = np.flatnonzero(np.diff(np.concatenate([[False], np.cumsum(marks[:-1]) > 0, [False]])))
-    found = np.zeros(len(grove))
+    found = np.zeros(len(leaf_index))
     for start, end in edges.reshape(-1, 2).tolist():
-        found[start:end] = grove.vectors[start:end] @ vector
-    return np.concatenate([[0.0], np.cumsum(found * np.maximum(grove.lengths, 1.0))])
+        found[start:end] = leaf_index.vectors[start:end] @ vector
+    return np.concatenate([[0.0], np.cumsum(found * np.maximum(leaf_index.lengths, 1.0))])
 
 
 def _meaning(dots: NDArray[np.float64] | None, low: Places, high: Places, norms: Floats) -> NDArray[np.float64]:
@@ -282,20 +282,20 @@ def _meaning(dots: NDArray[np.float64] | None, low: Places, high: Places, norms:
 # --- Documents and scales --------------------------------------------------------------------------------------------
 
 
-def _homes(grove: Grove, places: Places) -> Places:
-    return np.searchsorted(grove.starts, places, side="right") - 1
+def _homes(leaf_index: LeafIndex, places: Places) -> Places:
+    return np.searchsorted(leaf_index.starts, places, side="right") - 1
 
 
-def _own_tokens(grove: Grove) -> NDArray[np.float64]:
+def _own_tokens(leaf_index: LeafIndex) -> NDArray[np.float64]:
     """For each document how many tokens one leaf speaks for: its mean size, less where topics outlast the typical."""
-    running = np.concatenate([[0.0], np.cumsum(grove.tokens, dtype=np.float64)])
-    mean = np.diff(running[grove.starts]) / np.diff(grove.starts)
-    return mean * np.minimum(1.0, TYPICAL_REACH / np.maximum(grove.reach.astype(np.float64), 1.0))
+    running = np.concatenate([[0.0], np.cumsum(leaf_index.tokens, dtype=np.float64)])
+    mean = np.diff(running[leaf_index.starts]) / np.diff(leaf_index.starts)
+    return mean * np.minimum(1.0, TYPICAL_REACH / np.maximum(leaf_index.reach.astype(np.float64), 1.0))
 
 
-def _weights(grove: Grove, settings: Settings) -> NDArray[np.float64]:
+def _weights(leaf_index: LeafIndex, settings: Settings) -> NDArray[np.float64]:
     """For each scale and document how much the scale counts; they add up to 1 for a document."""
-    reach = np.maximum(grove.reach.astype(np.float64), 1.0)
+    reach = np.maximum(leaf_index.reach.astype(np.float64), 1.0)
     centre = np.log(settings.centre) + settings.growth * np.log(reach / TYPICAL_REACH)
     centre = np.clip(centre, np.log(_SIZES[0]), np.log(_SIZES[-1]))
     bell = np.exp(-((np.log(_SIZES)[:, None] - centre) ** 2) / (2 * settings.spread**2))
@@ -303,24 +303,24 @@ def _weights(grove: Grove, settings: Settings) -> NDArray[np.float64]:
     return weights
 
 
-def _named(grove: Grove, asked: list[Concept]) -> NDArray[np.float64] | None:
+def _named(leaf_index: LeafIndex, asked: list[Concept]) -> NDArray[np.float64] | None:
     """For each label which share of its words the question has; ``None`` when it names none of them."""
     roots = {concept.stem for concept in asked}
-    own = [stems(label) for label in grove.labels]
+    own = [stems(label) for label in leaf_index.labels]
     shares = np.array([len(each & roots) / max(1, len(each)) for each in own])
     return shares if shares.any() else None
 
 
-def _documents(grove: Grove, sums: Sums) -> NDArray[np.float64] | None:
+def _documents(leaf_index: LeafIndex, sums: Sums) -> NDArray[np.float64] | None:
     """BM25 of whole documents, words rare among documents, the best at 1; ``None`` when there is nothing to compare."""
-    count = len(grove.starts) - 1
+    count = len(leaf_index.starts) - 1
     if count <= 1 or not sums:
         return None
-    lengths = np.diff(grove.words_before[grove.starts])
+    lengths = np.diff(leaf_index.words_before[leaf_index.starts])
     floor = 1.2 * (0.25 + 0.75 * lengths / max(float(lengths.mean()), 1.0))
     found = np.zeros(count)
     for _, running in sums:
-        often = np.diff(running[grove.starts])
+        often = np.diff(running[leaf_index.starts])
         having = int(np.count_nonzero(often > 0))
         found += np.log1p((count - having + 0.5) / (having + 0.5)) * often / (often + floor)
     return _best_at_one(found)
@@ -330,7 +330,7 @@ def _documents(grove: Grove, sums: Sums) -> NDArray[np.float64] | None:
 
 
 def _candidates(
-    grove: Grove,
+    leaf_index: LeafIndex,
     sums: Sums,
     vector: NDArray[np.float32],
     admitted: NDArray[np.bool_] | None,
@@ -342,19 +342,19 @@ def _candidates(
     A step is as good as the best of its leaves by itself, so that a document of one leaf is not passed over, and as the
     windows around its middle.
     """
-    every = np.arange(len(grove)) if admitted is None else np.flatnonzero(admitted)
+    every = np.arange(len(leaf_index)) if admitted is None else np.flatnonzero(admitted)
     if len(every) <= settings.candidates:
         return every
-    steps = -(-len(grove) // _STEP)
+    steps = -(-len(leaf_index) // _STEP)
     alone = np.zeros(steps * _STEP)
-    alone[every] = (_alone(sums) if sums else np.maximum(grove.vectors @ vector, 0.0))[every]
+    alone[every] = (_alone(sums) if sums else np.maximum(leaf_index.vectors @ vector, 0.0))[every]
     total = _best_at_one(alone.reshape(steps, _STEP).max(axis=1))
     if sums:
-        places = np.minimum(np.arange(steps) * _STEP + _STEP // 2, len(grove) - 1)
-        home, around = _homes(grove, places), np.zeros(steps)
+        places = np.minimum(np.arange(steps) * _STEP + _STEP // 2, len(leaf_index) - 1)
+        home, around = _homes(leaf_index, places), np.zeros(steps)
         for number in _COARSE:
-            low, high = _places(grove.low, number, places), _places(grove.high, number, places)
-            around += weights[number, home] * _words(grove, sums, low, high, number) ** settings.power
+            low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)
+            around += weights[number, home] * _words(leaf_index, sums, low, high, number) ** settings.power
         total += _best_at_one(around)
     possible = np.bincount(every // _STEP, minlength=steps) > 0
     best = np.argpartition(-np.where(possible, total, -1.0), settings.candidates // _STEP)
@@ -366,7 +366,7 @@ def _candidates(
 def _alone(sums: Sums) -> NDArray[np.float64]:
     """What the words of each leaf by itself tell."""
     found = np.zeros(len(sums[0][1]) - 1)
-    for rarity, running in sums:
+    for idf, running in sums:
         often = np.diff(running)
-        found += rarity * often / (often + 1.0)
+        found += idf * often / (often + 1.0)
     return found
