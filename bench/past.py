@@ -9,7 +9,7 @@ from memotree_storage.model.codec import archive_path, encode_entry, node_path
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 from bench.table import Row, median_ms, paired, timed
 from bench.worlds import World
@@ -42,9 +42,9 @@ async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
     now, then = State(workspace_id, head), State(workspace_id, history[len(history) // 2])
     async with store.database.connection() as conn:
         for name, read in (
-            ("read", lambda state: tree.versions(conn, state, [hot.id])),
-            ("children", lambda state: tree.children(conn, state, parent.id)),
-            ("subtree", lambda state: tree.subtree(conn, state, [parent.id])),
+            ("read", lambda state: tree.versions(Snapshot(conn, state), [hot.id])),
+            ("children", lambda state: tree.children(Snapshot(conn, state), parent.id)),
+            ("subtree", lambda state: tree.subtree(Snapshot(conn, state), [parent.id])),
         ):
             old, new = await paired(lambda read=read: read(then), lambda read=read: read(now), rounds)
             row = Row(f"{name} at an old commit", median_ms(old), "ms", "at the head", median_ms(new), "≤ 1.5 times")

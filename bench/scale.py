@@ -12,7 +12,7 @@ from memotree_storage.index.search import SearchQuery, lineage_of
 from memotree_storage.model.node import Node
 from memotree_storage.ports import IndexQuery
 from memotree_storage.postgres import archive_trees, tree
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 from bench.table import Row, median_ms, p95_ms, timed
 from bench.worlds import Text, World, forest, served
@@ -88,10 +88,10 @@ async def _store_level(
     async with store.database.connection() as conn:
         turn = iter(ids * 50)
         cases = {
-            "children": (lambda: tree.children(conn, state, next(turn)), 1.0),
-            "point read": (lambda: tree.versions(conn, state, [next(turn)]), None),
+            "children": (lambda: tree.children(Snapshot(conn, state), next(turn)), 1.0),
+            "point read": (lambda: tree.versions(Snapshot(conn, state), [next(turn)]), None),
             # A tree of ten branches: the first at 1e4, and one a level deeper at 1e5, have 110 nodes below them.
-            "subtree of about 100": (lambda: tree.subtree(conn, state, [ids[11 if small else 111]]), None),
+            "subtree of about 100": (lambda: tree.subtree(Snapshot(conn, state), [ids[11 if small else 111]]), None),
             "full text, Zipf": (lambda: store.search.find(state, SearchQuery(next(queries), 10)), 5.0),
         }
         for name, (call, most) in cases.items():
@@ -108,7 +108,7 @@ async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
     """What a search inside documents reads when nothing of a state is in memory yet."""
     async with place.store.database.connection() as conn:
         begun = time.perf_counter()
-        leaves = await archive_trees.ordered_nodes(conn, state)
+        leaves = await archive_trees.ordered_nodes(Snapshot(conn, state))
         listed = time.perf_counter() - begun
         begun = time.perf_counter()
         await leaf_features.load_block(conn, [leaf.version_id for leaf in leaves if leaf.version_id is not None])
@@ -122,7 +122,7 @@ async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
 async def _vectors(place: World, conn: object, state: State, text: Text, rounds: int, *, small: bool) -> list[Row]:
     """Nearest vectors, with the recall of the true top ten beside the time."""
     store = place.store
-    lineage = await lineage_of(conn, state)  # type: ignore[arg-type]
+    lineage = await lineage_of(Snapshot(conn, state))  # type: ignore[arg-type]
     query = IndexQuery(place.workspace_id, lineage, 10)
     vectors = await store.embedder.embed(text.queries(50))
     samples, recalls = [], []

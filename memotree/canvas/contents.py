@@ -6,10 +6,9 @@ from typing import Final
 
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import staging
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Staged
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 _FEW_ROWS: Final = 100
@@ -17,17 +16,17 @@ _FEW_BYTES: Final = 1 << 16
 """More staged nodes or bytes are decoded in a thread, so that other calls go on meanwhile."""
 
 
-async def contents(conn: Connection, store: Store, state: State, versions: Sequence[Version]) -> dict[str, Node]:
+async def contents(snapshot: Snapshot, store: Store, versions: Sequence[Version]) -> dict[str, Node]:
     """The whole nodes of versions by id; a summary node has none of its leaves' content (see `derived`)."""
     found: dict[str, Node] = {}
     fresh = [version.entry_id for version in versions if version.commit_id is None]
-    if fresh and state.session_id:
-        rows = await staging.staged(conn, state.session_id, ids=fresh)
+    if fresh and snapshot.state.session_id:
+        rows = await staging.staged(snapshot.conn, snapshot.state.session_id, ids=fresh)
         is_much = len(rows) > _FEW_ROWS or sum(len(row.data) for row in rows) > _FEW_BYTES
         found.update(await asyncio.to_thread(_decoded, rows) if is_much else _decoded(rows))
     committed = [version for version in versions if version.commit_id is not None]
     if committed:
-        entries = await store.entries.load(state.workspace_id, committed)
+        entries = await store.entries.load(snapshot.state.workspace_id, committed)
         for version in committed:
             entry = entries[version.blob]
             if isinstance(entry, Node):

@@ -13,9 +13,8 @@ from typing import Final
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.model.tokens import CHARS_PER_TOKEN, count_tokens, in_pieces
 from memotree_storage.postgres import archive_trees, tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.canvas.contents import contents
@@ -39,20 +38,17 @@ class Text:
     cut: bool = False
 
 
-async def texts(
-    conn: Connection, store: Store, state: State, versions: Iterable[Version], limit: int
-) -> dict[str, Text]:
+async def texts(snapshot: Snapshot, store: Store, versions: Iterable[Version], limit: int) -> dict[str, Text]:
     """The contents of nodes, by id.
 
     Args:
-        conn: A connection.
         store: The store.
-        state: Where the nodes are.
+        snapshot: Where the nodes are.
         versions: The nodes.
         limit: The most bytes of UTF-8 that all derived contents have together; those behind it are cut.
     """
     chosen = list(versions)
-    nodes = await contents(conn, store, state, chosen)
+    nodes = await contents(snapshot, store, chosen)
     found = {
         version.entry_id: Text(nodes[version.entry_id].content, version.tokens)
         for version in chosen
@@ -60,22 +56,22 @@ async def texts(
     }
     for version in chosen:
         if version.type == SUMMARY_TYPE:
-            text = await _derived(conn, store, state, version, limit)
+            text = await _derived(snapshot, store, version, limit)
             if text.content or text.cut:  # a file by hand may have a content, and no leaves
                 found[version.entry_id] = text
                 limit -= len(text.content.encode())
     return found
 
 
-async def _derived(conn: Connection, store: Store, state: State, top: Version, limit: int) -> Text:
+async def _derived(snapshot: Snapshot, store: Store, top: Version, limit: int) -> Text:
     """The contents below a node, joined; a text of several documents has a blank line between those."""
     parts: list[str] = []
     room, last = limit, None
-    async for some in _below(conn, state, top):
+    async for some in _below(snapshot, top):
         for piece in in_pieces(some, _MOST_READ, max(limit // CHARS_PER_TOKEN, 1)):
             if room <= 0:
                 return await asyncio.to_thread(_joined, parts, limit, cut=True)
-            nodes = await contents(conn, store, state, piece)
+            nodes = await contents(snapshot, store, piece)
             for version in piece:
                 if version.entry_id not in nodes:
                     continue  # taken back, or committed, at this moment
@@ -100,7 +96,7 @@ def _joined(parts: Sequence[str], limit: int, *, cut: bool) -> Text:
     return Text(text, count_tokens(text), cut)
 
 
-async def _below(conn: Connection, state: State, top: Version) -> AsyncIterator[list[Version]]:
+async def _below(snapshot: Snapshot, top: Version) -> AsyncIterator[list[Version]]:
     """The nodes below one that have a content of their own, in the order of the tree, as far as somebody asks."""
     waiting: list[str | Version] = [top.entry_id]  # the next one last; an id was not looked at yet
     seen: set[str] = set()
@@ -111,8 +107,8 @@ async def _below(conn: Connection, state: State, top: Version) -> AsyncIterator[
         places = [place for place in range(len(waiting) - 1, -1, -1) if isinstance(waiting[place], str)][:size]
         ids = [str(waiting[place]) for place in places]
         seen.update(ids)
-        below = await tree.directly_below(conn, state, ids)
-        versions = await tree.versions(conn, state, [entry_id for entry_id in ids if entry_id != top.entry_id])
+        below = await tree.directly_below(snapshot, ids)
+        versions = await tree.versions(snapshot, [entry_id for entry_id in ids if entry_id != top.entry_id])
         first = min(places, default=len(waiting))
         opened = _opened(waiting[first:], versions, below, seen)
         del waiting[first:]
@@ -125,19 +121,19 @@ async def _below(conn: Connection, state: State, top: Version) -> AsyncIterator[
             yield ready
         given += len(ready)
         size = min(2 * size, _MOST_LOOKED_AT)
-    async for ready in _rest(conn, state, top, given):
+    async for ready in _rest(snapshot, top, given):
         yield ready
 
 
-async def _rest(conn: Connection, state: State, top: Version, given: int) -> AsyncIterator[list[Version]]:
+async def _rest(snapshot: Snapshot, top: Version, given: int) -> AsyncIterator[list[Version]]:
     """The same behind the first so many, from a list of the whole archive."""
-    leaves = await archive_trees.ordered_nodes(conn, state, {top.archive_id})
+    leaves = await archive_trees.ordered_nodes(snapshot, {top.archive_id})
     place = next((place for place, leaf in enumerate(leaves) if leaf.entry_id == top.entry_id), len(leaves))
     below = takewhile(lambda leaf: leaf.depth > leaves[place].depth, islice(leaves, place + 1, None))
     own = [leaf.entry_id for leaf in below if leaf.tokens and leaf.type != SUMMARY_TYPE][given:]
     for start in range(0, len(own), _MOST_LOOKED_AT):
         some = own[start : start + _MOST_LOOKED_AT]
-        versions = await tree.versions(conn, state, some)
+        versions = await tree.versions(snapshot, some)
         yield [versions[entry_id] for entry_id in some if entry_id in versions]
 
 

@@ -161,15 +161,13 @@ async def delete(
         StaleEtagError: The node is not the version that the caller read.
     """
     version = await editor.node(request.node_id, request.etag)
-    below = await tree.subtree(editor.conn, editor.state, [version.entry_id])
+    below = await tree.subtree(editor.snapshot, [version.entry_id])
     if len(below) > 1 and not request.recursive:
         sentence = f"{version.entry_id} has {len(below) - 1} node(s) below it. Pass recursive to delete them too."
         raise HasChildrenError(sentence, [FieldViolation(version.entry_id, sentence)])
     ids = [item.entry_id for item in below]
     warnings = await dangling.warnings(editor, ids)
-    await editor.remove(
-        list((await tree.versions(editor.conn, editor.state, ids)).values()), request.commit_message or message
-    )
+    await editor.remove(list((await tree.versions(editor.snapshot, ids)).values()), request.commit_message or message)
     return ids, warnings
 
 
@@ -192,10 +190,10 @@ async def _home(editor: SessionEditor, parent: str, archive: str) -> _Home:
     if not parent:
         if not archive:
             raise InvalidInputError.at("archive_id", "is needed for a node without a parent.")
-        archive_id = (await lookup.archive(editor.conn, editor.state, archive, "archive_id")).entry_id
-        return _Home(archive_id, "", [], await tree.last_position(editor.conn, editor.state, archive_id))
-    parent_id = await lookup.full_id(editor.conn, editor.state, parent, "parent_id")
-    found = await tree.one_with_last(editor.conn, editor.state, parent_id)
+        archive_id = (await lookup.archive(editor.snapshot, archive, "archive_id")).entry_id
+        return _Home(archive_id, "", [], await tree.last_position(editor.snapshot, archive_id))
+    parent_id = await lookup.full_id(editor.snapshot, parent, "parent_id")
+    found = await tree.one_with_last(editor.snapshot, parent_id)
     if found is None or found[0].is_archive:
         raise lookup.NodeNotFoundError(parent_id)
     above, path, last = found
@@ -209,10 +207,7 @@ async def check_archive_of(editor: SessionEditor, parent: Version, archive: str)
     Raises:
         InvalidInputError: It is another one.
     """
-    if (
-        archive
-        and (await lookup.archive(editor.conn, editor.state, archive, "archive_id")).entry_id != parent.archive_id
-    ):
+    if archive and (await lookup.archive(editor.snapshot, archive, "archive_id")).entry_id != parent.archive_id:
         raise InvalidInputError.at("archive_id", f"is not the archive of the parent, which is in {parent.archive_id}.")
 
 
@@ -223,7 +218,7 @@ async def _relations(editor: SessionEditor, request: pb.CreateNodeRequest, node_
 
 async def resolved(editor: SessionEditor, relation: Relation, node_id: str, field: str) -> Relation:
     """The relation with the whole id of its target, which is alive and another node."""
-    target = (await lookup.node(editor.conn, editor.state, relation.target_id, f"{field}.target_id")).entry_id
+    target = (await lookup.node(editor.snapshot, relation.target_id, f"{field}.target_id")).entry_id
     if target == node_id:
         raise InvalidInputError.at(f"{field}.target_id", "is the node itself; a relation goes to another node.")
     return replace(relation, target_id=target)

@@ -60,8 +60,8 @@ async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str)
 async def _destination(editor: SessionEditor, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str]:
     """The ids of the new parent ("" for a root) and archive."""
     if request.HasField("parent_id") and request.parent_id:
-        above = await lookup.node(editor.conn, editor.state, request.parent_id, "parent_id")
-        ways = await tree.ancestors(editor.conn, editor.state, [above.entry_id])
+        above = await lookup.node(editor.snapshot, request.parent_id, "parent_id")
+        ways = await tree.ancestors(editor.snapshot, [above.entry_id])
         if version.entry_id in (above.entry_id, *ways[above.entry_id]):
             raise CycleError.at(
                 "parent_id",
@@ -71,15 +71,15 @@ async def _destination(editor: SessionEditor, version: Version, request: pb.Move
         return above.entry_id, above.archive_id
     archive_id = version.archive_id
     if request.archive_id:
-        archive_id = (await lookup.archive(editor.conn, editor.state, request.archive_id, "archive_id")).entry_id
+        archive_id = (await lookup.archive(editor.snapshot, request.archive_id, "archive_id")).entry_id
     if request.HasField("parent_id") or archive_id != version.archive_id:
         return "", archive_id
     return version.parent_id, archive_id
 
 
 async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: str, fields: RequestFields) -> None:
-    below = [item.entry_id for item in await tree.subtree(editor.conn, editor.state, [top]) if item.depth > 0]
-    for version in (await tree.versions(editor.conn, editor.state, below)).values():
+    below = [item.entry_id for item in await tree.subtree(editor.snapshot, [top]) if item.depth > 0]
+    for version in (await tree.versions(editor.snapshot, below)).values():
         node = await editor.load_node(version)
         await editor.put(replace(node, archive_id=archive_id), version, note, fields.tell)
 
@@ -129,11 +129,10 @@ async def _part(node: Node, title: str, content: str) -> Node:
 
 async def _places(editor: SessionEditor, version: Version, count: int, *, as_children: bool) -> list[str]:
     if as_children:
-        last = await tree.last_position(editor.conn, editor.state, version.entry_id)
+        last = await tree.last_position(editor.snapshot, version.entry_id)
         return many_between(last, None, count)
     behind = await tree.children(
-        editor.conn,
-        editor.state,
+        editor.snapshot,
         version.parent_id or version.archive_id,
         after=(version.position, version.entry_id),
     )
@@ -148,14 +147,14 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
         CycleError: A node to be taken in stands above the first.
         DerivedContentError: One is a summary node.
     """
-    versions = await lookup.nodes(editor.conn, editor.state, request.node_ids)
+    versions = await lookup.nodes(editor.snapshot, request.node_ids)
     ids = [version.entry_id for version in versions]
     if len(ids) < _LEAST or len(set(ids)) < len(ids):
         raise InvalidInputError.at("node_ids", "needs two or more different nodes.")
     if any(version.type == SUMMARY_TYPE for version in versions):
         raise DerivedContentError(f"The content of a {SUMMARY_TYPE} is made from its leaves; merge those.")
     first, others = versions[0], versions[1:]
-    above = (await tree.ancestors(editor.conn, editor.state, [first.entry_id]))[first.entry_id]
+    above = (await tree.ancestors(editor.snapshot, [first.entry_id]))[first.entry_id]
     if set(above) & set(ids):
         raise CycleError.at("node_ids", "A node cannot take in one that stands above it; put the upper one first.")
     nodes = [await editor.load_node(version) for version in versions]
@@ -164,7 +163,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
     for version in others:
         await _adopt(editor, version, first, request.commit_message)
     bent = await _bend(editor, first.entry_id, set(ids[1:]), request.commit_message)
-    gone = await tree.versions(editor.conn, editor.state, ids[1:])
+    gone = await tree.versions(editor.snapshot, ids[1:])
     await editor.remove(list(gone.values()), request.commit_message)
     warnings = (f"{bent} relation(s) of other nodes point to {first.entry_id} now.",) if bent else ()
     return first.entry_id, ids[1:], warnings
@@ -191,10 +190,10 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
 
 async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -> None:
     """Hang the children of a node that goes below the one that stays, behind its own."""
-    children = await tree.children(editor.conn, editor.state, old.entry_id)
-    last = await tree.last_position(editor.conn, editor.state, new.entry_id)
+    children = await tree.children(editor.snapshot, old.entry_id)
+    last = await tree.last_position(editor.snapshot, new.entry_id)
     places = many_between(last, None, len(children))
-    found = await tree.versions(editor.conn, editor.state, [entry_id for entry_id, _ in children])
+    found = await tree.versions(editor.snapshot, [entry_id for entry_id, _ in children])
     for (entry_id, _), place in zip(children, places, strict=True):
         version = found[entry_id]
         node = await editor.load_node(version)
@@ -206,7 +205,7 @@ async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -
 async def _bend(editor: SessionEditor, target: str, gone: set[str], note: str) -> int:
     """Let the relations that point to nodes that go point to the one that stays; how many is returned."""
     bent = 0
-    for version in await tree.pointing_at(editor.conn, editor.state, gone):
+    for version in await tree.pointing_at(editor.snapshot, gone):
         if version.entry_id in gone:
             continue
         node = await editor.load_node(version)

@@ -6,8 +6,7 @@ from typing import Final
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.canvas.contents import contents
@@ -23,9 +22,8 @@ _MOST_BYTES: Final = DEFAULT_LIMITS.content_bytes
 
 
 async def node_at(
-    conn: Connection,
+    snapshot: Snapshot,
     store: Store,
-    state: State,
     entry_id: str,
     level: Level.ValueType,
     *,
@@ -34,9 +32,8 @@ async def node_at(
     """One node with its way from the root and the number of its children.
 
     Args:
-        conn: A connection.
         store: The store.
-        state: Where it is read.
+        snapshot: Where it is read.
         entry_id: Its whole id.
         level: How much of its texts is wanted.
         limit: The most bytes of a derived content.
@@ -44,33 +41,32 @@ async def node_at(
     Raises:
         NodeNotFoundError: It is not alive there.
     """
-    key = (state.workspace_id, state.commit_id, entry_id)
-    found = store.placed.get(key) if state.session_id is None else None
+    key = (snapshot.state.workspace_id, snapshot.state.commit_id, entry_id)
+    found = store.placed.get(key) if snapshot.state.session_id is None else None
     if found is None:
-        found = await tree.one(conn, state, entry_id)
+        found = await tree.one(snapshot, entry_id)
         if found is None or found[0].is_archive:
             raise NodeNotFoundError(entry_id)
-        if state.session_id is None:
+        if snapshot.state.session_id is None:
             store.placed.put(key, found)
     version, path, count = found
     text: Text | None = _NO_TEXT
     if level >= DETAIL and version.type == SUMMARY_TYPE:
-        text = (await texts(conn, store, state, [version], limit)).get(entry_id)
+        text = (await texts(snapshot, store, [version], limit)).get(entry_id)
     elif level >= DETAIL and version.tokens and version.commit_id is None:
-        node = (await contents(conn, store, state, [version])).get(entry_id)
+        node = (await contents(snapshot, store, [version])).get(entry_id)
         text = Text(node.content, version.tokens) if node is not None else None
     elif level >= DETAIL and version.tokens:
-        text = Text((await store.entries.node(state.workspace_id, version)).content, version.tokens)
+        text = Text((await store.entries.node(snapshot.state.workspace_id, version)).content, version.tokens)
     if text is None:  # a commit took it from the session between both looks, or somebody took it back
-        return await node_at(conn, store, state, entry_id, level, limit=limit)
+        return await node_at(snapshot, store, entry_id, level, limit=limit)
     tokens = text.tokens if level >= DETAIL else None
     return node_message(version, level, content=text.content, tokens=tokens, cut=text.cut, path=path, child_count=count)
 
 
 async def nodes_at(
-    conn: Connection,
+    snapshot: Snapshot,
     store: Store,
-    state: State,
     ids: Sequence[str],
     level: Level.ValueType,
     *,
@@ -80,13 +76,13 @@ async def nodes_at(
 
     ``limit`` is for all derived contents together.
     """
-    versions = await tree.versions(conn, state, ids)
+    versions = await tree.versions(snapshot, ids)
     present = [versions[entry_id] for entry_id in ids if entry_id in versions]
-    ways = await tree.ancestors(conn, state, [version.entry_id for version in present])
-    counts = await tree.child_counts(conn, state, [version.entry_id for version in present])
+    ways = await tree.ancestors(snapshot, [version.entry_id for version in present])
+    counts = await tree.child_counts(snapshot, [version.entry_id for version in present])
     found: Mapping[str, Text] = {}
     if level >= DETAIL:
-        found = await texts(conn, store, state, present, limit)
+        found = await texts(snapshot, store, present, limit)
     messages = []
     for version in present:
         text = found.get(version.entry_id)

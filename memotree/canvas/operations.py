@@ -7,6 +7,7 @@ from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeE
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.canvas import edits, moves, relations
@@ -44,8 +45,10 @@ class NodeOperations:
         level = level_or(request.level, DETAIL)
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            entry_id = await lookup.full_id(conn, place.state, request.node_id)
-            node = await node_at(conn, self._store, place.state, entry_id, level, limit=self._limits.node.content_bytes)
+            entry_id = await lookup.full_id(Snapshot(conn, place.state), request.node_id)
+            node = await node_at(
+                Snapshot(conn, place.state), self._store, entry_id, level, limit=self._limits.node.content_bytes
+            )
         return pb.GetNodeResponse(node=node)
 
     async def list_children(self, request: pb.ListChildrenRequest) -> pb.ListChildrenResponse:
@@ -57,14 +60,15 @@ class NodeOperations:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
-                conn,
-                place.state,
+                Snapshot(conn, place.state),
                 home_id,
                 after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
                 limit=size + 1,
             )
             ids = [entry_id for entry_id, _ in found[:size]]
-            nodes = await nodes_at(conn, self._store, place.state, ids, level, limit=self._limits.node.content_bytes)
+            nodes = await nodes_at(
+                Snapshot(conn, place.state), self._store, ids, level, limit=self._limits.node.content_bytes
+            )
         more = {"position": found[size - 1][1], "id": found[size - 1][0]} if len(found) > size else None
         return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
 
@@ -79,13 +83,17 @@ class NodeOperations:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
             if is_archive:
-                found = await tree.archive_tree(conn, place.state, top, max_depth=depth - 1 if depth else None)
+                found = await tree.archive_tree(
+                    Snapshot(conn, place.state), top, max_depth=depth - 1 if depth else None
+                )
             else:
-                found = await tree.subtree(conn, place.state, [top], max_depth=depth)
+                found = await tree.subtree(Snapshot(conn, place.state), [top], max_depth=depth)
             kept = found[:most]
             nodes = {
                 node.id: node
-                for node in await nodes_at(conn, self._store, place.state, [item.entry_id for item in kept], level)
+                for node in await nodes_at(
+                    Snapshot(conn, place.state), self._store, [item.entry_id for item in kept], level
+                )
             }
         return pb.GetTreeResponse(
             nodes=[pb.TreeNode(node=nodes[item.entry_id], depth=item.depth) for item in kept if item.entry_id in nodes],
@@ -104,20 +112,20 @@ class NodeOperations:
         async with self._store.database.transaction() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
-            version = await lookup.node(conn, place.state, request.node_id)
+            version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             await views.set_levels(conn, key, {version.entry_id: level})
             children: list[types_pb2.Node] = []
             if request.include_children:
-                ids = [child for child, _ in await tree.children(conn, place.state, version.entry_id)]
+                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.bring_in(conn, key, ids, TITLE)
-                children = await nodes_at(conn, self._store, place.state, ids, TITLE)
+                children = await nodes_at(Snapshot(conn, place.state), self._store, ids, TITLE)
             related: list[types_pb2.RelatedNode] = []
             if request.include_relations:
-                steps = (await relations.steps_from(conn, place.state, [version.entry_id]))[version.entry_id]
-                ends = await tree.versions(conn, place.state, {step.end for step in steps})
+                steps = (await relations.steps_from(Snapshot(conn, place.state), [version.entry_id]))[version.entry_id]
+                ends = await tree.versions(Snapshot(conn, place.state), {step.end for step in steps})
                 related = [relations.related_message(step, ends) for step in steps]
             most = self._limits.node.content_bytes
-            node = await node_at(conn, self._store, place.state, version.entry_id, level, limit=most)
+            node = await node_at(Snapshot(conn, place.state), self._store, version.entry_id, level, limit=most)
             body = _body(node)
             return pb.ExpandNodeResponse(
                 node=node,
@@ -132,16 +140,16 @@ class NodeOperations:
         async with self._store.database.transaction() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
-            version = await lookup.node(conn, place.state, request.node_id)
+            version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             if request.recursive:
-                below = [item.entry_id for item in await tree.subtree(conn, place.state, [version.entry_id])]
+                below = [item.entry_id for item in await tree.subtree(Snapshot(conn, place.state), [version.entry_id])]
                 await views.forget(conn, key, below)
             await views.set_levels(conn, key, {version.entry_id: TITLE})
             if not request.recursive:
-                ids = [child for child, _ in await tree.children(conn, place.state, version.entry_id)]
+                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.hide(conn, key, ids, TITLE)
             return pb.CollapseNodeResponse(
-                node=await node_at(conn, self._store, place.state, version.entry_id, TITLE),
+                node=await node_at(Snapshot(conn, place.state), self._store, version.entry_id, TITLE),
                 usage=await self._usage(conn, place, key.name),
             )
 
@@ -165,7 +173,7 @@ class NodeOperations:
             node = _now(outcome, DETAIL)
             if node.type == SUMMARY_TYPE:
                 most = self._limits.node.content_bytes
-                node = await node_at(editor.conn, self._store, editor.state, node.id, DETAIL, limit=most)
+                node = await node_at(editor.snapshot, self._store, node.id, DETAIL, limit=most)
             return pb.UpdateNodeResponse(node=node, warnings=outcome.warnings)
 
         return await edit_session(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
@@ -193,7 +201,7 @@ class NodeOperations:
 
         async def make(editor: SessionEditor) -> pb.SplitNodeResponse:
             ids = await moves.split(editor, request)
-            return pb.SplitNodeResponse(nodes=await nodes_at(editor.conn, self._store, editor.state, ids, DETAIL))
+            return pb.SplitNodeResponse(nodes=await nodes_at(editor.snapshot, self._store, ids, DETAIL))
 
         return await edit_session(self._store, self._limits, request, pb.SplitNodeResponse, "SplitNode", make)
 
@@ -202,7 +210,7 @@ class NodeOperations:
 
         async def make(editor: SessionEditor) -> pb.MergeNodesResponse:
             entry_id, deleted, warnings = await moves.merge(editor, request)
-            node = await node_at(editor.conn, self._store, editor.state, entry_id, DETAIL)
+            node = await node_at(editor.snapshot, self._store, entry_id, DETAIL)
             return pb.MergeNodesResponse(node=node, deleted_ids=deleted, warnings=warnings)
 
         return await edit_session(self._store, self._limits, request, pb.MergeNodesResponse, "MergeNodes", make)
@@ -300,15 +308,17 @@ class NodeOperations:
     ) -> tuple[str, bool]:
         """The id of the node or, when none is given, of the archive; and whether it is an archive's."""
         if node:
-            return (await lookup.node(conn, place.state, node, field)).entry_id, False
+            return (await lookup.node(Snapshot(conn, place.state), node, field)).entry_id, False
         if not archive:
             raise InvalidInputError.at("archive", "is needed when no node is given.")
-        return (await lookup.archive(conn, place.state, archive)).entry_id, True
+        return (await lookup.archive(Snapshot(conn, place.state), archive)).entry_id, True
 
     async def _usage(self, conn: Connection, place: WorkspaceRevision, view: str) -> pb.ContextUsage:
-        what = await shown(conn, place.state, view_key(place, view), await archive_ids(conn, place.state))
+        what = await shown(
+            Snapshot(conn, place.state), view_key(place, view), await archive_ids(Snapshot(conn, place.state))
+        )
         most = self._limits.node.content_bytes
-        return (await render(conn, self._store, place.state, what, limit=most)).usage
+        return (await render(Snapshot(conn, place.state), self._store, what, limit=most)).usage
 
 
 def _body(node: types_pb2.Node) -> str:

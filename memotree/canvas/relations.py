@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import is_id, is_id_prefix
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 
 from memotree.canvas.edits import EditResult, resolved
 from memotree.canvas.field_paths import RequestFields
@@ -71,7 +70,7 @@ async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, messa
     if not is_id(wanted) and not is_id_prefix(wanted):
         raise lookup.InvalidIdError.of("target_id", wanted)
     if len(gone) > 1:
-        ends = await tree.versions(editor.conn, editor.state, {r.target_id for r in gone}, dead=True)
+        ends = await tree.versions(editor.snapshot, {r.target_id for r in gone}, dead=True)
         known = sorted(ends.values(), key=lambda end: end.entry_id)
         raise lookup.AmbiguousIdError.among("target_id", wanted, known)
     if not gone:
@@ -87,32 +86,28 @@ async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, messa
     return EditResult(replace(placed, version=version), node.content)
 
 
-async def steps_from(
-    conn: Connection, state: State, ids: Sequence[str], types: Collection[str] = ()
-) -> dict[str, list[Step]]:
+async def steps_from(snapshot: Snapshot, ids: Sequence[str], types: Collection[str] = ()) -> dict[str, list[Step]]:
     """The relations of alive nodes in both directions, by node; of some types only when any are given."""
     wanted = set(ids)
     found: dict[str, list[Step]] = {entry_id: [] for entry_id in ids}
-    for version in (await tree.versions(conn, state, ids)).values():
+    for version in (await tree.versions(snapshot, ids)).values():
         for kind, target, description in version.relations:
             if not types or kind in types:
                 found[version.entry_id].append(Step(version.entry_id, kind, target, description, outgoing=True))
-    for holder in await tree.pointing_at(conn, state, ids):
+    for holder in await tree.pointing_at(snapshot, ids):
         for kind, target, description in holder.relations:
             if target in wanted and (not types or kind in types):
                 found[target].append(Step(holder.entry_id, kind, target, description, outgoing=False))
     return found
 
 
-async def walk(
-    conn: Connection, state: State, starts: Sequence[str], types: Collection[str], depth: int
-) -> dict[str, list[Step]]:
+async def walk(snapshot: Snapshot, starts: Sequence[str], types: Collection[str], depth: int) -> dict[str, list[Step]]:
     """The nodes that relations reach from the starts, each with a shortest way; a start has an empty one."""
     ways: dict[str, list[Step]] = {entry_id: [] for entry_id in starts}
     front = list(starts)
     for _ in range(depth):
         reached: list[str] = []
-        steps = await steps_from(conn, state, front, types)
+        steps = await steps_from(snapshot, front, types)
         for entry_id in front:
             for step in sorted(steps[entry_id], key=lambda step: (step.end, step.type, step.outgoing)):
                 if step.end not in ways:

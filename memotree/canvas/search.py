@@ -13,7 +13,7 @@ from memotree_storage.model.node import Node
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import contents
@@ -79,8 +79,8 @@ class NodeSearch:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             state = place.state
             node_ids = await self._scope_ids(conn, place)
-            archives = await lookup.archives(conn, state, request.archives)
-            starts = await self._start(conn, state)
+            archives = await lookup.archives(Snapshot(conn, state), request.archives)
+            starts = await self._start(Snapshot(conn, state))
         if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
             # Scope and filters are about the results; relations may lead to them from anywhere.
             found = await self._store.search.find(state, SearchQuery(request.query, _STARTS))
@@ -90,8 +90,8 @@ class NodeSearch:
             hits = [_Hit(found) for found in await self._found(state, node_ids, archives)]
         async with self._store.database.connection() as conn:
             if self._kind == pb.SEARCH_TYPE_RELATION:
-                hits = await self._along_relations(conn, state, starts, node_ids, archives)
-            messages = await self._messages(conn, state, hits)
+                hits = await self._along_relations(Snapshot(conn, state), starts, node_ids, archives)
+            messages = await self._messages(Snapshot(conn, state), hits)
         self._warn(hits)
         return pb.SearchNodesResponse(hits=messages, commit_id=state.commit_id, warnings=self._warnings)
 
@@ -131,24 +131,24 @@ class NodeSearch:
                     f"{place.resolved.kind} {place.scope} has no view {key.name!r} yet; it would show the roots, which "
                     "were searched. List the views with ListViews."
                 )
-            what = await shown(conn, place.state, key, await archive_ids(conn, place.state))
+            what = await shown(Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state)))
             return {node.version.entry_id for node in what.nodes}
         if self._scope == pb.SEARCH_SCOPE_SUBTREE:
-            top = await self._scope_node(conn, place.state)
-            return {item.entry_id for item in await tree.subtree(conn, place.state, [top])}
+            top = await self._scope_node(Snapshot(conn, place.state))
+            return {item.entry_id for item in await tree.subtree(Snapshot(conn, place.state), [top])}
         if self._scope == pb.SEARCH_SCOPE_RELATED:
-            start = await self._scope_node(conn, place.state)
-            return set(await walk(conn, place.state, [start], self._types, self._depth)) - {start}
+            start = await self._scope_node(Snapshot(conn, place.state))
+            return set(await walk(Snapshot(conn, place.state), [start], self._types, self._depth)) - {start}
         return None
 
-    async def _scope_node(self, conn: Connection, state: State) -> str:
-        return (await lookup.node(conn, state, self._request.scope_node_id, "scope_node_id")).entry_id
+    async def _scope_node(self, snapshot: Snapshot) -> str:
+        return (await lookup.node(snapshot, self._request.scope_node_id, "scope_node_id")).entry_id
 
-    async def _start(self, conn: Connection, state: State) -> dict[str, float]:
+    async def _start(self, snapshot: Snapshot) -> dict[str, float]:
         """The node that relations are walked from, when one is given; else the best matches of the words are."""
         if self._kind != pb.SEARCH_TYPE_RELATION or not self._request.scope_node_id:
             return {}
-        return {await self._scope_node(conn, state): 1.0}
+        return {await self._scope_node(snapshot): 1.0}
 
     async def _found(self, state: State, node_ids: set[str] | None, archives: Sequence[str]) -> list[FoundNode]:
         query = SearchQuery(
@@ -165,15 +165,14 @@ class NodeSearch:
 
     async def _along_relations(
         self,
-        conn: Connection,
-        state: State,
+        snapshot: Snapshot,
         starts: Mapping[str, float],
         node_ids: set[str] | None,
         archives: Sequence[str],
     ) -> list[_Hit]:
         """The nodes that relations reach from the starts, nearer ones and those of better starts first."""
-        ways = await walk(conn, state, list(starts), self._types, self._depth)
-        alive = await tree.versions(conn, state, list(ways))
+        ways = await walk(snapshot, list(starts), self._types, self._depth)
+        alive = await tree.versions(snapshot, list(ways))
         hits = [
             _Hit(FoundNode(alive[entry_id], starts[_origin(entry_id, way)] / (1 + len(way))), tuple(way))
             for entry_id, way in ways.items()
@@ -208,13 +207,13 @@ class NodeSearch:
                     f"{_CLOSE} that is mostly chance. Ask in other words."
                 )
 
-    async def _messages(self, conn: Connection, state: State, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
+    async def _messages(self, snapshot: Snapshot, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
         versions = [hit.found.version for hit in hits]
         previews = self._request.include_preview if self._request.HasField("include_preview") else True
-        nodes = await contents(conn, self._store, state, versions) if previews else {}
-        ways = await tree.ancestors(conn, state, [version.entry_id for version in versions])
-        counts = await tree.child_counts(conn, state, [version.entry_id for version in versions])
-        ends = await tree.versions(conn, state, {step.end for hit in hits for step in hit.way})
+        nodes = await contents(snapshot, self._store, versions) if previews else {}
+        ways = await tree.ancestors(snapshot, [version.entry_id for version in versions])
+        counts = await tree.child_counts(snapshot, [version.entry_id for version in versions])
+        ends = await tree.versions(snapshot, {step.end for hit in hits for step in hit.way})
         terms = query_terms(self._request.query)
         length = self._request.preview_length or _DEFAULT_PREVIEW
 

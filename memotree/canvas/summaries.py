@@ -84,8 +84,8 @@ async def told_briefly(title: str, content: str) -> tuple[str, str]:
 async def made_for(editor: SessionEditor, node: Node) -> Made:
     """A new brief and summary: of a summary node from its children's summaries, of another from its content."""
     if node.type == SUMMARY_TYPE:
-        ids = (await tree.directly_below(editor.conn, editor.state, [node.id])).get(node.id, [])
-        found = await tree.versions(editor.conn, editor.state, ids)
+        ids = (await tree.directly_below(editor.snapshot, [node.id])).get(node.id, [])
+        found = await tree.versions(editor.snapshot, ids)
         children = [found[child] for child in ids if child in found]
         if children:
             made_of = hash_of_children((child.entry_id, child.summary) for child in children)

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.validation import check_text
 from memotree_storage.postgres import tree, views
-from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.postgres.views import ViewKey
 from memotree_storage.store import Store
 
@@ -38,11 +37,11 @@ def view_key(place: WorkspaceRevision, name: str) -> ViewKey:
     return ViewKey(place.workspace.workspace_id, place.scope, name)
 
 
-async def archive_ids(conn: Connection, state: State, archive: str = "") -> list[str]:
+async def archive_ids(snapshot: Snapshot, archive: str = "") -> list[str]:
     """The ids of all archives by name, or of the one that is named."""
     if archive:
-        return [(await lookup.archive(conn, state, archive)).entry_id]
-    return [version.entry_id for version in await tree.archives(conn, state)]
+        return [(await lookup.archive(snapshot, archive)).entry_id]
+    return [version.entry_id for version in await tree.archives(snapshot)]
 
 
 def _too_small(request: pb.RenderViewRequest, needed: int) -> str:
@@ -68,9 +67,11 @@ class ViewOperations:
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
-            what = await shown(conn, place.state, key, await archive_ids(conn, place.state, request.archive))
+            what = await shown(
+                Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state), request.archive)
+            )
             most = self._limits.node.content_bytes
-            rendered = await render(conn, self._store, place.state, what, request.token_budget, limit=most)
+            rendered = await render(Snapshot(conn, place.state), self._store, what, request.token_budget, limit=most)
         warnings = [*what.warnings, *_cut_short(rendered.cut, most)]
         if not rendered.fits:
             warnings.append(_too_small(request, rendered.usage.tokens_used))

@@ -14,9 +14,8 @@ from typing import Final
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree, views
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.postgres.views import ViewKey, ViewLevel
 from memotree_storage.store import Store
 
@@ -90,24 +89,24 @@ class Rendered:
     cut: tuple[str, ...] = ()
 
 
-async def shown(conn: Connection, state: State, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
+async def shown(snapshot: Snapshot, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
     """What a view shows of some archives."""
-    levels = await views.levels(conn, key)
+    levels = await views.levels(snapshot.conn, key)
     roots: list[str] = []
     cut: list[str] = []
     for archive_id in archive_ids:
-        some = await tree.children(conn, state, archive_id, limit=_MOST_NODES + 1)
+        some = await tree.children(snapshot, archive_id, limit=_MOST_NODES + 1)
         roots += [entry_id for entry_id, _ in some[:_MOST_NODES]]
         if len(some) > _MOST_NODES:
             cut.append(archive_id)
-    named = await tree.versions(conn, state, cut)
+    named = await tree.versions(snapshot, cut)
     wanted = [*dict.fromkeys([*roots, *levels])]
-    alive = await tree.versions(conn, state, wanted)
-    ways = await tree.ancestors(conn, state, list(alive))
+    alive = await tree.versions(snapshot, wanted)
+    ways = await tree.ancestors(snapshot, list(alive))
     visible = {entry_id for entry_id in alive if _is_visible(entry_id, ways[entry_id], levels)}
     visible = {entry_id for entry_id in visible if alive[entry_id].archive_id in archive_ids}
-    counts = await tree.child_counts(conn, state, sorted(visible))
-    ordered = await _ordered(conn, state, alive, ways, visible, archive_ids)
+    counts = await tree.child_counts(snapshot, sorted(visible))
+    ordered = await _ordered(snapshot, alive, ways, visible, archive_ids)
     below: dict[str, int] = {}
     for entry_id in visible:
         parent = alive[entry_id].parent_id
@@ -140,8 +139,7 @@ def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLeve
 
 
 async def _ordered(
-    conn: Connection,
-    state: State,
+    snapshot: Snapshot,
     alive: Mapping[str, Version],
     ways: Mapping[str, list[str]],
     visible: set[str],
@@ -149,7 +147,7 @@ async def _ordered(
 ) -> list[str]:
     """The visible nodes in the order of the tree: by the positions on the way down to each."""
     between = {above for entry_id in visible for above in ways[entry_id]} - set(alive)
-    places = {**alive, **await tree.versions(conn, state, between)}
+    places = {**alive, **await tree.versions(snapshot, between)}
     rank = {archive_id: number for number, archive_id in enumerate(archive_ids)}
 
     def route(entry_id: str) -> tuple[int, list[tuple[str, str]]]:
@@ -160,9 +158,8 @@ async def _ordered(
 
 
 async def render(
-    conn: Connection,
+    snapshot: Snapshot,
     store: Store,
-    state: State,
     what: Shown,
     budget: int = 0,
     *,
@@ -174,7 +171,7 @@ async def render(
     bytes at most.
     """
     detailed = [node.version for node in what.nodes if node.level >= DETAIL]
-    found = await texts(conn, store, state, detailed, limit)
+    found = await texts(snapshot, store, detailed, limit)
     is_much = len(what.nodes) > _FEW_NODES or sum(text.tokens for text in found.values()) > _FEW_TOKENS
     return await asyncio.to_thread(rendered, what, found, budget) if is_much else rendered(what, found, budget)
 

@@ -11,9 +11,8 @@ from typing import Final
 
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.canvas.contents import contents
@@ -47,9 +46,8 @@ def citation(version: Version, sha256: str, commit_id: str, archive_name: str) -
 
 
 async def cite(
-    conn: Connection,
+    snapshot: Snapshot,
     store: Store,
-    state: State,
     versions: Sequence[Version],
     *,
     texts: Mapping[str, str] | None = None,
@@ -58,9 +56,8 @@ async def cite(
     """The citations of alive nodes by id.
 
     Args:
-        conn: A connection.
         store: An open store.
-        state: The state that was read; a session is cited by the base of its changes.
+        snapshot: What was read; a session is cited by the base of its changes.
         versions: The nodes as that state shows them.
         texts: Contents that the caller has read already, by node.
         names: Names of archives that the caller has read already, by id.
@@ -70,20 +67,20 @@ async def cite(
     """
     known = dict(texts or {})
     own = [one for one in versions if one.entry_id not in known and one.type != SUMMARY_TYPE]
-    nodes = await contents(conn, store, state, own)
+    nodes = await contents(snapshot, store, own)
     known.update({entry_id: node.content for entry_id, node in nodes.items()})
     inner = [one for one in versions if one.entry_id not in known and one.type == SUMMARY_TYPE]
-    derived = await derived_texts(conn, store, state, inner, _MOST_DERIVED)
+    derived = await derived_texts(snapshot, store, inner, _MOST_DERIVED)
     hashes = {one.entry_id: "" for one in inner}
     hashes.update({entry_id: content_hash(text.content) for entry_id, text in derived.items() if not text.cut})
     archives = dict(names or {})
     missing = {one.archive_id for one in versions} - archives.keys()
-    archives.update({key: found.title for key, found in (await tree.versions(conn, state, missing)).items()})
+    archives.update({key: found.title for key, found in (await tree.versions(snapshot, missing)).items()})
 
     def cited() -> dict[str, pb.Citation]:
         found = hashes | {entry_id: content_hash(text) for entry_id, text in known.items()}
         return {
-            one.entry_id: citation(one, found[one.entry_id], state.commit_id, archives.get(one.archive_id, ""))
+            one.entry_id: citation(one, found[one.entry_id], snapshot.state.commit_id, archives.get(one.archive_id, ""))
             for one in versions
             if one.entry_id in found
         }

@@ -9,6 +9,7 @@ from typing import Final
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import history
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.history import entry_ids
@@ -40,11 +41,11 @@ class Blame:
         """Each line of the content with the commit that wrote it."""
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            version = await entry_ids.alive(conn, place.state, request.node_id)
+            version = await entry_ids.alive(Snapshot(conn, place.state), request.node_id)
             if version.is_archive:
                 raise lookup.NodeNotFoundError(request.node_id)
             rows = await history.list_revisions(
-                conn, place.state, version.entry_id, after=None, limit=MOST_REVISIONS + 1
+                Snapshot(conn, place.state), version.entry_id, after=None, limit=MOST_REVISIONS + 1
             )
         cut = len(rows) > MOST_REVISIONS
         rows = [row for row in reversed(rows[:MOST_REVISIONS]) if not row.version.dead]

@@ -9,7 +9,7 @@ from memotree_storage.model.node import Entry
 from memotree_storage.postgres import history, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import NOTHING, Counted
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.history.entry_diff import entry_change
@@ -68,8 +68,8 @@ class Diff:
         found: list[pb.EntryChange] = []
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
-            before = await self._entries(conn, old, some)
-            after = await self._entries(conn, new, some)
+            before = await self._entries(Snapshot(conn, old), some)
+            after = await self._entries(Snapshot(conn, new), some)
             pairs = [(before.get(entry_id), after.get(entry_id)) for entry_id in some]
             found += await asyncio.to_thread(_told, pairs, fields=fields)
             kept = fitting(found)
@@ -77,14 +77,18 @@ class Diff:
                 return kept
         return found
 
-    async def _entries(self, conn: Connection, state: State, ids: Sequence[str]) -> dict[str, Entry]:
+    async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
         """The whole entries that are alive at a state: staged ones from the session, the others from Git."""
-        versions = await tree.versions(conn, state, ids)
+        versions = await tree.versions(snapshot, ids)
         own = [entry_id for entry_id, version in versions.items() if version.line_id is None]
-        rows = await staging.staged(conn, state.session_id, ids=own) if own and state.session_id else []
+        rows = (
+            await staging.staged(snapshot.conn, snapshot.state.session_id, ids=own)
+            if own and snapshot.state.session_id
+            else []
+        )
         found = {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
         committed = [version for version in versions.values() if version.line_id is not None]
-        loaded = await self._store.entries.load(state.workspace_id, committed)
+        loaded = await self._store.entries.load(snapshot.state.workspace_id, committed)
         return found | {version.entry_id: loaded[version.blob] for version in committed}
 
 
@@ -104,9 +108,9 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
     if not text:
         return ""
     try:
-        return await lookup.full_id(conn, new, text)
+        return await lookup.full_id(Snapshot(conn, new), text)
     except lookup.NodeNotFoundError:
-        return await lookup.full_id(conn, old, text)
+        return await lookup.full_id(Snapshot(conn, old), text)
 
 
 def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:

@@ -2,14 +2,13 @@
 
 from memotree_storage.model.node import is_id, is_id_prefix
 from memotree_storage.postgres import history, tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.request import lookup
 
 
-async def known_id(conn: Connection, state: State, text: str, field: str = "node_id") -> str:
+async def known_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:
     """The whole id that a text stands for among all entries that the lineage ever had, alive or not.
 
     Raises:
@@ -18,8 +17,8 @@ async def known_id(conn: Connection, state: State, text: str, field: str = "node
         NodeNotFoundError: None ever did.
     """
     if is_id(lookup.needed(field, text)) or not is_id_prefix(text):
-        return await lookup.full_id(conn, state, text, field)
-    found = await tree.versions(conn, state, await tree.with_prefix(conn, state, text), dead=True)
+        return await lookup.full_id(snapshot, text, field)
+    found = await tree.versions(snapshot, await tree.with_prefix(snapshot, text), dead=True)
     if not found:
         raise lookup.NodeNotFoundError(text)
     if len(found) > 1:
@@ -29,27 +28,27 @@ async def known_id(conn: Connection, state: State, text: str, field: str = "node
     return next(iter(found))
 
 
-async def alive(conn: Connection, state: State, text: str, field: str = "node_id") -> Version:
+async def alive(snapshot: Snapshot, text: str, field: str = "node_id") -> Version:
     """The alive node or archive that an id or a prefix names.
 
     Raises:
         NodeNotFoundError: It never was, or is alive no more; then the sentence names a commit that still has it.
     """
-    entry_id = await known_id(conn, state, text, field)
-    found = (await tree.versions(conn, state, [entry_id])).get(entry_id)
+    entry_id = await known_id(snapshot, text, field)
+    found = (await tree.versions(snapshot, [entry_id])).get(entry_id)
     if found is None:
-        raise await _gone(conn, state, text, entry_id)
+        raise await _gone(snapshot, text, entry_id)
     return found
 
 
-async def _gone(conn: Connection, state: State, text: str, entry_id: str) -> lookup.NodeNotFoundError:
+async def _gone(snapshot: Snapshot, text: str, entry_id: str) -> lookup.NodeNotFoundError:
     """The error about an entry that is not alive at a state."""
-    base = State(state.workspace_id, state.commit_id)
-    if await tree.versions(conn, base, [entry_id]):  # the session itself has deleted it
+    base = State(snapshot.state.workspace_id, snapshot.state.commit_id)
+    if await tree.versions(Snapshot(snapshot.conn, base), [entry_id]):  # the session itself has deleted it
         return lookup.NodeNotFoundError(
-            text, f"{entry_id} is deleted in this session. Give its base as the revision: {state.commit_id}."
+            text, f"{entry_id} is deleted in this session. Give its base as the revision: {snapshot.state.commit_id}."
         )
-    last = await history.list_revisions(conn, base, entry_id, limit=1)
+    last = await history.list_revisions(Snapshot(snapshot.conn, base), entry_id, limit=1)
     if not last or not last[0].version.dead or not last[0].commit.parents:
         return lookup.NodeNotFoundError(text)
     commit = last[0].commit

@@ -7,11 +7,10 @@ from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import NOTHING, CommitFilter, CommitRow, Revision
 from memotree_storage.postgres.registry import Resolved
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.history import entry_ids
@@ -56,15 +55,19 @@ class Log:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             wanted = CommitFilter(
-                node_id=await entry_ids.known_id(conn, place.state, request.node_id) if request.node_id else "",
-                entry_ids=await _subtree(conn, place.state, request.subtree_id) if request.subtree_id else None,
+                node_id=await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
+                if request.node_id
+                else "",
+                entry_ids=await _subtree(Snapshot(conn, place.state), request.subtree_id)
+                if request.subtree_id
+                else None,
                 author=request.author,
                 since=since,
                 until=until,
             )
             after = cursor["after"] if cursor else None
-            rows = await history.list_commits(conn, state, wanted, after=after, limit=size + 1)
-            if not rows and wanted.node_id and not await _ever_was(conn, state, wanted.node_id):
+            rows = await history.list_commits(Snapshot(conn, state), wanted, after=after, limit=size + 1)
+            if not rows and wanted.node_id and not await _ever_was(Snapshot(conn, state), wanted.node_id):
                 raise lookup.NodeNotFoundError(request.node_id)
         found = fitting([commit_message(row) for row in rows[:size]])
         more = len(found) < len(rows)
@@ -86,7 +89,7 @@ class Log:
             if total == MOST_CHANGES:
                 total = await history.count_touched(conn, workspace_id, commit_id)
             parent = State(workspace_id, row.parents[0] if row.parents else NOTHING)
-            before = await tree.versions(conn, parent, [version.entry_id for version in after])
+            before = await tree.versions(Snapshot(conn, parent), [version.entry_id for version in after])
         changes = await self._changes(workspace_id, before, after)
         return pb.GetCommitResponse(commit=commit_message(row), changes=changes, change_count=total)
 
@@ -97,11 +100,11 @@ class Log:
         cursor = self._pages.read(request, {"commit": str, "after": str})
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            node_id = await entry_ids.known_id(conn, place.state, request.node_id)
+            node_id = await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             after = cursor["after"] if cursor else None
             # One more than the page, twice over: the last shown needs the one before it to know whether it is new.
-            rows = await history.list_revisions(conn, state, node_id, after=after, limit=size + 1)
+            rows = await history.list_revisions(Snapshot(conn, state), node_id, after=after, limit=size + 1)
         if (not rows and not cursor) or any(row.version.is_archive for row in rows):
             raise lookup.NodeNotFoundError(request.node_id)
         found = await self._revision_messages(state.workspace_id, rows, size, level)
@@ -204,14 +207,14 @@ def _revision_message(
     return pb.NodeRevision(commit=commit_message(row.commit), kind=kind, node=node)
 
 
-async def _subtree(conn: Connection, state: State, text: str) -> list[str]:
+async def _subtree(snapshot: Snapshot, text: str) -> list[str]:
     """The ids of a node or archive and of all below it at a state."""
-    top = await entry_ids.alive(conn, state, text, "subtree_id")
+    top = await entry_ids.alive(snapshot, text, "subtree_id")
     if top.is_archive:
-        return [top.entry_id, *(item.entry_id for item in await tree.archive_tree(conn, state, top.entry_id))]
-    return [item.entry_id for item in await tree.subtree(conn, state, [top.entry_id])]
+        return [top.entry_id, *(item.entry_id for item in await tree.archive_tree(snapshot, top.entry_id))]
+    return [item.entry_id for item in await tree.subtree(snapshot, [top.entry_id])]
 
 
-async def _ever_was(conn: Connection, state: State, entry_id: str) -> bool:
+async def _ever_was(snapshot: Snapshot, entry_id: str) -> bool:
     """Whether an entry has a version on the lineage, alive or not."""
-    return bool(await tree.versions(conn, state, [entry_id], dead=True))
+    return bool(await tree.versions(snapshot, [entry_id], dead=True))

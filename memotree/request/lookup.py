@@ -10,7 +10,7 @@ from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Resolved, Workspace
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 _MOST_CANDIDATES = 20
 _TOUCH_SECONDS = 60.0
@@ -126,7 +126,7 @@ async def _touch(conn: Connection, session_id: str) -> None:
     _touched[session_id] = now + min(_TOUCH_SECONDS, float(row[0]) / 10 if row else _TOUCH_SECONDS)
 
 
-async def full_id(conn: Connection, state: State, text: str, field: str = "node_id") -> str:
+async def full_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:
     """The whole id that a text stands for; a full one is taken as it is, alive or not.
 
     Raises:
@@ -138,7 +138,7 @@ async def full_id(conn: Connection, state: State, text: str, field: str = "node_
         return text
     if not is_id_prefix(text):
         raise InvalidIdError.of(field, text)
-    found = await tree.versions(conn, state, await tree.with_prefix(conn, state, text))
+    found = await tree.versions(snapshot, await tree.with_prefix(snapshot, text))
     if not found:
         raise NodeNotFoundError(text)
     if len(found) > 1:
@@ -146,37 +146,37 @@ async def full_id(conn: Connection, state: State, text: str, field: str = "node_
     return next(iter(found))
 
 
-async def node(conn: Connection, state: State, text: str, field: str = "node_id") -> Version:
+async def node(snapshot: Snapshot, text: str, field: str = "node_id") -> Version:
     """The alive node that an id or a prefix names.
 
     Raises:
         NodeNotFoundError: It is not alive here.
     """
-    return (await _alive(conn, state, [await full_id(conn, state, text, field)]))[0]
+    return (await _alive(snapshot, [await full_id(snapshot, text, field)]))[0]
 
 
-async def nodes(conn: Connection, state: State, texts: Iterable[str], field: str = "node_ids") -> list[Version]:
+async def nodes(snapshot: Snapshot, texts: Iterable[str], field: str = "node_ids") -> list[Version]:
     """The alive nodes that ids or prefixes name, in their order."""
-    ids = [await full_id(conn, state, text, f"{field}[{number}]") for number, text in enumerate(texts)]
-    return await _alive(conn, state, ids)
+    ids = [await full_id(snapshot, text, f"{field}[{number}]") for number, text in enumerate(texts)]
+    return await _alive(snapshot, ids)
 
 
-async def _alive(conn: Connection, state: State, ids: Sequence[str]) -> list[Version]:
-    found = await tree.versions(conn, state, ids)
+async def _alive(snapshot: Snapshot, ids: Sequence[str]) -> list[Version]:
+    found = await tree.versions(snapshot, ids)
     for entry_id in ids:
         if entry_id not in found or found[entry_id].is_archive:
             raise NodeNotFoundError(entry_id)
     return [found[entry_id] for entry_id in ids]
 
 
-async def archive(conn: Connection, state: State, text: str, field: str = "archive") -> Version:
+async def archive(snapshot: Snapshot, text: str, field: str = "archive") -> Version:
     """The alive archive of that name, id or unique prefix of an id; a whole id goes first, then a name.
 
     Raises:
         ArchiveNotFoundError: There is none.
         AmbiguousIdError: Several ids begin with the text.
     """
-    return archive_among(await tree.archives(conn, state), text, field)
+    return archive_among(await tree.archives(snapshot), text, field)
 
 
 def archive_among(found: Sequence[Version], text: str, field: str = "archive") -> Version:
@@ -192,6 +192,6 @@ def archive_among(found: Sequence[Version], text: str, field: str = "archive") -
     return named[0]
 
 
-async def archives(conn: Connection, state: State, texts: Iterable[str], field: str = "archives") -> list[str]:
+async def archives(snapshot: Snapshot, texts: Iterable[str], field: str = "archives") -> list[str]:
     """The ids of the archives that names, ids or prefixes name."""
-    return [(await archive(conn, state, text, f"{field}[{number}]")).entry_id for number, text in enumerate(texts)]
+    return [(await archive(snapshot, text, f"{field}[{number}]")).entry_id for number, text in enumerate(texts)]

@@ -39,7 +39,7 @@ from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request.naming import BRANCHES, TAGS, ConfusingNameError, TagExistsError
@@ -196,10 +196,10 @@ class Commit:
         return [row for row in rows if row.entry_id in chosen], {row.entry_id for row in rows} - chosen
 
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> list[MergedChange]:
-        merging = await merge_onto(self._conn, self._store, head, rows)
+        merging = await merge_onto(Snapshot(self._conn, head), self._store, rows)
         self._at_head = merging.at_head
         entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-        verdict = await check_tree(self._conn, head, entries, left_out)
+        verdict = await check_tree(Snapshot(self._conn, head), entries, left_out)
         if verdict.missing:
             raise await self._incomplete(verdict.missing)
         conflicts = [*merging.conflicts, *verdict.conflicts]
@@ -215,7 +215,7 @@ class Commit:
 
     async def _incomplete(self, missing: list[MissingChange]) -> IncompleteChoiceError:
         ids = sorted({item.entry_id for item in missing})
-        versions = await tree.versions(self._conn, self._session.tree, ids, dead=True)
+        versions = await tree.versions(Snapshot(self._conn, self._session.tree), ids, dead=True)
         reasons = "; ".join(f"{item.entry_id}, for {item.why} {item.needed_by}" for item in missing[:10])
         error = IncompleteChoiceError(f"The choice would leave the tree broken. Choose as well: {reasons}.")
         error.nodes = [versions[entry_id] for entry_id in ids if entry_id in versions]
@@ -261,7 +261,9 @@ class Commit:
         remaining = await remaining_changes(self._conn, self._session.session_id)
         if remaining:
             await carry_over(
-                self._conn, self._store, self._session.session_id, State(self._workspace_id, written.commit_id)
+                Snapshot(self._conn, State(self._workspace_id, written.commit_id)),
+                self._store,
+                self._session.session_id,
             )
             remaining = await remaining_changes(self._conn, self._session.session_id)
         faults.point("commit.mirrored")

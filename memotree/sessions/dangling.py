@@ -28,7 +28,7 @@ async def warnings(editor: SessionEditor, ids: Collection[str]) -> tuple[str, ..
         told += [
             f"{holder.entry_id} ({holder.title}) has {_with_article(relation[0])} relation to {relation[1]}, "
             "which is deleted."
-            for holder in await tree.pointing_at(editor.conn, editor.state, part)
+            for holder in await tree.pointing_at(editor.snapshot, part)
             if holder.entry_id not in gone
             for relation in holder.relations
             if relation[1] in part

@@ -20,7 +20,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
@@ -88,6 +88,11 @@ class SessionEditor:
         """The tree as the session has it now."""
         return self.session.tree
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The tree as the session has it now, read in its transaction."""
+        return Snapshot(self.conn, self.state)
+
     async def load(self, version: Version) -> Entry:
         """The whole entry of a version of this session, with its content."""
         if version.commit_id is None:
@@ -112,7 +117,7 @@ class SessionEditor:
             NodeNotFoundError: It is not alive here.
             StaleEtagError: It is not the version that the caller read.
         """
-        version = await lookup.node(self.conn, self.state, text, field)
+        version = await lookup.node(self.snapshot, text, field)
         check_etag(version, etag)
         return version
 
@@ -123,8 +128,8 @@ class SessionEditor:
             NodeNotFoundError: It is not alive here.
             StaleEtagError: It is not the version that the caller read.
         """
-        entry_id = await lookup.full_id(self.conn, self.state, text, field)
-        found = await tree.one(self.conn, self.state, entry_id)
+        entry_id = await lookup.full_id(self.snapshot, text, field)
+        found = await tree.one(self.snapshot, entry_id)
         if found is None or found[0].is_archive:
             raise lookup.NodeNotFoundError(entry_id)
         check_etag(found[0], etag)
@@ -151,7 +156,7 @@ class SessionEditor:
         node = canonical_node(entry)
         check_node(node, self.limits.node, self.limits.types, tell and (lambda fault: tell(fault, node)))
         if await self._stage(node, before, message):
-            return (await tree.versions(self.conn, self.state, [node.id]))[node.id]
+            return (await tree.versions(self.snapshot, [node.id]))[node.id]
         return staged_version(node, staging.blob_id(encode_entry(node)))
 
     async def put_archive(self, archive: Archive, before: Version | None, message: str) -> None:
@@ -172,10 +177,10 @@ class SessionEditor:
     async def position(self, home_id: str, index: int | None, moving: str = "") -> str:
         """A position in a home: behind ``index`` siblings, or last; the node that moves does not count."""
         if index is None:
-            return between(await tree.last_position(self.conn, self.state, home_id), None)
+            return between(await tree.last_position(self.snapshot, home_id), None)
         siblings = [
             place
-            for entry_id, place in await tree.children(self.conn, self.state, home_id, limit=index + 2)
+            for entry_id, place in await tree.children(self.snapshot, home_id, limit=index + 2)
             if entry_id != moving
         ]
         before = siblings[index - 1] if 0 < index <= len(siblings) else (siblings[-1] if index and siblings else None)

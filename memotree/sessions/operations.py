@@ -26,7 +26,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
@@ -107,7 +107,7 @@ class SessionOperations:
                 async def make() -> pb.OpenSessionResponse:
                     head = await _head(conn, workspace_id, order.branch, hold=True)
                     session = await sessions.open_session(
-                        conn, session_id, head, branch=order.branch, agent=order.agent, ttl=order.ttl
+                        Snapshot(conn, head), session_id, branch=order.branch, agent=order.agent, ttl=order.ttl
                     )
                     commit_point.reached = True
                     await self._keep(session_id, workspace_id, None, head.commit_id)
@@ -220,9 +220,9 @@ class SessionOperations:
             session = await sessions.hold_session(conn, workspace_id, session_id)
             head = await _head(conn, workspace_id, session.branch)
             rows = await staging.staged(conn, session_id)
-            merging = await merge_onto(conn, self._store, head, rows)
+            merging = await merge_onto(Snapshot(conn, head), self._store, rows)
             entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-            verdict = await check_tree(conn, head, entries, set())
+            verdict = await check_tree(Snapshot(conn, head), entries, set())
             conflicts = [*merging.conflicts, *verdict.conflicts]
             if conflicts:
                 raise ConflictError.of(conflicts)
@@ -414,10 +414,10 @@ async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, 
     """Refuse a discard that breaks the tree; what was broken before it (by a commit of others) is no reason."""
     all_of_them: dict[str, Entry | None] = {key: row.entry for key, row in rows.items()}
     stay = {key: entry for key, entry in all_of_them.items() if key not in gone}
-    after = await check_tree(conn, session.base, stay, gone)
+    after = await check_tree(Snapshot(conn, session.base), stay, gone)
     if not after.missing and not after.conflicts:
         return
-    before = await check_tree(conn, session.base, all_of_them, set())
+    before = await check_tree(Snapshot(conn, session.base), all_of_them, set())
     known = {(item.node_id, item.field, item.description) for item in before.conflicts}
     fresh = [item for item in after.conflicts if (item.node_id, item.field, item.description) not in known]
     if after.missing or fresh:

@@ -9,10 +9,9 @@ from memotree_storage.model.codec import archive_path, decode_entry, node_path
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres import staging, tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Staged
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 
@@ -56,12 +55,12 @@ class MergedChanges:
         return [conflict for item in self.merged for conflict in item.conflicts]
 
 
-async def merge_onto(conn: Connection, store: Store, head: State, rows: Sequence[Staged]) -> MergedChanges:
+async def merge_onto(snapshot: Snapshot, store: Store, rows: Sequence[Staged]) -> MergedChanges:
     """Merge staged changes onto a state; a change whose node did not change there is taken as it is."""
-    at_head = await tree.versions(conn, head, [row.entry_id for row in rows])
+    at_head = await tree.versions(snapshot, [row.entry_id for row in rows])
     wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
-    theirs = await store.entries.load(head.workspace_id, list(at_head.values()))
-    bases = await asyncio.to_thread(_read_bases, store, head.workspace_id, wanted)
+    theirs = await store.entries.load(snapshot.state.workspace_id, list(at_head.values()))
+    bases = await asyncio.to_thread(_read_bases, store, snapshot.state.workspace_id, wanted)
     return MergedChanges([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows], at_head)
 
 
@@ -90,12 +89,12 @@ def _read_bases(store: Store, workspace_id: str, rows: Sequence[Staged]) -> dict
     return found
 
 
-async def carry_over(conn: Connection, store: Store, session_id: str, head: State) -> None:
+async def carry_over(snapshot: Snapshot, store: Store, session_id: str) -> None:
     """Lay what is still staged over a new base: clean merges are taken, conflicting changes keep what they came from.
 
     A change that conflicts is merged again at its own commit, which then names the conflict.
     """
-    rows = await staging.staged(conn, session_id)
-    for item in (await merge_onto(conn, store, head, rows)).merged:
+    rows = await staging.staged(snapshot.conn, session_id)
+    for item in (await merge_onto(snapshot, store, rows)).merged:
         if not item.conflicts and item.theirs_blob != item.row.derived_blob:
-            await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
+            await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)

@@ -18,6 +18,7 @@ from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundErr
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.request import lookup
@@ -218,7 +219,7 @@ class WorkspaceOperations:
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
             return pb.GetArchiveResponse(
-                archive=archive_message(await lookup.archive(conn, place.state, request.archive))
+                archive=archive_message(await lookup.archive(Snapshot(conn, place.state), request.archive))
             )
 
     async def list_archives(self, request: pb.ListArchivesRequest) -> pb.ListArchivesResponse:
@@ -227,7 +228,7 @@ class WorkspaceOperations:
         cursor = self._pages.read(request, {"name": str, "id": str})
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            found = await tree.archives(conn, place.state)
+            found = await tree.archives(Snapshot(conn, place.state))
         if cursor:
             found = [item for item in found if (item.title, item.entry_id) > (cursor["name"], cursor["id"])]
         last = found[size - 1] if len(found) > size else None
@@ -240,7 +241,7 @@ class WorkspaceOperations:
         """Stage another name, model or description of an archive."""
 
         async def make(editor: SessionEditor) -> pb.UpdateArchiveResponse:
-            version = await lookup.archive(editor.conn, editor.state, request.archive)
+            version = await lookup.archive(editor.snapshot, request.archive)
             check_etag(version, request.etag)
             archive = version.to_archive()
             if request.HasField("name"):
@@ -259,10 +260,10 @@ class WorkspaceOperations:
         """Stage the removal of an archive and its nodes."""
 
         async def make(editor: SessionEditor) -> pb.DeleteArchiveResponse:
-            version = await lookup.archive(editor.conn, editor.state, request.archive)
+            version = await lookup.archive(editor.snapshot, request.archive)
             check_etag(version, request.etag)
-            below = await tree.archive_tree(editor.conn, editor.state, version.entry_id)
-            nodes = await tree.versions(editor.conn, editor.state, [item.entry_id for item in below])
+            below = await tree.archive_tree(editor.snapshot, version.entry_id)
+            nodes = await tree.versions(editor.snapshot, [item.entry_id for item in below])
             warnings = await dangling.warnings(editor, nodes)
             await editor.remove([*nodes.values(), version], "")
             return pb.DeleteArchiveResponse(deleted_nodes=len(nodes), warnings=warnings)
@@ -290,7 +291,7 @@ async def _check_new(editor: SessionEditor, archive: Archive) -> None:
 
 
 async def _check_name_free(editor: SessionEditor, archive: Archive) -> None:
-    for other in await tree.archives(editor.conn, editor.state):
+    for other in await tree.archives(editor.snapshot):
         if other.title == archive.name and other.entry_id != archive.id:
             raise ArchiveExistsError(
                 f"Archive {other.entry_id} is named {archive.name!r} already. Choose another name.",
@@ -300,4 +301,4 @@ async def _check_name_free(editor: SessionEditor, archive: Archive) -> None:
 
 
 async def _reread(editor: SessionEditor, entry_id: str) -> Version:
-    return (await tree.versions(editor.conn, editor.state, [entry_id]))[entry_id]
+    return (await tree.versions(editor.snapshot, [entry_id]))[entry_id]

@@ -13,7 +13,7 @@ from memotree_storage.model.codec import decode_entry, node_path, parse_path
 from memotree_storage.model.node import Node
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from unit.git.judge import Judge as Git
 
 from memotree.v1 import maintenance_service_pb2, node_service_pb2, workspace_service_pb2
@@ -126,7 +126,7 @@ class Judge:
             assert sorted(row[0] for row in rows) == sorted(info.commit_id for info in history)
             for info in history:
                 if info.commit_id not in self._compared:
-                    mirrored = await tree.everything(conn, State(workspace_id, info.commit_id))
+                    mirrored = await tree.everything(Snapshot(conn, State(workspace_id, info.commit_id)))
                     assert {version.entry_id: version.blob for version in mirrored} == blobs(repository, info.commit_id)
                     self._compared.add(info.commit_id)
 

@@ -14,7 +14,7 @@ from endpoints import ModelEndpoint
 from integration.worlds import World
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import NodeOperations
 from memotree.forest.ingestion.job import IngestDocument
@@ -103,10 +103,10 @@ class Forest:
         """All nodes of an archive, in pre-order."""
         state = State(self.world.workspace, await self.world.head(branch))
         async with self.world.store.database.connection() as conn:
-            order = [item.entry_id for item in await tree.archive_tree(conn, state, archive_id)]
+            order = [item.entry_id for item in await tree.archive_tree(Snapshot(conn, state), archive_id)]
             found: dict[str, Version] = {}
             for start in range(0, len(order), 2000):
-                found |= await tree.versions(conn, state, order[start : start + 2000])
+                found |= await tree.versions(Snapshot(conn, state), order[start : start + 2000])
         return [found[node_id] for node_id in order]
 
     async def leaves(self, archive_id: str, branch: str = "main") -> dict[str, str]:
@@ -136,7 +136,7 @@ class Forest:
         """An archive."""
         state = State(self.world.workspace, await self.world.head())
         async with self.world.store.database.connection() as conn:
-            return (await tree.versions(conn, state, [archive_id]))[archive_id]
+            return (await tree.versions(Snapshot(conn, state), [archive_id]))[archive_id]
 
     async def check_sources(self, archive_id: str, text: str) -> None:
         """Every node's source names the span of the text that it stands for, and its hash."""
@@ -189,7 +189,7 @@ class Forest:
         """Give an archive another name."""
         state = State(self.world.workspace, await self.world.head())
         async with self.world.store.database.connection() as conn:
-            (found,) = [each for each in await tree.archives(conn, state) if each.title == archive]
+            (found,) = [each for each in await tree.archives(Snapshot(conn, state)) if each.title == archive]
         await self.world.put(replace(found.to_archive(), name=name))
 
     # --- Summaries ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import Archive, Node, Source, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.tokens import count_tokens
+from memotree_storage.postgres.tree import Snapshot
 
 from memotree.canvas.node_messages import nodes_at
 from memotree.forest.asking.ask import Ask
@@ -69,7 +70,7 @@ class Given:
         self.requests.append(request)
         async with self._world.store.database.connection() as conn:
             state = (await find_revision(conn, request.workspace, request.revision)).state
-            nodes = await nodes_at(conn, self._world.store, state, self._ids, DETAIL)
+            nodes = await nodes_at(Snapshot(conn, state), self._world.store, self._ids, DETAIL)
         found = [
             pb.RecalledNode(node=node, score=0.9 - number / 100, tokens=count_tokens(node.content))
             for number, node in enumerate(nodes)

@@ -13,7 +13,7 @@ from memotree_storage.model.trailers import JOB, trailers_of, with_trailers
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 
 async def bring(world: World, *entries: Entry, removals: tuple[str, ...] = (), **more: object) -> str:
@@ -30,7 +30,7 @@ async def bring(world: World, *entries: Entry, removals: tuple[str, ...] = (), *
 
 async def alive(world: World, commit: str) -> dict[str, Version]:
     async with world.store.database.connection() as conn:
-        found = await tree.everything(conn, State(world.workspace, commit))
+        found = await tree.everything(Snapshot(conn, State(world.workspace, commit)))
     return {version.entry_id: version for version in found}
 
 
@@ -49,7 +49,7 @@ async def test_an_import_removes_entries_with_tombstones(world: World) -> None:
     assert set(await alive(world, commit)) == {world.archive.id, other.id, fresh.id}
     assert set(await alive(world, before)) == {world.archive.id, top.id, child.id, other.id}
     async with world.store.database.connection() as conn:
-        dead = await tree.versions(conn, State(world.workspace, commit), [top.id, child.id], dead=True)
+        dead = await tree.versions(Snapshot(conn, State(world.workspace, commit)), [top.id, child.id], dead=True)
     assert {(version.title, version.dead) for version in dead.values()} == {("Top", True), ("Child", True)}
     hits = await world.store.search.find(State(world.workspace, commit), SearchQuery("child", 10))
     assert child.id not in {hit.version.entry_id for hit in hits}

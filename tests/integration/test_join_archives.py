@@ -18,7 +18,7 @@ from memotree_storage.model.provenance import SUMMARY_BY, SUMMARY_OF
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.verify import Difference, verify
 
 from memotree.canvas import NodeOperations
@@ -83,7 +83,7 @@ async def suggested(world: World, joining: ArchiveJoin, **fields: Any) -> list[t
 async def entries(world: World, branch: str = "main") -> dict[str, Version]:
     state = State(world.workspace, await world.head(branch))
     async with world.store.database.connection() as conn:
-        return {version.entry_id: version for version in await tree.everything(conn, state)}
+        return {version.entry_id: version for version in await tree.everything(Snapshot(conn, state))}
 
 
 # --- Suggesting ---

@@ -15,7 +15,7 @@ from memotree_storage.model.node import Node, new_id
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import WORK_MIGRATIONS, Database, DatabaseTooNewError, get_setting
 from memotree_storage.postgres.staging import blob_id
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 from psycopg import sql
@@ -132,8 +132,8 @@ async def test_what_the_first_version_staged_is_there_with_its_home_and_can_be_c
             assert await get_setting(conn, "format") == str(len(WORK_MIGRATIONS))
             staged = {row.entry_id: row for row in await staging.staged(conn, session_id)}
             state = State(world.workspace, base, session_id)
-            roots = [entry_id for entry_id, _ in await tree.children(conn, state, world.archive.id)]
-            below = [entry_id for entry_id, _ in await tree.children(conn, state, root.id)]
+            roots = [entry_id for entry_id, _ in await tree.children(Snapshot(conn, state), world.archive.id)]
+            below = [entry_id for entry_id, _ in await tree.children(Snapshot(conn, state), root.id)]
         assert {key: row.entry for key, row in staged.items()} == {
             root.id: changed, fresh_root.id: fresh_root, child.id: child, doomed.id: None,
         }  # fmt: skip

@@ -12,7 +12,7 @@ from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.model.node import Entry, new_id
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import staging
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import summaries
 from memotree.v1 import node_service_pb2 as pb
@@ -417,7 +417,7 @@ async def test_many_deletions_take_few_statements(world: World, monkeypatch: pyt
     async with world.store.database.connection() as conn:
         assert len(await staging.staged(conn, session)) == 60
         gone: dict[str, Entry | None] = {node.id: None for node in nodes}
-        verdict = await check_tree(conn, State(world.workspace, commit), gone, set())
+        verdict = await check_tree(Snapshot(conn, State(world.workspace, commit)), gone, set())
     assert len(statements) < 10
     assert [(conflict.node_id, conflict.theirs) for conflict in verdict.conflicts] == [
         (nodes[7].id, f"has {child.id} below it")

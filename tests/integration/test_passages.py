@@ -14,14 +14,14 @@ from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.postgres import archive_trees, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import put_setting
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 
 async def listed(
     world: World, commit: str, session: str | None = None, archives: set[str] | None = None
 ) -> list[TreeNode]:
     async with world.store.database.connection() as conn:
-        return await archive_trees.ordered_nodes(conn, State(world.workspace, commit, session), archives)
+        return await archive_trees.ordered_nodes(Snapshot(conn, State(world.workspace, commit, session)), archives)
 
 
 async def loaded(world: World, leaves: list[TreeNode]) -> dict[str, LeafFeatures]:
@@ -36,7 +36,7 @@ async def as_the_tools_see(world: World, state: State, archives: list[str]) -> l
         return [
             (item.entry_id, item.depth)
             for archive_id in sorted(archives)
-            for item in await tree.archive_tree(conn, state, archive_id)
+            for item in await tree.archive_tree(Snapshot(conn, state), archive_id)
         ]
 
 

@@ -13,8 +13,8 @@ from memotree_storage.model.node import Archive, Node, Source, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder
-from memotree_storage.postgres import archive_trees as stored_groves
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres import archive_trees as archive_trees_module
+from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import content_hash, is_right
@@ -498,7 +498,7 @@ async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(f
     everything = await forest(f"{EVERYTHING} People talk.", strategy=COLLAPSED, top_k=100)
     async with forest.world.store.database.connection() as conn:
         ids = [one.node.id for one in everything.nodes]
-        read = {node.id: node for node in await nodes_at(conn, forest.world.store, state, ids, DETAIL)}
+        read = {node.id: node for node in await nodes_at(Snapshot(conn, state), forest.world.store, ids, DETAIL)}
     assert {one.node.type for one in everything.nodes} == {"leaf_chunk", "summary_node"}
     assert all(is_right(one.citation, read[one.node.id]) for one in everything.nodes)
     assert not is_right(everything.nodes[0].citation, read[everything.nodes[1].node.id])
@@ -511,13 +511,13 @@ async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(f
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The archives of every reading of trees."""
     made: list[list[str]] = []
-    real = stored_groves.ordered_nodes
+    real = archive_trees_module.ordered_nodes
 
-    async def leaves_of(conn: Any, state: Any, archive_ids: Any = None) -> Any:
+    async def leaves_of(snapshot: Any, archive_ids: Any = None) -> Any:
         made.append(sorted(archive_ids))
-        return await real(conn, state, archive_ids)
+        return await real(snapshot, archive_ids)
 
-    monkeypatch.setattr(stored_groves, "ordered_nodes", leaves_of)
+    monkeypatch.setattr(archive_trees_module, "ordered_nodes", leaves_of)
     return made
 
 

@@ -7,7 +7,7 @@ from integration.worlds import World
 from memotree_storage.model.node import Archive, new_id
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree, views
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.postgres.views import ViewKey
 
 from memotree.canvas import view_rendering as shown_module
@@ -260,7 +260,7 @@ async def test_names_are_in_the_order_of_their_characters_whatever_collation_the
             pytest.skip("this PostgreSQL has no other collations")
         await conn.execute('alter table mirror.version alter column title type text collate "und-x-icu"')
         await conn.execute('alter table work.view alter column name type text collate "und-x-icu"')
-        archives = await tree.archives(conn, State(world.workspace, commit))
+        archives = await tree.archives(Snapshot(conn, State(world.workspace, commit)))
         paged: list[str] = []
         while found := await views.list_views(conn, world.workspace, "main", after=paged[-1] if paged else "", limit=2):
             paged += [view.name for view in found]

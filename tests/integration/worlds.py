@@ -11,7 +11,7 @@ from memotree_storage.model.position import many_between
 from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request.limits import ServiceLimits
@@ -76,7 +76,7 @@ class World:
         gone = [entry if isinstance(entry, str) else entry.id for entry in delete]
         async with self.store.database.transaction() as conn:
             session = await sessions.hold_session(conn, self.workspace, session_id)
-            before = await tree.versions(conn, session.tree, [*(entry.id for entry in entries), *gone])
+            before = await tree.versions(Snapshot(conn, session.tree), [*(entry.id for entry in entries), *gone])
             edits = [Edit(entry, before.get(entry.id), note) for entry in entries]
             edits += [Edit(None, before[entry_id], note) for entry_id in gone]
             await staging.stage(conn, session, edits)
@@ -116,7 +116,7 @@ class World:
     async def alive(self, commit_id: str, session_id: str | None = None) -> dict[str, str]:
         """The blob of every entry that is alive at a state, by id."""
         async with self.store.database.connection() as conn:
-            found = await tree.everything(conn, State(self.workspace, commit_id, session_id))
+            found = await tree.everything(Snapshot(conn, State(self.workspace, commit_id, session_id)))
         return {version.entry_id: version.blob for version in found}
 
     async def head(self, branch: str = "main") -> str:

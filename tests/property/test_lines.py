@@ -31,7 +31,7 @@ from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
 from memotree_storage.postgres import archive_trees, projector, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from property.arena import Arena, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, children, subtree
 
@@ -251,22 +251,22 @@ class Histories(RuleBasedStateMachine):
 
     async def _check_point(self, conn: Any, point: Point, times: Mapping[str, datetime]) -> None:
         state, alive = State(self.workspace, point.commit_id), point.alive
-        found = await tree.everything(conn, state)
+        found = await tree.everything(Snapshot(conn, state))
         assert [columns(version) for version in found] == [row(point, times, alive[key]) for key in sorted(alive)]
-        assert await tree.ancestors(conn, state, alive) == {key: ancestors(alive, key) for key in alive}
+        assert await tree.ancestors(Snapshot(conn, state), alive) == {key: ancestors(alive, key) for key in alive}
         archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
-        leaves = await archive_trees.ordered_nodes(conn, state)
+        leaves = await archive_trees.ordered_nodes(Snapshot(conn, state))
         assert sorted(leaf.entry_id for leaf in leaves) == sorted(
             entry.id for entry in alive.values() if isinstance(entry, Node)
         )
         for archive in archives:
-            below = await tree.archive_tree(conn, state, archive.id)
+            below = await tree.archive_tree(Snapshot(conn, state), archive.id)
             assert [(item.entry_id, item.depth) for item in below] == archive_tree(alive, archive.id)
             inside = {item.entry_id for item in below}
             assert [(leaf.entry_id, leaf.depth) for leaf in leaves if leaf.entry_id in inside] == [
                 (item.entry_id, item.depth) for item in below
             ]
-            some = await archive_trees.ordered_nodes(conn, state, {archive.id})
+            some = await archive_trees.ordered_nodes(Snapshot(conn, state), {archive.id})
             assert {leaf.entry_id for leaf in some} == {
                 entry.id for entry in alive.values() if isinstance(entry, Node) and entry.archive_id == archive.id
             }
@@ -276,11 +276,11 @@ class Histories(RuleBasedStateMachine):
         if nodes:
             below_each = {key: children(alive, key) for key in nodes}
             counts = {key: len(expected) for key, expected in below_each.items()}
-            assert await tree.child_counts(conn, state, nodes) == counts
+            assert await tree.child_counts(Snapshot(conn, state), nodes) == counts
             top = nodes[self.count % len(nodes)]
-            below = await tree.subtree(conn, state, [top])
+            below = await tree.subtree(Snapshot(conn, state), [top])
             assert [(item.entry_id, item.depth) for item in below] == subtree(alive, [top])
-            one = await tree.one(conn, state, top)
+            one = await tree.one(Snapshot(conn, state), top)
             assert one is not None
             assert (columns(one[0]), *one[1:]) == (row(point, times, alive[top]), ancestors(alive, top), counts[top])
 

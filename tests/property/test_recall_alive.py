@@ -26,7 +26,7 @@ from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Embedder, Signature
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from property.arena import Arena, effort, numbered_id
 
 from memotree.forest.recall.recall import Recall
@@ -302,13 +302,15 @@ class Recalls(RuleBasedStateMachine):
     async def _open_session(self, draft: Draft, branch: str) -> None:
         base = State(self.workspace, draft.base)
         async with self.arena.store.database.transaction() as conn:
-            await sessions.open_session(conn, draft.id, base, branch=branch, agent="tester", ttl=timedelta(days=1))
+            await sessions.open_session(
+                Snapshot(conn, base), draft.id, branch=branch, agent="tester", ttl=timedelta(days=1)
+            )
         assert self._git().move_ref(f"refs/memotree/keep/{draft.id}", None, draft.base)
 
     async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
         async with self.arena.store.database.transaction() as conn:
             session = await sessions.hold_session(conn, self.workspace, draft.id)
-            before = await tree.versions(conn, session.tree, list(changes))
+            before = await tree.versions(Snapshot(conn, session.tree), list(changes))
             staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 

@@ -36,7 +36,7 @@ from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
@@ -463,13 +463,15 @@ class Searches(RuleBasedStateMachine):
 
     async def _open_session(self, session_id: str, base: State, branch: str) -> None:
         async with self.store.database.transaction() as conn:
-            await sessions.open_session(conn, session_id, base, branch=branch, agent="tester", ttl=timedelta(days=1))
+            await sessions.open_session(
+                Snapshot(conn, base), session_id, branch=branch, agent="tester", ttl=timedelta(days=1)
+            )
         assert self._git().move_ref(f"refs/memotree/keep/{session_id}", None, base.commit_id)
 
     async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
         async with self.store.database.transaction() as conn:
             session = await sessions.hold_session(conn, self.workspace, draft.id)
-            before = await tree.versions(conn, session.tree, list(changes))
+            before = await tree.versions(Snapshot(conn, session.tree), list(changes))
             staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 

@@ -27,7 +27,7 @@ from memotree_storage.model.validation import canonical_node
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.staging import blob_id
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from property.arena import Arena, effort, numbered_id
 from property.desks import Row, Session, Verdict, carried, merged, overlaid
 from property.trees import ancestors, archive_tree, check_children, children, faults, subtree
@@ -357,13 +357,15 @@ class Desk(RuleBasedStateMachine):
             }
 
     async def _check_state(self, conn: Any, state: State, expected: dict[str, Entry]) -> None:
-        found = await tree.everything(conn, state)
+        found = await tree.everything(Snapshot(conn, state))
         blobs = {key: blob_id(encode_entry(entry)) for key, entry in expected.items()}
         assert {version.entry_id: version.blob for version in found} == blobs
-        assert await tree.ancestors(conn, state, expected) == {key: ancestors(expected, key) for key in expected}
+        assert await tree.ancestors(Snapshot(conn, state), expected) == {
+            key: ancestors(expected, key) for key in expected
+        }
         for entry in expected.values():
             if isinstance(entry, Archive):
-                below = await tree.archive_tree(conn, state, entry.id)
+                below = await tree.archive_tree(Snapshot(conn, state), entry.id)
                 assert [(item.entry_id, item.depth) for item in below] == archive_tree(expected, entry.id)
         for home_id in expected:
             await check_children(conn, state, expected, home_id)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 
 Tree = Mapping[str, Entry]
 """The alive entries of one state by id."""
@@ -24,17 +23,17 @@ def placed_children(state: Tree, home_id: str) -> list[tuple[str, str]]:
     return [(node.id, node.position) for node in sorted(below, key=lambda node: (node.position.encode(), node.id))]
 
 
-async def check_children(conn: Connection, state: State, alive: Tree, home_id: str) -> None:
+async def check_children(snapshot: Snapshot, alive: Tree, home_id: str) -> None:
     """The children as a whole, page by page, and the last one alone."""
     expected = placed_children(alive, home_id)
-    assert await tree.children(conn, state, home_id) == expected
-    assert await tree.last_position(conn, state, home_id) == (expected[-1][1] if expected else None)
+    assert await tree.children(snapshot, home_id) == expected
+    assert await tree.last_position(snapshot, home_id) == (expected[-1][1] if expected else None)
     after = ("", "")
     for start in range(0, len(expected), 2):
-        page = await tree.children(conn, state, home_id, after=after, limit=2)
+        page = await tree.children(snapshot, home_id, after=after, limit=2)
         assert page == expected[start : start + 2]
         after = (page[-1][1], page[-1][0])
-    found = await tree.one_with_last(conn, state, home_id)
+    found = await tree.one_with_last(snapshot, home_id)
     assert found is not None
     assert found[2] == (expected[-1][1] if expected else None)
 

@@ -10,7 +10,7 @@ from memotree_storage.errors import InvalidInputError, MemoTreeError
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import nodes_at
@@ -183,8 +183,10 @@ class Ask:
                 raise InvalidInputError.at(name, f"is {value}; give 0 (the default) to {most}.")
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            wanted = await read_filter(conn, place.state, request.filter, await tree.archives(conn, place.state))
-            scope = await scope_ids(conn, place.state, wanted)
+            wanted = await read_filter(
+                Snapshot(conn, place.state), request.filter, await tree.archives(Snapshot(conn, place.state))
+            )
+            scope = await scope_ids(Snapshot(conn, place.state), wanted)
         budget = request.token_budget or DEFAULT_BUDGET
         revision = place.state.session_id or place.state.commit_id
         return _Question(request, place.state, revision, wanted, scope, budget, Context(budget))
@@ -220,9 +222,9 @@ class Ask:
                 above.setdefault("".join(node_id), one.score)
         wanted = [node_id for node_id in above if node_id and asked.context.get(node_id) is None]
         async with self._store.database.connection() as conn:
-            versions = await tree.versions(conn, asked.state, wanted)
+            versions = await tree.versions(Snapshot(conn, asked.state), wanted)
             kept = [each for each in wanted if each in versions and asked.admits(versions[each])][:_MOST_ABOVE]
-            nodes = await nodes_at(conn, self._store, asked.state, kept, SUMMARY)
+            nodes = await nodes_at(Snapshot(conn, asked.state), self._store, kept, SUMMARY)
         hint = "stands above passages that were found; more of the same may be below"
         shown += [Shown(node, "", hint, above[node.id], -1) for node in nodes]
         return await self._with_text(asked, shown)
@@ -237,7 +239,7 @@ class Ask:
         read = [node.id for node in missing if node.content_tokens <= asked.budget]
         if read:
             async with self._store.database.connection() as conn:
-                nodes = await nodes_at(conn, self._store, asked.state, read, DETAIL)
+                nodes = await nodes_at(Snapshot(conn, asked.state), self._store, read, DETAIL)
             texts = {node.id: node.content for node in nodes}
             for one in shown:
                 one.content = one.content or texts.get(one.node.id, "")
@@ -270,7 +272,7 @@ class Ask:
 
     async def _below(self, asked: _Question, node_id: str, found: Sequence[pb.DrilledNode], count: int) -> list[Shown]:
         async with self._store.database.connection() as conn:
-            versions = await tree.versions(conn, asked.state, [one.node.id for one in found])
+            versions = await tree.versions(Snapshot(conn, asked.state), [one.node.id for one in found])
         admitted = [one for one in found if one.node.id in versions and asked.admits(versions[one.node.id])]
         good = sum(1 for one in admitted if one.score >= DEFAULT_THRESHOLD)
         shown = [
@@ -318,9 +320,9 @@ class Ask:
         self, asked: _Question, text: str, cited: Sequence[str], *, exhausted: bool, extractive: bool = False
     ) -> pb.AskResponse:
         async with self._store.database.connection() as conn:
-            versions = await tree.versions(conn, asked.state, cited)
+            versions = await tree.versions(Snapshot(conn, asked.state), cited)
             present = [versions[node_id] for node_id in cited if node_id in versions]
-            citations = await cite(conn, self._store, asked.state, present)
+            citations = await cite(Snapshot(conn, asked.state), self._store, present)
         return pb.AskResponse(
             answer=pb.Answer(
                 text=text,

@@ -9,9 +9,8 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.tokens import in_pieces
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import contents, nodes_at
@@ -92,8 +91,8 @@ class DrillDown:
         threshold = _threshold(request)
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            top = await lookup.node(conn, place.state, request.node_id)
-            ids = [entry_id for entry_id, _ in await tree.children(conn, place.state, top.entry_id)]
+            top = await lookup.node(Snapshot(conn, place.state), request.node_id)
+            ids = [entry_id for entry_id, _ in await tree.children(Snapshot(conn, place.state), top.entry_id)]
         if not ids:
             return await self._answer(place.state, [_Scored(top, 1.0, is_leaf=True)], 0, [])
         below = await self._below(place.state, ids, request.query)
@@ -120,8 +119,8 @@ class DrillDown:
             near.update([entry_id for entry_id in ids if entry_id not in near][: MOST_RERANKED - len(near)])
             chosen = [entry_id for entry_id in ids if entry_id in near]
         async with self._store.database.connection() as conn:
-            versions = await tree.versions(conn, state, chosen)
-            counts = await tree.child_counts(conn, state, list(versions))
+            versions = await tree.versions(Snapshot(conn, state), chosen)
+            counts = await tree.child_counts(Snapshot(conn, state), list(versions))
         return _Below(
             [versions[entry_id] for entry_id in chosen if entry_id in versions],
             frozenset(entry_id for entry_id, count in counts.items() if not count),
@@ -134,7 +133,7 @@ class DrillDown:
         leaves = [version for version in below.versions if version.entry_id in below.leaves]
         for some in in_pieces(leaves, _READ_AT_ONCE, _READ_TOKENS):
             async with self._store.database.connection() as conn:
-                nodes = await contents(conn, self._store, state, some)
+                nodes = await contents(Snapshot(conn, state), self._store, some)
             told.update({entry_id: node.content[:_RERANKED_CHARS] for entry_id, node in nodes.items()})
         return [_text(version, told.get(version.entry_id, "")) for version in below.versions]
 
@@ -144,8 +143,8 @@ class DrillDown:
         detailed = _within(found)
         cut = sum(1 for each in found if each.is_leaf) - len(detailed)
         async with self._store.database.connection() as conn:
-            messages = await _messages(conn, self._store, state, found, detailed)
-            citations = await cite(conn, self._store, state, [each.version for each in found])
+            messages = await _messages(Snapshot(conn, state), self._store, found, detailed)
+            citations = await cite(Snapshot(conn, state), self._store, [each.version for each in found])
         told = list(warnings)
         if cut:
             told.append(
@@ -168,12 +167,12 @@ class DrillDown:
 
 
 async def _messages(
-    conn: Connection, store: Store, state: State, found: Sequence[_Scored], detailed: frozenset[str]
+    snapshot: Snapshot, store: Store, found: Sequence[_Scored], detailed: frozenset[str]
 ) -> Mapping[str, types_pb2.Node]:
     """The nodes as messages by id: leaves with their content as far as there is room, others with their summary."""
     plain = [each.version.entry_id for each in found if each.version.entry_id not in detailed]
-    messages = await nodes_at(conn, store, state, sorted(detailed), DETAIL)
-    messages += await nodes_at(conn, store, state, plain, SUMMARY)
+    messages = await nodes_at(snapshot, store, sorted(detailed), DETAIL)
+    messages += await nodes_at(snapshot, store, plain, SUMMARY)
     return {message.id: message for message in messages}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version, staged_version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.ingestion.existing_tree import ExistingTree
@@ -86,8 +86,8 @@ async def _above(store: Store, state: State, existing: ExistingTree) -> Scope:
     if not existing.top:
         return Scope([], {}, {})
     async with store.database.connection() as conn:
-        ways = await tree.ancestors(conn, state, [existing.top])
-        return await scope_of(conn, state, [existing.top, *ways.get(existing.top, ())])
+        ways = await tree.ancestors(Snapshot(conn, state), [existing.top])
+        return await scope_of(Snapshot(conn, state), [existing.top, *ways.get(existing.top, ())])
 
 
 async def _whole(store: Store, state: State, existing: ExistingTree, versions: list[Version]) -> dict[str, Node]:

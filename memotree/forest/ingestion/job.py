@@ -17,7 +17,7 @@ from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, deri
 from memotree_storage.model.provenance import SUMMARY_PENDING
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.chunking.splitting import split
@@ -95,8 +95,12 @@ class IngestDocument:
             order.branch = request.branch or workspace.default_branch
             state = await branch_head(conn, workspace.workspace_id, order.branch)
             if request.name and not request.request_id:  # with one, this may be the call that made the name
-                await check_name(conn, state, request.name, document_id=request.document_id)
-            known = await find_document(conn, state, request.document_id, joined=False) if request.document_id else None
+                await check_name(Snapshot(conn, state), request.name, document_id=request.document_id)
+            known = (
+                await find_document(Snapshot(conn, state), request.document_id, joined=False)
+                if request.document_id
+                else None
+            )
             subject = request.name or (known.holder.title if known else "")
         if request.HasField("author"):
             read_author(request.author, "author", self._limits.service_author())
@@ -171,7 +175,9 @@ class _IngestionRun:
     async def _take(self, document: Document) -> job_service_pb2.IngestionResult:
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, self._workspace_id, self._request.branch)
-            known = await find_document(conn, state, self._document_id, joined=bool(self._request.document_id))
+            known = await find_document(
+                Snapshot(conn, state), self._document_id, joined=bool(self._request.document_id)
+            )
         if known is None:
             return await self._build_new(state, document)
         if known.facts.get(JOB) == self._context.job.id:  # an earlier attempt was cut off behind its commit
@@ -205,8 +211,8 @@ class _IngestionRun:
         options, tags = ChunkingOptions.wanted(self._request), self._request.tags
         async with self._store.database.connection() as conn:
             if self._request.name:
-                await check_name(conn, state, self._request.name)
-            name = self._request.name or await free_name(conn, state, document.title or self._document_id)
+                await check_name(Snapshot(conn, state), self._request.name)
+            name = self._request.name or await free_name(Snapshot(conn, state), document.title or self._document_id)
         archive = Archive(
             id=derived_id(self._context.job.id, "archive", 0),
             name=name,
@@ -243,8 +249,8 @@ class _IngestionRun:
         )
         async with self._store.database.connection() as conn:
             if isinstance(holder, Archive):
-                await check_name(conn, state, holder.name, holder.id)
-            existing = await read_existing_tree(self._store, conn, state, known)
+                await check_name(Snapshot(conn, state), holder.name, holder.id)
+            existing = await read_existing_tree(self._store, Snapshot(conn, state), known)
         if _same(facts, known.facts) and holder == known.entry(facts):
             return _counted(
                 result, TreeUpdate({}, frozenset(), 0, len(existing.leaves), 0), existing, existing.versions

@@ -7,9 +7,8 @@ from itertools import count
 from memotree_storage.errors import AlreadyExistsError
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
@@ -60,21 +59,21 @@ class KnownDocument:
         return replace(self.holder.to_node(), attributes=dict(facts))
 
 
-async def check_name(conn: Connection, state: State, name: str, archive_id: str = "", *, document_id: str = "") -> None:
+async def check_name(snapshot: Snapshot, name: str, archive_id: str = "", *, document_id: str = "") -> None:
     """Refuse a name that an archive has, other than this one or the one of this document.
 
     Raises:
         DocumentNameTakenError: One has it.
     """
-    for other in await tree.archives(conn, state):
+    for other in await tree.archives(snapshot):
         own = other.entry_id == archive_id or (document_id and other.attributes.get(DOCUMENT_ID) == document_id)
         if other.title == name and not own:
             raise DocumentNameTakenError(name, other.entry_id)
 
 
-async def free_name(conn: Connection, state: State, title: str) -> str:
+async def free_name(snapshot: Snapshot, title: str) -> str:
     """The title of a document as the name of its archive, with a number behind it when others have that name."""
-    taken = {archive.title for archive in await tree.archives(conn, state)}
+    taken = {archive.title for archive in await tree.archives(snapshot)}
     wanted = " ".join(title.split())
     name = wanted[:_NAME_CHARS].rstrip()
     for number in count(2):
@@ -85,18 +84,15 @@ async def free_name(conn: Connection, state: State, title: str) -> str:
     return name
 
 
-async def find_document(
-    conn: Connection, state: State, document_id: str, *, joined: bool = True
-) -> KnownDocument | None:
+async def find_document(snapshot: Snapshot, document_id: str, *, joined: bool = True) -> KnownDocument | None:
     """Where a document stands at a state; ``None`` when it is not known there.
 
     Args:
-        conn: A connection.
-        state: The state.
+        snapshot: Where to look.
         document_id: The document.
         joined: Whether it may stand in a joined archive, which costs a look at all nodes.
     """
-    for archive in await tree.archives(conn, state):
+    for archive in await tree.archives(snapshot):
         if archive.attributes.get(DOCUMENT_ID) == document_id:
             return KnownDocument(document_id, archive)
     if not joined:
@@ -104,26 +100,26 @@ async def find_document(
     # Nodes that people gave such an attribute hold nothing; one of a joined archive says how the document was cut.
     holders = [
         node
-        for node in await tree.with_attribute(conn, state, DOCUMENT_ID, document_id)
+        for node in await tree.with_attribute(snapshot, DOCUMENT_ID, document_id)
         if node.type == SUMMARY_TYPE and SHA256 in node.attributes
     ]
     return KnownDocument(document_id, holders[0]) if holders else None
 
 
-async def read_existing_tree(store: Store, conn: Connection, state: State, known: KnownDocument) -> ExistingTree:
+async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocument) -> ExistingTree:
     """The trees of a document as they stand, its leaves with their texts."""
     holder = known.holder
     if holder.is_archive:
-        order = [item.entry_id for item in await tree.archive_tree(conn, state, holder.entry_id)]
+        order = [item.entry_id for item in await tree.archive_tree(snapshot, holder.entry_id)]
     else:
-        order = [item.entry_id for item in await tree.subtree(conn, state, [holder.entry_id])][1:]
+        order = [item.entry_id for item in await tree.subtree(snapshot, [holder.entry_id])][1:]
     versions: dict[str, Version] = {}
     for start in range(0, len(order), _AT_ONCE):
-        versions |= await tree.versions(conn, state, order[start : start + _AT_ONCE])
+        versions |= await tree.versions(snapshot, order[start : start + _AT_ONCE])
     leaves = [
         version for version in versions.values() if version.type == LEAF_TYPE and is_own(version, known.document_id)
     ]
-    nodes = await read_nodes(store, state, leaves)
+    nodes = await read_nodes(store, snapshot.state, leaves)
     return ExistingTree(known.document_id, order, versions, nodes, TOP if holder.is_archive else holder.entry_id)
 
 

@@ -28,7 +28,7 @@ from memotree_storage.model.validation import canonical_node, check_archive, che
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import node_at
@@ -201,7 +201,9 @@ class ArchiveJoin:
             commits = [row[0] for row in await cursor.fetchall()]
             archive_id = order.new_id("archive")
             for commit_id in commits:
-                if archive_id in await tree.versions(conn, State(order.workspace_id, commit_id), [archive_id]):
+                if archive_id in await tree.versions(
+                    Snapshot(conn, State(order.workspace_id, commit_id)), [archive_id]
+                ):
                     break
             else:
                 return None
@@ -237,16 +239,16 @@ class ArchiveJoin:
         """The archives as the head of the branch has them."""
         async with self._store.database.connection() as conn:
             found = [
-                await lookup.archive(conn, head, text, f"archives[{number}]")
+                await lookup.archive(Snapshot(conn, head), text, f"archives[{number}]")
                 for number, text in enumerate(order.request.archives)
             ]
             wanted = list({version.entry_id: version for version in found}.values())
-            for other in await tree.archives(conn, head):
+            for other in await tree.archives(Snapshot(conn, head)):
                 if other.title == order.request.name and other.entry_id not in {one.entry_id for one in wanted}:
                     raise ArchiveNameTakenError(order.request.name, other.entry_id)
             _check_models(wanted)
             ids = {
-                one.entry_id: [item.entry_id for item in await tree.archive_tree(conn, head, one.entry_id)]
+                one.entry_id: [item.entry_id for item in await tree.archive_tree(Snapshot(conn, head), one.entry_id)]
                 for one in wanted
             }
             count = sum(map(len, ids.values()))
@@ -258,7 +260,7 @@ class ArchiveJoin:
             versions: dict[str, Version] = {}
             everything = [entry_id for some in ids.values() for entry_id in some]
             for start in range(0, len(everything), _AT_ONCE):
-                versions.update(await tree.versions(conn, head, everything[start : start + _AT_ONCE]))
+                versions.update(await tree.versions(Snapshot(conn, head), everything[start : start + _AT_ONCE]))
         entries: dict[str, Entry] = {}
         found = list(versions.values())
         for start in range(0, len(found), _AT_ONCE):
@@ -325,9 +327,9 @@ class ArchiveJoin:
         state = State(order.workspace_id, commit_id)
         archive_id, root_id = order.new_id("archive"), order.new_id("root")
         async with self._store.database.connection() as conn:
-            archive = (await tree.versions(conn, state, [archive_id]))[archive_id]
-            root = await node_at(conn, self._store, state, root_id, SUMMARY)
-            nodes = await tree.archive_tree(conn, state, archive_id)
+            archive = (await tree.versions(Snapshot(conn, state), [archive_id]))[archive_id]
+            root = await node_at(Snapshot(conn, state), self._store, root_id, SUMMARY)
+            nodes = await tree.archive_tree(Snapshot(conn, state), archive_id)
         return pb.MergeArchivesResponse(
             archive=archive_message(archive),
             root=root,

@@ -9,6 +9,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.ports import Vectors
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.joining.similarity_groups import groups
@@ -42,12 +43,12 @@ async def suggest(
         raise InvalidInputError.at("threshold", f"is {threshold:g}; give a number from 0 to 1.")
     async with store.database.connection() as conn:
         place = await lookup.find_revision(conn, request.workspace, request.revision)
-        archives = await tree.archives(conn, place.state)
+        archives = await tree.archives(Snapshot(conn, place.state))
         if request.model_id:
             archives = [one for one in archives if one.to_archive().model_id == request.model_id]
-        below = await tree.directly_below(conn, place.state, [one.entry_id for one in archives])
+        below = await tree.directly_below(Snapshot(conn, place.state), [one.entry_id for one in archives])
         first = {key: ids[:_MOST_ROOTS] for key, ids in below.items()}
-        roots = await tree.versions(conn, place.state, [root for ids in first.values() for root in ids])
+        roots = await tree.versions(Snapshot(conn, place.state), [root for ids in first.values() for root in ids])
     by_model: dict[str, list[Version]] = {}
     for one in archives:
         if first.get(one.entry_id):

@@ -6,9 +6,8 @@ from datetime import datetime
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
 
 from memotree.forest.recall.node_times import read_time
 from memotree.request import lookup
@@ -62,12 +61,11 @@ class Filter:
         return (self.since is None or when >= self.since) and (self.until is None or when < self.until)
 
 
-async def read_filter(conn: Connection, state: State, given: pb.RecallFilter, archives: Sequence[Version]) -> Filter:
+async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequence[Version]) -> Filter:
     """The filter of a request.
 
     Args:
-        conn: A connection.
-        state: The state that is read.
+        snapshot: What is read.
         given: The filter as it came.
         archives: All archives of the state.
 
@@ -90,7 +88,7 @@ async def read_filter(conn: Connection, state: State, given: pb.RecallFilter, ar
         wanted = of_model if wanted is None else wanted & of_model
     scope_id = ""
     if given.scope_node_id:
-        scope = await lookup.node(conn, state, given.scope_node_id, "filter.scope_node_id")
+        scope = await lookup.node(snapshot, given.scope_node_id, "filter.scope_node_id")
         scope_id, home = scope.entry_id, {scope.archive_id}
         wanted = home if wanted is None else wanted & home
     return Filter(
@@ -103,11 +101,11 @@ async def read_filter(conn: Connection, state: State, given: pb.RecallFilter, ar
     )
 
 
-async def scope_ids(conn: Connection, state: State, wanted: Filter) -> set[str] | None:
+async def scope_ids(snapshot: Snapshot, wanted: Filter) -> set[str] | None:
     """The nodes of the filter's scope; ``None`` when there is none."""
     if not wanted.scope_id:
         return None
-    return {item.entry_id for item in await tree.subtree(conn, state, [wanted.scope_id])}
+    return {item.entry_id for item in await tree.subtree(snapshot, [wanted.scope_id])}
 
 
 def _moment(field: str, text: str) -> datetime | None:

@@ -21,6 +21,7 @@ from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.asking.drill_down import check_question
@@ -149,7 +150,7 @@ class Recall:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
         view = await self.leaf_indexes.view(place.state)
         async with self._store.database.connection() as conn:
-            wanted = await read_filter(conn, view.state, request.filter, list(view.archives.values()))
+            wanted = await read_filter(Snapshot(conn, view.state), request.filter, list(view.archives.values()))
         asked.warnings += _unknown(request.filter, wanted)
         if asked.strategy == pb.RECALL_STRATEGY_HYBRID:
             return await self._hybrid(asked, view, wanted)
@@ -185,7 +186,7 @@ class Recall:
         places = scored.best(_JUDGED)
         leaves = {scored.leaf(place).node_id: place for place in places}
         async with self._reading(view) as conn:
-            versions = await tree.versions(conn, view.state, leaves)
+            versions = await tree.versions(Snapshot(conn, view.state), leaves)
         nodes = await read_nodes(self._store, view.state, list(versions.values()))
         texts = {leaves[node.id]: f"{node.title}\n{node.content[:_JUDGED_CHARS]}" for node in nodes.values()}
         meter = Meter()
@@ -232,7 +233,7 @@ class Recall:
         hits = await self._hits(asked, view, wanted, words=not is_lca)
         found = {hit.version.entry_id: hit for hit in hits}
         async with self._reading(view) as conn:
-            ways = await tree.ancestors(conn, view.state, found)
+            ways = await tree.ancestors(Snapshot(conn, view.state), found)
             if is_lca:
                 tops = representatives(Hit((*ways[key], key), hit.score) for key, hit in found.items())
                 chosen = [_standing(top) for top in tops]
@@ -253,7 +254,7 @@ class Recall:
         if wanted.archive_ids is not None and not wanted.archive_ids:
             return []
         async with self._store.database.connection() as conn:
-            ids = await scope_ids(conn, view.state, wanted)
+            ids = await scope_ids(Snapshot(conn, view.state), wanted)
         limit = asked.top_k
         while True:
             query = SearchQuery(

@@ -12,6 +12,7 @@ from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.canvas.contents import contents
@@ -118,14 +119,14 @@ class ResultBuilder:
         state, ids = self._view.state, [part.node_id for part in parts]
         known = await self._known({*ids, *(step for part in parts for step in (*part.way, *part.stands_for))})
         counts = await tree.child_counts(
-            self._conn, state, [part.node_id for part in parts if part.child_count is None]
+            Snapshot(self._conn, state), [part.node_id for part in parts if part.child_count is None]
         )
         counts |= {part.node_id: part.child_count for part in parts if part.child_count is not None}
         alive = [known[key] for key in ids if key in known]
-        nodes = await contents(self._conn, self._store, state, [one for one in alive if has_own_content(one)])
+        nodes = await contents(Snapshot(self._conn, state), self._store, [one for one in alive if has_own_content(one)])
         texts = {key: node.content for key, node in nodes.items()}
         names = {key: version.title for key, version in self._view.archives.items()}
-        citations = await cite(self._conn, self._store, state, alive, texts=texts, names=names)
+        citations = await cite(Snapshot(self._conn, state), self._store, alive, texts=texts, names=names)
 
         def build() -> dict[str, NodeResult]:
             return {
@@ -144,7 +145,7 @@ class ResultBuilder:
             found = {key: known for key, place in keys.items() if (known := self._seen.get(place)) is not None}
         wanted = sorted(ids - found.keys())
         for start in range(0, len(wanted), _AT_ONCE):
-            read = await tree.versions(self._conn, state, wanted[start : start + _AT_ONCE])
+            read = await tree.versions(Snapshot(self._conn, state), wanted[start : start + _AT_ONCE])
             found |= read
             if state.session_id is None:
                 for key, version in read.items():

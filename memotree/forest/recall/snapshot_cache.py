@@ -24,7 +24,7 @@ from memotree_storage.postgres import archive_trees, staging, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, SearchCorpus, is_leaf, make_corpus, make_snapshots
@@ -140,7 +140,7 @@ class SnapshotCache:
         if state.session_id is None:
             return await self._base(state)
         async with self._store.database.connection() as conn:
-            now, digest = await _digest(conn, state)
+            now, digest = await _digest(Snapshot(conn, state))
         below = await self._base(State(now.workspace_id, now.commit_id))
         if not digest:
             return below
@@ -149,11 +149,11 @@ class SnapshotCache:
         if known is None:
             async with self._store.database.transaction() as conn:
                 await _snapshot(conn)
-                if await _digest(conn, now) != (now, digest):
+                if await _digest(Snapshot(conn, now)) != (now, digest):
                     raise SessionMovedError
                 cursor = await conn.execute(_TOUCHED, now.arguments())
                 touched = frozenset(row[0] for row in await cursor.fetchall())
-                archives = {one.entry_id: one for one in await tree.archives(conn, now)}
+                archives = {one.entry_id: one for one in await tree.archives(Snapshot(conn, now))}
             known = StateView(key, now, digest, touched, below, archives)
         return self._used(known)
 
@@ -164,7 +164,7 @@ class SnapshotCache:
             async with self._turns.of(key), self._store.database.connection() as conn:
                 known = self._views.get(key)
                 if known is None:
-                    archives = {one.entry_id: one for one in await tree.archives(conn, state)}
+                    archives = {one.entry_id: one for one in await tree.archives(Snapshot(conn, state))}
                     known = StateView(key, state, "", frozenset(), None, archives)
                     await self._inherit(conn, known)
                     self._used(known)
@@ -191,7 +191,7 @@ class SnapshotCache:
                 view.keys = {key: value for key, value in other.keys.items() if key not in changed}
                 if other.counts is not None:
                     same = {key: value for key, value in other.counts.items() if key not in changed}
-                    view.counts = same | await _counts(conn, view.state, sorted(changed))
+                    view.counts = same | await _counts(Snapshot(conn, view.state), sorted(changed))
                 return
 
     async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
@@ -199,7 +199,7 @@ class SnapshotCache:
         base = view.below or view
         if base.counts is None:
             async with self._store.database.connection() as conn:
-                base.counts = await _counts(conn, base.state, None)
+                base.counts = await _counts(Snapshot(conn, base.state), None)
         return base.counts
 
     # --- Tracts ---
@@ -271,29 +271,29 @@ class SnapshotCache:
         async with self._store.database.transaction() as conn:
             # The digest, the nodes and their features are of one moment.
             await _snapshot(conn)
-            if view.digest and await _digest(conn, state) != (state, view.digest):
+            if view.digest and await _digest(Snapshot(conn, state)) != (state, view.digest):
                 raise SessionMovedError
-            nodes = await archive_trees.ordered_nodes(conn, state, archive_ids)
+            nodes = await archive_trees.ordered_nodes(Snapshot(conn, state), archive_ids)
             committed = [node.version_id for node in nodes if node.version_id is not None and is_leaf(node)]
             block = await leaf_features.load_block(conn, committed)
             stored = frozenset(block.version_ids.tolist())
             bare = [node for node in nodes if is_leaf(node) and node.version_id not in stored]
             extra = {node.blob: known for node in bare if (known := self._staged.get(node.blob)) is not None}
-            texts = await self._texts(conn, state, [node for node in bare if node.blob not in extra])
+            texts = await self._texts(Snapshot(conn, state), [node for node in bare if node.blob not in extra])
         return archive_ids, nodes, block, extra | await self._features(texts)
 
-    async def _texts(self, conn: Connection, state: State, bare: Sequence[TreeNode]) -> dict[str, Node]:
+    async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
         """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
         found: dict[str, Node] = {}
         staged = [node.entry_id for node in bare if node.version_id is None]
-        if staged and state.session_id is not None:
-            rows = await staging.staged(conn, state.session_id, ids=staged)
+        if staged and snapshot.state.session_id is not None:
+            rows = await staging.staged(snapshot.conn, snapshot.state.session_id, ids=staged)
             entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
             pairs = zip(rows, entries, strict=True)
             found |= {row.version.blob: entry for row, entry in pairs if isinstance(entry, Node)}
         paths = {node.blob: node_path(node.entry_id) for node in bare if node.version_id is not None}
         if paths:
-            read = await self._store.entries.read(state.workspace_id, paths)
+            read = await self._store.entries.read(snapshot.state.workspace_id, paths)
             found |= {blob: entry for blob, entry in read.items() if isinstance(entry, Node)}
         return found
 
@@ -356,7 +356,7 @@ async def same_moment(conn: Connection, view: StateView) -> None:
         SessionMovedError: It has changed since.
     """
     await _snapshot(conn)
-    if await _digest(conn, view.state) != (view.state, view.digest):
+    if await _digest(Snapshot(conn, view.state)) != (view.state, view.digest):
         raise SessionMovedError
 
 
@@ -365,18 +365,18 @@ async def _snapshot(conn: Connection) -> None:
     await conn.execute("set transaction isolation level repeatable read, read only")
 
 
-async def _digest(conn: Connection, state: State) -> tuple[State, str]:
+async def _digest(snapshot: Snapshot) -> tuple[State, str]:
     """A session's state with its base of now, and a digest of what it has staged: "" for nothing."""
-    cursor = await conn.execute(_DIGEST, {"session": state.session_id})
+    cursor = await snapshot.conn.execute(_DIGEST, {"session": snapshot.state.session_id})
     row = await cursor.fetchone()
     if row is None:
         raise SessionMovedError
-    return State(state.workspace_id, row[0], state.session_id), row[1] or ""
+    return State(snapshot.state.workspace_id, row[0], snapshot.state.session_id), row[1] or ""
 
 
-async def _counts(conn: Connection, state: State, archive_ids: list[str] | None) -> dict[str, int]:
-    arguments = state.arguments(archives=archive_ids, summary=SUMMARY_TYPE)
-    cursor = await conn.execute(_COUNTS, arguments)
+async def _counts(snapshot: Snapshot, archive_ids: list[str] | None) -> dict[str, int]:
+    arguments = snapshot.state.arguments(archives=archive_ids, summary=SUMMARY_TYPE)
+    cursor = await snapshot.conn.execute(_COUNTS, arguments)
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 

@@ -18,7 +18,7 @@ from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.reading import read_nodes
@@ -99,14 +99,15 @@ class SummaryRenewal:
             raise InvalidInputError.at("max_results", f"must be from 1 to {_MOST_SHOWN}.")
         async with self._store.database.connection() as conn:
             place = await lookup.find_revision(conn, request.workspace, request.revision)
-            scope = await everywhere(conn, place.state, await _archives(conn, place.state, request.archive))
+            snapshot = Snapshot(conn, place.state)
+            scope = await everywhere(snapshot, await _archives(snapshot, request.archive))
             found = stale(scope, with_models=self._models.has_chat)
-            shown = [await self._message(conn, place.state, item) for item in found[:limit]]
+            shown = [await self._message(snapshot, item) for item in found[:limit]]
         return pb.ListStaleSummariesResponse(summaries=shown, total=len(found))
 
     @staticmethod
-    async def _message(conn: Connection, state: State, item: Stale) -> pb.StaleSummary:
-        placed = await tree.one(conn, state, item.version.entry_id)
+    async def _message(snapshot: Snapshot, item: Stale) -> pb.StaleSummary:
+        placed = await tree.one(snapshot, item.version.entry_id)
         version, path, count = placed or (item.version, [], 0)
         node = node_message(version, SUMMARY, path=path, child_count=count)
         return pb.StaleSummary(node=node, reason=_REASONS[item.reason])
@@ -122,7 +123,7 @@ class SummaryRenewal:
             order.branch = request.branch or workspace.default_branch
             state = await branch_head(conn, workspace.workspace_id, order.branch)
             if request.archive:
-                order.archive = (await lookup.archive(conn, state, request.archive)).entry_id
+                order.archive = (await lookup.archive(Snapshot(conn, state), request.archive)).entry_id
         job = await self._runner.submit(
             workspace.workspace_id,
             KIND,
@@ -161,7 +162,7 @@ class SummaryRenewal:
             if nodes:
                 scope = await around(conn, [state], json.loads(nodes))
             else:
-                scope = await everywhere(conn, state, await _archives(conn, state, request.archive))
+                scope = await everywhere(Snapshot(conn, state), await _archives(Snapshot(conn, state), request.archive))
 
         async def tell(done: int) -> None:
             note(context, meter)
@@ -206,7 +207,7 @@ class SummaryRenewal:
             scope = await around(conn, [session.tree, base], chosen)
             left_out = {row.entry_id for row in rows} - chosen
             if left_out:
-                scope = await without(conn, base, scope, left_out)
+                scope = await without(Snapshot(conn, base), scope, left_out)
         due = await renew(self._store, self._models, session.tree, scope, Meter())
         made = [item for item in due if item.is_new]
         return await self._stage(session, made) if made else []
@@ -221,7 +222,7 @@ class SummaryRenewal:
         async with self._store.locks.of(session.session_id), self._store.database.transaction() as conn:
             held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
             editor = SessionEditor(conn, self._store, held, self._limits, _TOOL)
-            now = await tree.versions(conn, held.tree, [item.before.entry_id for item in made])
+            now = await tree.versions(Snapshot(conn, held.tree), [item.before.entry_id for item in made])
             for item in made:
                 version = now.get(item.before.entry_id)
                 if version is not None and version.blob == item.before.blob:
@@ -284,10 +285,10 @@ class SummaryRenewal:
             )
 
 
-async def _archives(conn: Connection, state: State, archive: str) -> list[str]:
+async def _archives(snapshot: Snapshot, archive: str) -> list[str]:
     if archive:
-        return [(await lookup.archive(conn, state, archive)).entry_id]
-    return [version.entry_id for version in await tree.archives(conn, state)]
+        return [(await lookup.archive(snapshot, archive)).entry_id]
+    return [version.entry_id for version in await tree.archives(snapshot)]
 
 
 async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:

@@ -15,7 +15,7 @@ from memotree_storage.model.provenance import PENDING_CONTENT, SUMMARY_OF, SUMMA
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 _AT_ONCE: Final = 2000
 
@@ -63,24 +63,23 @@ async def around(conn: Connection, states: Sequence[State], changed: Iterable[st
     ids = set(changed)
     wanted = set(ids)
     for state in states:
-        wanted.update(*(await tree.ancestors(conn, state, ids)).values())
-        gone = await tree.versions(conn, state, ids, dead=True)
+        wanted.update(*(await tree.ancestors(Snapshot(conn, state), ids)).values())
+        gone = await tree.versions(Snapshot(conn, state), ids, dead=True)
         parents = {version.parent_id for version in gone.values() if version.parent_id} - wanted
         wanted |= parents
-        wanted.update(*(await tree.ancestors(conn, state, parents)).values())
-    return await scope_of(conn, states[0], wanted)
+        wanted.update(*(await tree.ancestors(Snapshot(conn, state), parents)).values())
+    return await scope_of(Snapshot(conn, states[0]), wanted)
 
 
-async def without(conn: Connection, base: State, scope: Scope, left_out: Collection[str]) -> Scope:
+async def without(snapshot: Snapshot, scope: Scope, left_out: Collection[str]) -> Scope:
     """A scope of a session as if some of its changes were not made; the nodes of those are not looked at.
 
     Args:
-        conn: A connection.
-        base: The state that the session changes.
+        snapshot: The state that the session changes.
         scope: What was read in the session.
         left_out: Ids of the nodes whose changes do not count.
     """
-    before = await _versions(conn, base, left_out)
+    before = await _versions(snapshot, left_out)
     versions = {entry_id: found for entry_id, found in scope.versions.items() if entry_id not in left_out} | before
     levels = [[entry_id for entry_id in level if entry_id not in left_out] for level in scope.levels]
     children = {
@@ -97,23 +96,23 @@ async def without(conn: Connection, base: State, scope: Scope, left_out: Collect
     return Scope(levels, versions, children)
 
 
-async def everywhere(conn: Connection, state: State, archive_ids: Iterable[str]) -> Scope:
+async def everywhere(snapshot: Snapshot, archive_ids: Iterable[str]) -> Scope:
     """Every node of some archives."""
-    wanted = [item.entry_id for archive_id in archive_ids for item in await tree.archive_tree(conn, state, archive_id)]
-    return await scope_of(conn, state, wanted)
+    wanted = [item.entry_id for archive_id in archive_ids for item in await tree.archive_tree(snapshot, archive_id)]
+    return await scope_of(snapshot, wanted)
 
 
-async def scope_of(conn: Connection, state: State, ids: Collection[str]) -> Scope:
+async def scope_of(snapshot: Snapshot, ids: Collection[str]) -> Scope:
     """The given nodes as a scope; those that are not alive are left out."""
-    versions = await _versions(conn, state, ids)
+    versions = await _versions(snapshot, ids)
     derived = [entry_id for entry_id, version in versions.items() if version.type == SUMMARY_TYPE]
     children: dict[str, Sequence[str]] = dict.fromkeys(derived, ())
     for start in range(0, len(derived), _AT_ONCE):
-        children |= await tree.directly_below(conn, state, derived[start : start + _AT_ONCE])
+        children |= await tree.directly_below(snapshot, derived[start : start + _AT_ONCE])
     missing = {child for below in children.values() for child in below} - versions.keys()
     looked_at = [entry_id for entry_id, version in versions.items() if not version.is_archive]
-    levels = await _levels(conn, state, looked_at)
-    versions |= await _versions(conn, state, missing)
+    levels = await _levels(snapshot, looked_at)
+    versions |= await _versions(snapshot, missing)
     return Scope(levels, versions, children)
 
 
@@ -163,18 +162,18 @@ def reason_of(
     return Reason.PENDING if pending and with_models else None
 
 
-async def _versions(conn: Connection, state: State, ids: Iterable[str]) -> dict[str, Version]:
+async def _versions(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, Version]:
     wanted = list(ids)
     found: dict[str, Version] = {}
     for start in range(0, len(wanted), _AT_ONCE):
-        found |= await tree.versions(conn, state, wanted[start : start + _AT_ONCE])
+        found |= await tree.versions(snapshot, wanted[start : start + _AT_ONCE])
     return found
 
 
-async def _levels(conn: Connection, state: State, ids: Sequence[str]) -> list[list[str]]:
+async def _levels(snapshot: Snapshot, ids: Sequence[str]) -> list[list[str]]:
     found: dict[int, list[str]] = {}
     for start in range(0, len(ids), _AT_ONCE):
-        ways = await tree.ancestors(conn, state, ids[start : start + _AT_ONCE])
+        ways = await tree.ancestors(snapshot, ids[start : start + _AT_ONCE])
         for entry_id, way in ways.items():
             found.setdefault(len(way), []).append(entry_id)
     return [sorted(found[depth]) for depth in sorted(found, reverse=True)]

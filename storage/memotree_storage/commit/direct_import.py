@@ -24,7 +24,7 @@ from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 _MOST_TOLD: Final = 10
@@ -126,7 +126,7 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
     async with workspace_transaction(store, order.workspace_id, commit_point) as transaction:
         head = await _head(transaction, order)
         wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
-        at_head = await tree.versions(transaction.conn, head, named_by(wanted) | order.expected.keys())
+        at_head = await tree.versions(Snapshot(transaction.conn, head), named_by(wanted) | order.expected.keys())
         _check_expected(order, at_head)
         wanted = await asyncio.to_thread(_changing, order, wanted, at_head)
         if not wanted:
@@ -180,7 +180,7 @@ def _changing(
 async def _check_tree(
     transaction: WorkspaceTransaction, head: State, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> None:
-    verdict = await check_tree(transaction.conn, head, wanted, set(), at_head=at_head)
+    verdict = await check_tree(Snapshot(transaction.conn, head), wanted, set(), at_head=at_head)
     faults_found = [(found.node_id, _sentence(found)) for found in verdict.conflicts]
     faults_found += [
         (entry_id, f"{entry_id} hangs below itself.") for entry_id in await asyncio.to_thread(_circling, wanted)

@@ -12,7 +12,7 @@ from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ class TreeCheckResult:
 
 
 async def check_tree(
-    conn: Connection,
-    head: State,
+    snapshot: Snapshot,
     entries: Mapping[str, Entry | None],
     left_out: set[str],
     *,
@@ -43,15 +42,14 @@ async def check_tree(
     """Check a commit of ``entries`` (``None``: deleted) on ``head``.
 
     Args:
-        conn: A connection.
-        head: The state that the commit follows on.
+        snapshot: The state that the commit follows on.
         entries: What the commit writes.
         left_out: Changes that stay staged.
         at_head: The alive versions at ``head`` of what `named_by` tells, when the caller has read them already.
     """
-    check = _Check(conn, head, entries, left_out)
+    check = _Check(snapshot.conn, snapshot.state, entries, left_out)
     if at_head is None:
-        at_head = await tree.versions(conn, head, named_by(entries))
+        at_head = await tree.versions(snapshot, named_by(entries))
     return await check.run(at_head)
 
 
@@ -118,7 +116,7 @@ class _Check:
         if not moved:
             return
         parents = {node.parent_id for node in self._nodes.values() if node.parent_id}
-        above = await tree.ancestors(self._conn, self._head, parents)
+        above = await tree.ancestors(Snapshot(self._conn, self._head), parents)
         for node in moved:
             seen = {node.id}
             for entry_id in self._way_up(node, above):
@@ -155,13 +153,13 @@ class _Check:
             if node.id in self._at_head and self._at_head[node.id].archive_id != node.archive_id
         ]
         nodes = [entry_id for entry_id in gone if not self._at_head[entry_id].is_archive]
-        below = await tree.directly_below(self._conn, self._head, [*nodes, *moved])
+        below = await tree.directly_below(Snapshot(self._conn, self._head), [*nodes, *moved])
         for entry_id in [*nodes, *moved]:
             for child in below.get(entry_id, []):
                 self._check_child(entry_id, child)
         for entry_id in gone:
             if self._at_head[entry_id].is_archive:
-                for child, _ in await tree.children(self._conn, self._head, entry_id):
+                for child, _ in await tree.children(Snapshot(self._conn, self._head), entry_id):
                     self._check_child(entry_id, child)
 
     def _check_child(self, above: str, child: str) -> None:
@@ -178,7 +176,7 @@ class _Check:
         if not changed:
             return
         names: dict[str, str] = {}
-        for version in await tree.archives(self._conn, self._head):
+        for version in await tree.archives(Snapshot(self._conn, self._head)):
             if version.entry_id not in self._entries:
                 names[version.title] = version.entry_id
         for archive in changed:

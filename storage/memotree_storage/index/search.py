@@ -22,9 +22,9 @@ from memotree_storage.model.node import Node
 from memotree_storage.model.tokens import in_pieces
 from memotree_storage.ports import Embedder, IndexHit, IndexQuery, LineSpan, TermVector, Vector, VectorIndex
 from memotree_storage.postgres import staging, tree
-from memotree_storage.postgres.database import Connection, Database
+from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 _SLACK: Final = 10
 """Candidates beyond the wanted hits: some may be none at the state."""
@@ -175,7 +175,7 @@ class Search:
         # Two rankings are fused from more than the hits that are wanted: the second of one may be the best of both.
         wanted, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
         async with self._database.connection() as conn:
-            lineage = await lineage_of(conn, state)
+            lineage = await lineage_of(Snapshot(conn, state))
         while True:
             part = IndexQuery(
                 workspace_id=state.workspace_id,
@@ -188,8 +188,8 @@ class Search:
             )
             candidates = await ask(part)
             async with self._database.connection() as conn:
-                shown = await tree.versions(conn, state, {hit.node_id for hit in candidates})
-                now = await lineage_of(conn, state)
+                shown = await tree.versions(Snapshot(conn, state), {hit.node_id for hit in candidates})
+                now = await lineage_of(Snapshot(conn, state))
             if now != lineage and tries < _MOST_TRIES:
                 lineage, tries = now, tries + 1
                 await self._indexer.current(state.workspace_id, meaning=query.meaning)
@@ -312,8 +312,8 @@ def _fused(words: Mapping[str, FoundNode], meaning: Mapping[str, FoundNode]) -> 
     }
 
 
-async def lineage_of(conn: Connection, state: State) -> list[LineSpan]:
+async def lineage_of(snapshot: Snapshot) -> list[LineSpan]:
     """The lines that a state sees, nearest first."""
     statement = f"with {tree.LINE} select line_id, seq from line order by depth"  # noqa: S608 - a constant of tree.py
-    cursor = await conn.execute(statement, state.arguments())
+    cursor = await snapshot.conn.execute(statement, snapshot.state.arguments())
     return [LineSpan(row[0], row[1]) for row in await cursor.fetchall()]

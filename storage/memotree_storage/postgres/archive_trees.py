@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.tree import LINE, State
+from memotree_storage.postgres.tree import LINE, Snapshot
 
 _MOST_COMPARED: Final = 50_000
 """More changed entries than these are not looked at one by one: then anything may have changed."""
@@ -109,15 +109,15 @@ _CHANGED: Final = """
         order by older.depth limit 1) was)"""
 
 
-async def ordered_nodes(conn: Connection, state: State, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
+async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
     """All alive nodes of some archives (``None``: of all) at a state, with what a session has staged over it.
 
     They come in the order of the tree: archive by archive, parents before children, siblings by position. A node whose
     parent is not alive stands as a root. Not only leaves: who wants those picks the nodes with a content of their own.
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
-    async with conn.cursor(binary=True) as cursor:
-        await cursor.execute(_LEAVES, state.arguments(archives=wanted))
+    async with snapshot.conn.cursor(binary=True) as cursor:
+        await cursor.execute(_LEAVES, snapshot.state.arguments(archives=wanted))
         rows = await cursor.fetchall()
     return await asyncio.to_thread(_arranged, rows, None if wanted is None else frozenset(wanted))
 

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from memotree_storage.errors import NotFoundError
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 NOTHING: Final = ""
 """The commit id of the state before the first commit: it has no lineage, so nothing is alive there."""
@@ -208,12 +208,12 @@ _REFS: Final = """
 
 
 async def list_commits(
-    conn: Connection, state: State, wanted: CommitFilter, *, after: str | None = None, limit: int
+    snapshot: Snapshot, wanted: CommitFilter, *, after: str | None = None, limit: int
 ) -> list[CommitRow]:
     """Commits along the lineage of first parents, newest first, behind the commit ``after``."""
     arguments = {
-        "workspace": state.workspace_id,
-        "commit": state.commit_id,
+        "workspace": snapshot.state.workspace_id,
+        "commit": snapshot.state.commit_id,
         "after": after,
         "node": wanted.node_id,
         # An object is searched by halves; an array of a generic plan is gone through from its beginning each time.
@@ -223,7 +223,7 @@ async def list_commits(
         "until": wanted.until,
         "limit": limit,
     }
-    async with conn.cursor(row_factory=class_row(CommitRow)) as cursor:
+    async with snapshot.conn.cursor(row_factory=class_row(CommitRow)) as cursor:
         await cursor.execute(_LIST_OF_NODE if wanted.node_id else _LIST, arguments)
         return await cursor.fetchall()
 
@@ -263,18 +263,16 @@ async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> 
     return int(row[0]) if row else 0
 
 
-async def list_revisions(
-    conn: Connection, state: State, entry_id: str, *, after: str | None = None, limit: int
-) -> list[Revision]:
+async def list_revisions(snapshot: Snapshot, entry_id: str, *, after: str | None = None, limit: int) -> list[Revision]:
     """The versions of an entry along the lineage, newest first, behind the one of the commit ``after``."""
     arguments = {
-        "workspace": state.workspace_id,
-        "commit": state.commit_id,
+        "workspace": snapshot.state.workspace_id,
+        "commit": snapshot.state.commit_id,
         "after": after,
         "node": entry_id,
         "limit": limit,
     }
-    async with conn.cursor(row_factory=args_row(_read_revision)) as cursor:
+    async with snapshot.conn.cursor(row_factory=args_row(_read_revision)) as cursor:
         await cursor.execute(_REVISIONS, arguments)
         return await cursor.fetchall()
 

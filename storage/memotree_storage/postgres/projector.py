@@ -14,7 +14,7 @@ from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 _LINE_BITS = 52  # doubles hold such integers exactly, and so do the filters of the index
 
@@ -251,7 +251,7 @@ async def _before(
     """The versions that the changed entries had at the first parent."""
     if parent is None:
         return {}
-    return await tree.versions(conn, State(workspace_id, parent), [change.entry_id for change in changes])
+    return await tree.versions(Snapshot(conn, State(workspace_id, parent)), [change.entry_id for change in changes])
 
 
 async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo, place: LinePosition) -> None:

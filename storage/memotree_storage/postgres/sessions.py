@@ -9,7 +9,7 @@ from psycopg.rows import class_row
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot, State
 
 
 class SessionNotFoundError(NotFoundError):
@@ -83,16 +83,14 @@ _HOLD: Final = f"""
   select {_HELD} from held"""  # noqa: S608
 
 
-async def open_session(
-    conn: Connection, session_id: str, base: State, *, branch: str, agent: str, ttl: timedelta
-) -> Session:
+async def open_session(snapshot: Snapshot, session_id: str, *, branch: str, agent: str, ttl: timedelta) -> Session:
     """Make a session over a commit of a branch."""
-    await conn.execute(
+    await snapshot.conn.execute(
         "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl)"
         " values (%s, %s, %s, %s, %s, %s)",
-        (session_id, base.workspace_id, branch, base.commit_id, agent, ttl),
+        (session_id, snapshot.state.workspace_id, branch, snapshot.state.commit_id, agent, ttl),
     )
-    return await find_session(conn, base.workspace_id, session_id)
+    return await find_session(snapshot.conn, snapshot.state.workspace_id, session_id)
 
 
 async def find_session(conn: Connection, workspace_id: str, session_id: str) -> Session:

@@ -15,6 +15,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.tree import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,4 +245,4 @@ async def settle(
 
 async def id_was_used(conn: Connection, session: Session, ids: Sequence[str]) -> set[str]:
     """Which ids ever named an entry in the session's lineage, alive or not."""
-    return set(await tree.versions(conn, session.tree, ids, dead=True))
+    return set(await tree.versions(Snapshot(conn, session.tree), ids, dead=True))

@@ -29,6 +29,18 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One state of a tree, read over one connection: what every read of the mirror takes.
+
+    Reads agree with each other when the connection is in a transaction that sees one moment, or when the state is a
+    commit, which never changes.
+    """
+
+    conn: Connection
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
 class Branching:
     """An entry of a subtree: how deep it stands below the top, and the top it stands under."""
 
@@ -252,19 +264,19 @@ _WITH_ATTRIBUTE: Final = f"""
    where not v.dead and not v.is_archive and v.attributes ->> %(name)s = %(value)s order by v.entry_id"""  # noqa: S608
 
 
-async def versions(conn: Connection, state: State, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
+async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
     """The alive versions of entries by id (dead ones too when asked); ids that have none are left out."""
     wanted = list(ids)
     if not wanted:
         return {}
-    async with conn.cursor(row_factory=args_row(Version)) as cursor:
-        await cursor.execute(_VERSIONS, state.arguments(ids=wanted, dead=dead))
+    async with snapshot.conn.cursor(row_factory=args_row(Version)) as cursor:
+        await cursor.execute(_VERSIONS, snapshot.state.arguments(ids=wanted, dead=dead))
         return {version.entry_id: version async for version in cursor}
 
 
-async def one(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], int] | None:
+async def one(snapshot: Snapshot, entry_id: str) -> tuple[Version, list[str], int] | None:
     """An alive entry with the ids of its ancestors, root first, and the number of its children; in one round trip."""
-    cursor = await conn.execute(_WITH_COUNT, state.arguments(id=entry_id))
+    cursor = await snapshot.conn.execute(_WITH_COUNT, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
@@ -272,9 +284,9 @@ async def one(conn: Connection, state: State, entry_id: str) -> tuple[Version, l
     return Version(*values), path or [], count
 
 
-async def one_with_last(conn: Connection, state: State, entry_id: str) -> tuple[Version, list[str], str | None] | None:
+async def one_with_last(snapshot: Snapshot, entry_id: str) -> tuple[Version, list[str], str | None] | None:
     """An alive entry with the ids of its ancestors, root first, and the greatest position of its children, if any."""
-    cursor = await conn.execute(_WITH_LAST, state.arguments(id=entry_id))
+    cursor = await snapshot.conn.execute(_WITH_LAST, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
@@ -283,8 +295,7 @@ async def one_with_last(conn: Connection, state: State, entry_id: str) -> tuple[
 
 
 async def children(
-    conn: Connection,
-    state: State,
+    snapshot: Snapshot,
     home_id: str,
     *,
     after: tuple[str, str] = ("", ""),
@@ -295,90 +306,92 @@ async def children(
     ``after`` is the (position, id) to go on behind.
     """
     position, entry_id = after
-    arguments = state.arguments(home=home_id, after_position=position, after_id=entry_id, limit=limit)
-    cursor = await conn.execute(_CHILDREN, arguments)
+    arguments = snapshot.state.arguments(home=home_id, after_position=position, after_id=entry_id, limit=limit)
+    cursor = await snapshot.conn.execute(_CHILDREN, arguments)
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 
 
-async def directly_below(conn: Connection, state: State, ids: Sequence[str]) -> dict[str, list[str]]:
+async def directly_below(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, list[str]]:
     """The ids of the nodes directly below each of the given ones, in order; nodes without any are left out."""
     found: dict[str, list[str]] = {}
     if ids:
-        cursor = await conn.execute(_BELOW, state.arguments(ids=list(ids)))
+        cursor = await snapshot.conn.execute(_BELOW, snapshot.state.arguments(ids=list(ids)))
         for parent_id, entry_id in await cursor.fetchall():
             found.setdefault(parent_id, []).append(entry_id)
     return found
 
 
-async def last_position(conn: Connection, state: State, home_id: str) -> str | None:
+async def last_position(snapshot: Snapshot, home_id: str) -> str | None:
     """The greatest position directly below a node, or among the roots of an archive; ``None`` without any."""
-    cursor = await conn.execute(_LAST, state.arguments(home=home_id))
+    cursor = await snapshot.conn.execute(_LAST, snapshot.state.arguments(home=home_id))
     row = await cursor.fetchone()
     return None if row is None else str(row[0])
 
 
-async def child_counts(conn: Connection, state: State, ids: Sequence[str]) -> dict[str, int]:
+async def child_counts(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, int]:
     """How many nodes stand directly below each of the given ones."""
     if not ids:
         return {}
-    cursor = await conn.execute(_COUNTS, state.arguments(ids=list(ids)))
+    cursor = await snapshot.conn.execute(_COUNTS, snapshot.state.arguments(ids=list(ids)))
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
 async def subtree(
-    conn: Connection, state: State, ids: Sequence[str], *, max_depth: int | None = None, limit: int | None = None
+    snapshot: Snapshot, ids: Sequence[str], *, max_depth: int | None = None, limit: int | None = None
 ) -> list[Branching]:
     """The given nodes and all below them, parents before children and siblings in their order; depth 0 is the top."""
-    arguments = state.arguments(ids=list(ids), max_depth=1_000_000 if max_depth is None else max_depth, limit=limit)
-    cursor = await conn.execute(_TREE_OF_NODES, arguments)
+    arguments = snapshot.state.arguments(
+        ids=list(ids), max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
+    )
+    cursor = await snapshot.conn.execute(_TREE_OF_NODES, arguments)
     return [Branching(row[0], row[1]) for row in await cursor.fetchall()]
 
 
 async def archive_tree(
-    conn: Connection, state: State, archive_id: str, *, max_depth: int | None = None, limit: int | None = None
+    snapshot: Snapshot, archive_id: str, *, max_depth: int | None = None, limit: int | None = None
 ) -> list[Branching]:
     """All nodes of an archive, parents before children and siblings in their order; its roots have depth 0."""
-    arguments = state.arguments(
+    arguments = snapshot.state.arguments(
         archive=archive_id, max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
     )
-    cursor = await conn.execute(_TREE_OF_ARCHIVE, arguments)
+    cursor = await snapshot.conn.execute(_TREE_OF_ARCHIVE, arguments)
     return [Branching(row[0], row[1]) for row in await cursor.fetchall()]
 
 
-async def ancestors(conn: Connection, state: State, ids: Iterable[str]) -> dict[str, list[str]]:
+async def ancestors(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
     """The ids above each entry, root first; roots and unknown ids have an empty list."""
     wanted = list(ids)
     found: dict[str, list[str]] = {entry_id: [] for entry_id in wanted}
     if wanted:
-        cursor = await conn.execute(_WAYS, state.arguments(ids=wanted))
+        cursor = await snapshot.conn.execute(_WAYS, snapshot.state.arguments(ids=wanted))
         found.update({row[0]: row[1] for row in await cursor.fetchall()})
     return found
 
 
-async def with_prefix(conn: Connection, state: State, prefix: str) -> list[str]:
+async def with_prefix(snapshot: Snapshot, prefix: str) -> list[str]:
     """Ids that begin with a prefix and may be alive; ask `versions` which are."""
-    cursor = await conn.execute(_PREFIX, state.arguments(low=prefix, high=prefix + "~"))
+    cursor = await snapshot.conn.execute(_PREFIX, snapshot.state.arguments(low=prefix, high=prefix + "~"))
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def archives(conn: Connection, state: State) -> list[Version]:
+async def archives(snapshot: Snapshot) -> list[Version]:
     """The alive archives by name."""
-    return await _listed(conn, _ARCHIVES, state.arguments())
+    return await _listed(snapshot.conn, _ARCHIVES, snapshot.state.arguments())
 
 
-async def everything(conn: Connection, state: State) -> list[Version]:
+async def everything(snapshot: Snapshot) -> list[Version]:
     """Every alive entry, by id; for `verify` and for exports."""
-    return await _listed(conn, _ALL, state.arguments())
+    return await _listed(snapshot.conn, _ALL, snapshot.state.arguments())
 
 
-async def pointing_at(conn: Connection, state: State, ids: Iterable[str]) -> list[Version]:
+async def pointing_at(snapshot: Snapshot, ids: Iterable[str]) -> list[Version]:
     """The alive nodes that hold a relation to one of the given ids."""
-    return await _listed(conn, _POINTING, state.arguments(ids=list(ids)))
+    return await _listed(snapshot.conn, _POINTING, snapshot.state.arguments(ids=list(ids)))
 
 
-async def with_attribute(conn: Connection, state: State, name: str, value: str) -> list[Version]:
+async def with_attribute(snapshot: Snapshot, name: str, value: str) -> list[Version]:
     """The alive nodes whose attribute has a value; reads all versions of the lineage."""
-    return await _listed(conn, _WITH_ATTRIBUTE, state.arguments(name=name, value=value))
+    return await _listed(snapshot.conn, _WITH_ATTRIBUTE, snapshot.state.arguments(name=name, value=value))
 
 
 async def _listed(conn: Connection, statement: str, arguments: dict[str, Any]) -> list[Version]:
