@@ -271,7 +271,7 @@ class Histories(RuleBasedStateMachine):
                 entry.id for entry in alive.values() if isinstance(entry, Node) and entry.archive_id == archive.id
             }
         for home_id in alive:
-            await check_children(conn, state, alive, home_id)
+            await check_children(Snapshot(conn, state), alive, home_id)
         nodes = sorted(entry.id for entry in alive.values() if isinstance(entry, Node))
         if nodes:
             below_each = {key: children(alive, key) for key in nodes}

@@ -368,7 +368,7 @@ class Desk(RuleBasedStateMachine):
                 below = await tree.archive_tree(Snapshot(conn, state), entry.id)
                 assert [(item.entry_id, item.depth) for item in below] == archive_tree(expected, entry.id)
         for home_id in expected:
-            await check_children(conn, state, expected, home_id)
+            await check_children(Snapshot(conn, state), expected, home_id)
 
     # --- by hand ---
 
