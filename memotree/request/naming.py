@@ -1,66 +1,12 @@
-"""Names of workspaces, branches and tags: which are allowed, which are taken, and what they name."""
+"""Which names workspaces, branches and tags may have."""
 
-from typing import Final
-
-from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from memotree_storage.commit.refs import ConfusingNameError
+from memotree_storage.errors import InvalidInputError
 from memotree_storage.git.objects import is_hex_id
 from memotree_storage.git.refs import InvalidRefNameError, check_ref_name
 from memotree_storage.model.node import is_id
 from memotree_storage.model.validation import check_name
-
-BRANCHES: Final = "refs/heads/"
-TAGS: Final = "refs/tags/"
-
-
-class BranchNotFoundError(NotFoundError):
-    """The workspace has no branch of that name."""
-
-    reason = "BRANCH_NOT_FOUND"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no branch {name!r}. List them with ListBranches, or create it.", "branch", name)
-
-
-class BranchExistsError(AlreadyExistsError):
-    """A branch of that name is there already."""
-
-    reason = "BRANCH_EXISTS"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Branch {name!r} exists already; nothing was written. Choose another name.", "branch", name)
-
-
-class TagNotFoundError(NotFoundError):
-    """The workspace has no tag of that name."""
-
-    reason = "TAG_NOT_FOUND"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no tag {name!r}. List them with ListTags.", "tag", name)
-
-
-class TagExistsError(AlreadyExistsError):
-    """A tag of that name is there already."""
-
-    reason = "TAG_EXISTS"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Tag {name!r} exists already; nothing was written. Choose another name.", "tag", name)
-
-
-class ConfusingNameError(InvalidInputError):
-    """A name that would be read as something else: a workspace's as an id, a branch's or tag's as another revision."""
-
-    reason = "CONFUSING_NAME"
-
-    @classmethod
-    def taken(cls, name: str, ref: str, field: str = "name") -> InvalidInputError:
-        """The error for a branch named like a tag that is there, or the other way round; ``ref`` is the one there."""
-        return cls.at(
-            field,
-            f"{name!r} is the name of {ref}, and as a revision the two could not be told apart; nothing was written. "
-            "Choose another name.",
-        )
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 
 def check_workspace_name(name: str, field: str = "name") -> None:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage import faults
+from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node
@@ -238,8 +239,7 @@ async def edit_session(
         lookup.needed("workspace", request.workspace),
         lookup.needed("session_id", request.session_id),
     )
-    # Its turn before a connection: many changes of one session wait without one.
-    async with store.locks.of(session_id), store.database.transaction() as conn:
+    async with session_transaction(store, session_id) as conn:
 
         async def run() -> Response:
             session = await sessions.hold_session(conn, workspace, session_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memotree_storage import faults
-from memotree_storage.commit.transaction import workspace_transaction
+from memotree_storage.commit.transaction import transaction, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from memotree_storage.model.node import Archive, is_id, new_id
@@ -80,25 +80,24 @@ class WorkspaceOperations:
     async def _create(
         self, request: pb.CreateWorkspaceRequest, info: WorkspaceInfo, commit_point: CommitPoint
     ) -> pb.CreateWorkspaceResponse:
+        repair = partial(self._settle, info.workspace_id)
+        async with transaction(self._store, commit_point, f"workspace {info.name} is half made", repair) as held:
+
+            async def make() -> pb.CreateWorkspaceResponse:
+                workspace = await registry.made_by_request(held.conn, info.name, request.request_id)
+                if workspace is None:
+                    await registry.put_workspace(held.conn, info)
+                    faults.point("workspace.registered")
+                    await held.change_git(self._store.repositories.create, info, request.request_id)
+                    faults.point("workspace.made")
+                    workspace = await registry.find_workspace(held.conn, info.workspace_id)
+                return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
+
+            response = await run_once(held.conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
         try:
-            async with self._store.database.transaction() as conn:
-
-                async def make() -> pb.CreateWorkspaceResponse:
-                    workspace = await registry.made_by_request(conn, info.name, request.request_id)
-                    if workspace is None:
-                        await registry.put_workspace(conn, info)
-                        faults.point("workspace.registered")
-                        commit_point.reached = True
-                        await asyncio.to_thread(self._store.repositories.create, info, request.request_id)
-                        faults.point("workspace.made")
-                        workspace = await registry.find_workspace(conn, info.workspace_id)
-                    return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
-
-                response = await run_once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
             await self._store.catch_up(response.workspace.id)
         except BaseException:
-            if commit_point.reached:
-                self._later(f"workspace {info.name} is half made", partial(self._settle, info.workspace_id))
+            self._later(f"workspace {info.name} is half made", partial(self._settle, response.workspace.id))
             raise
         return response
 
@@ -114,7 +113,7 @@ class WorkspaceOperations:
             await self._store.catch_up(workspace_id)
 
     def _later(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self._store.locks.run_in_background(retry_until_done(what, work))
+        self._store.background.start(retry_until_done(what, work))
 
     async def get_workspace(self, request: pb.GetWorkspaceRequest) -> pb.GetWorkspaceResponse:
         """Read one workspace."""
@@ -139,10 +138,10 @@ class WorkspaceOperations:
         self, request: pb.UpdateWorkspaceRequest, commit_point: CommitPoint
     ) -> pb.UpdateWorkspaceResponse:
         workspace = await self._find(request.workspace)
-        mend = partial(self._register, workspace.workspace_id)
+        repair = partial(self._register, workspace.workspace_id)
         async with workspace_transaction(
-            self._store, workspace.workspace_id, commit_point, follow=False, mend=mend
-        ) as transaction:
+            self._store, workspace.workspace_id, commit_point, follow=False, repair=repair
+        ) as held:
             info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
             if request.HasField("name"):
@@ -152,10 +151,9 @@ class WorkspaceOperations:
             if request.HasField("description"):
                 check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
                 info = replace(info, description=request.description)
-            await registry.put_workspace(transaction.conn, info)
-            commit_point.reached = True
-            await asyncio.to_thread(self._store.repositories.update, info, message)
-            workspace = await registry.find_workspace(transaction.conn, workspace.workspace_id)
+            await registry.put_workspace(held.conn, info)
+            await held.change_git(self._store.repositories.update, info, message)
+            workspace = await registry.find_workspace(held.conn, workspace.workspace_id)
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
 
     async def _register(self, workspace_id: str) -> None:
@@ -172,18 +170,15 @@ class WorkspaceOperations:
         self, request: pb.DeleteWorkspaceRequest, commit_point: CommitPoint
     ) -> pb.DeleteWorkspaceResponse:
         workspace_id = (await self._find(request.workspace)).workspace_id
-        mend = partial(self._forget, workspace_id)
-        async with workspace_transaction(
-            self._store, workspace_id, commit_point, follow=False, mend=mend
-        ) as transaction:
-            workspace = await registry.find_workspace(transaction.conn, workspace_id)
+        repair = partial(self._forget, workspace_id)
+        async with workspace_transaction(self._store, workspace_id, commit_point, follow=False, repair=repair) as held:
+            workspace = await registry.find_workspace(held.conn, workspace_id)
             if request.confirm_name != workspace.name:
                 raise NotConfirmedError(
                     f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
                 )
-            await registry.remove_workspace(transaction.conn, workspace_id)
-            commit_point.reached = True
-            trash = await asyncio.to_thread(self._store.repositories.discard, workspace_id)
+            await registry.remove_workspace(held.conn, workspace_id)
+            trash = await held.change_git(self._store.repositories.discard, workspace_id)
         self._on_deleted(workspace_id)
         try:
             await self._store.index.delete(workspace_id)

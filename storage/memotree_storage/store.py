@@ -14,6 +14,7 @@ import psycopg
 import structlog
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
 from memotree_storage.git.repository import GitRepository
@@ -81,6 +82,7 @@ class Store:
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
         self.locks = KeyedLocks()
+        self.background = BackgroundTasks()
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
         self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
@@ -118,6 +120,11 @@ class Store:
         await self.indexer.stop()
         await self.database.close()
         await asyncio.to_thread(self.repositories.close)
+
+    def notice_commit(self, workspace_id: str) -> None:
+        """Tell the background work that a workspace has a new commit, after its transaction has ended."""
+        self.indexer.notice(workspace_id)
+        self.maintenance.notice(workspace_id)
 
     async def catch_up(self, workspace_id: str, report: Report | None = None) -> int:
         """Mirror what Git has and the mirror lacks; the number of new commits is returned."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from integration.forests import FAILED, SUCCEEDED, Forest, forest_of
 from integration.worlds import World
+from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from memotree_storage.verify import Difference, verify
 from pypdf import PdfReader, PdfWriter
@@ -24,7 +25,6 @@ from memotree.forest.ingestion.known_document import DocumentNameTakenError
 from memotree.forest.tree_building.merging import merge_now
 from memotree.history import HistoryOperations
 from memotree.models.extractive import digest_of
-from memotree.request.naming import BranchNotFoundError
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import history_service_pb2, node_service_pb2, types_pb2, view_service_pb2
 

@@ -13,7 +13,7 @@ from memotree_storage.model.validation import canonical_node, check_archive_name
 from memotree.forest.chunking.splitting import SPLITTER
 from memotree.forest.documents import Document, Section, SpokenTurn, Turn, conversation, read_document
 from memotree.request.limits import ServiceLimits
-from memotree.sessions.commit import check_message
+from memotree.request.messages import check_message
 from memotree.v1 import forest_service_pb2 as pb
 
 CHUNK_SIZE: Final = 1000

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
+from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
@@ -41,7 +42,6 @@ from memotree.request import lookup
 from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
-from memotree.sessions.commit_message import ListedChange, compose
 from memotree.v1 import forest_service_pb2 as pb
 
 JOINED_FROM: Final = "joined_from"

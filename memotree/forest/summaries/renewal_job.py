@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.postgres import registry, sessions, staging, tree
@@ -219,7 +220,7 @@ class SummaryRenewal:
             The ids of the nodes that have staged changes now.
         """
         staged = []
-        async with self._store.locks.of(session.session_id), self._store.database.transaction() as conn:
+        async with session_transaction(self._store, session.session_id) as conn:
             held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
             editor = SessionEditor(conn, self._store, held, self._limits, _TOOL)
             now = await tree.versions(Snapshot(conn, held.tree), [item.before.entry_id for item in made])

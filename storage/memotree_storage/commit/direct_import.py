@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from memotree_storage import faults
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.commit.tree_check import check_tree, named_by
+from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation
-from memotree_storage.model.codec import archive_path, encode_entry, entry_path, node_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, Signature
-from memotree_storage.postgres import projector, tree
-from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.ports import Signature
+from memotree_storage.postgres import refs, tree
+from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
@@ -125,26 +125,42 @@ async def commit_entries(
 async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint) -> str:
     async with workspace_transaction(store, order.workspace_id, commit_point) as transaction:
         head = await _head(transaction, order)
+        snapshot = Snapshot(transaction.conn, head)
         wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
-        at_head = await tree.versions(Snapshot(transaction.conn, head), named_by(wanted) | order.expected.keys())
+        at_head = await tree.versions(snapshot, named_by(wanted) | order.expected.keys())
         _check_expected(order, at_head)
         wanted = await asyncio.to_thread(_changing, order, wanted, at_head)
         if not wanted:
             return head.commit_id
-        await _check_tree(transaction, head, wanted, at_head)
-        return await _commit(store, order, transaction, head, wanted, at_head, commit_point)
+        await _check_tree(snapshot, wanted, at_head)
+        outcome = await write_commit(
+            transaction,
+            NewCommit(
+                branch=order.branch,
+                parent=head.commit_id,
+                entries=wanted,
+                at_parent=at_head,
+                message=order.message,
+                author=order.author,
+                committer=order.committer,
+                encoded=order.data,
+            ),
+        )
+        if outcome is None:
+            raise ImportRacedError(
+                f"Branch {order.branch} moved while the import was written; nothing was committed. Run the import "
+                "again."
+            )
+    store.notice_commit(order.workspace_id)
+    return outcome.commit_id
 
 
 async def _head(transaction: WorkspaceTransaction, order: _ImportRequest) -> State:
     """Where the mirror has the branch: what is checked there is what the swap of the ref holds Git to."""
-    cursor = await transaction.conn.execute(
-        "select commit_id from mirror.ref where workspace_id = %s and name = %s",
-        (order.workspace_id, f"refs/heads/{order.branch}"),
-    )
-    row = await cursor.fetchone()
-    if row is None:
+    found = await refs.find_ref(transaction.conn, order.workspace_id, BRANCHES, order.branch)
+    if found is None:
         raise RevisionNotFoundError(order.branch)
-    return State(order.workspace_id, row[0])
+    return State(order.workspace_id, found.commit_id)
 
 
 def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> None:
@@ -177,10 +193,8 @@ def _changing(
     }
 
 
-async def _check_tree(
-    transaction: WorkspaceTransaction, head: State, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
-) -> None:
-    verdict = await check_tree(Snapshot(transaction.conn, head), wanted, set(), at_head=at_head)
+async def _check_tree(snapshot: Snapshot, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]) -> None:
+    verdict = await check_tree(snapshot, wanted, set(), at_head=at_head)
     faults_found = [(found.node_id, _sentence(found)) for found in verdict.conflicts]
     faults_found += [
         (entry_id, f"{entry_id} hangs below itself.") for entry_id in await asyncio.to_thread(_circling, wanted)
@@ -207,41 +221,3 @@ def _circling(wanted: Mapping[str, Entry | None]) -> list[str]:
         if step is not None and seen.get(step) == start and step in above:
             found.append(step)
     return found
-
-
-async def _commit(
-    store: Store,
-    order: _ImportRequest,
-    transaction: WorkspaceTransaction,
-    head: State,
-    wanted: Mapping[str, Entry | None],
-    at_head: Mapping[str, Version],
-    commit_point: CommitPoint,
-) -> str:
-    repository, ref = transaction.repository, f"refs/heads/{order.branch}"
-    files = {_path(entry_id, entry, at_head): order.data.get(entry_id) for entry_id, entry in wanted.items()}
-    draft = CommitDraft(head.commit_id, files, order.message, order.author, order.committer)
-    written = await asyncio.to_thread(repository.write_commit, draft)
-    faults.point("import.before-swap")
-    commit_point.reached = True
-    if not await asyncio.to_thread(repository.move_ref, ref, head.commit_id, written.commit_id):
-        raise ImportRacedError(
-            f"Branch {order.branch} moved while the import was written; nothing was committed. Run the import again."
-        )
-    faults.point("import.swapped")
-    info = await asyncio.to_thread(repository.commit_info, written.commit_id)
-    changes = [
-        EntryChange(entry_id, written.blobs[entry_path(entry)] if entry else "", entry)
-        for entry_id, entry in wanted.items()
-    ]
-    await projector.project(transaction.conn, order.workspace_id, info, changes, before=at_head)
-    await projector.put_ref(transaction.conn, order.workspace_id, ref, written.commit_id, written.commit_id)
-    store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
-    store.indexer.notice(order.workspace_id)
-    return written.commit_id
-
-
-def _path(entry_id: str, entry: Entry | None, at_head: Mapping[str, Version]) -> str:
-    if entry is not None:
-        return entry_path(entry)
-    return archive_path(entry_id) if at_head[entry_id].is_archive else node_path(entry_id)

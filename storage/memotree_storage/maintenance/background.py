@@ -100,11 +100,7 @@ class BackgroundMaintenance:
         refs = await asyncio.to_thread(lambda: self._repositories.get(workspace_id).refs())
         held = {name for name in refs if name.startswith(KEEP_PREFIX)}
         async with self._database.connection() as conn:
-            cursor = await conn.execute(
-                "select session_id from work.session where workspace_id = %s and state in ('open', 'detached')",
-                (workspace_id,),
-            )
-            owned = {f"{KEEP_PREFIX}{row[0]}" for row in await cursor.fetchall()}
+            owned = {KEEP_PREFIX + session_id for session_id in await sessions.unclosed_ids(conn, workspace_id)}
         return {(workspace_id, name) for name in held - owned}
 
     async def _release_ownerless(self, found: set[tuple[str, str]]) -> None:

@@ -17,9 +17,10 @@ from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_p
 from memotree_storage.model.node import Entry
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
 from memotree_storage.ports import CommitInfo, TagDraft
-from memotree_storage.postgres import projector, registry, staging
+from memotree_storage.postgres import projector, refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
 from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 Report = Callable[[str, int, int], None]
 """Told of progress: the step, units done, units in all."""
@@ -39,13 +40,9 @@ class CatchUp:
     refs_changed: bool
 
 
-def mirrored_refs(refs: Mapping[str, str]) -> dict[str, str]:
+def mirrored_refs(found: Mapping[str, str]) -> dict[str, str]:
     """The refs that the mirror follows: branches and tags whose names are UTF-8, as PostgreSQL and gRPC need them."""
-    return {
-        name: target
-        for name, target in refs.items()
-        if name.startswith(("refs/heads/", "refs/tags/")) and _is_text(name)
-    }
+    return {name: target for name, target in found.items() if name.startswith((BRANCHES, TAGS)) and _is_text(name)}
 
 
 def _is_text(name: str) -> bool:
@@ -66,8 +63,7 @@ def _tell_odd_name(name: str) -> None:
 async def is_behind(conn: Connection, workspace_id: str, repository: GitRepository) -> bool:
     """Whether the watermark of the mirror differs from the repository's refs, those that name no commit aside."""
     actual = mirrored_refs(await asyncio.to_thread(repository.refs))
-    cursor = await conn.execute("select name, object_id from mirror.ref where workspace_id = %s", (workspace_id,))
-    stored = {row[0]: row[1] for row in await cursor.fetchall()}
+    stored = await refs.object_ids(conn, workspace_id)
     if any(actual.get(name) != target for name, target in stored.items()):
         return True
     fresh = {name: target for name, target in actual.items() if name not in stored}
@@ -151,21 +147,18 @@ async def replay_within(
 
 async def follow_refs(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
     """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
-    refs = mirrored_refs(await asyncio.to_thread(repository.refs))
-    peeled = await asyncio.to_thread(_peeled, repository, refs)
+    found = mirrored_refs(await asyncio.to_thread(repository.refs))
+    peeled = await asyncio.to_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
-    await projector.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
-    branches = [name.removeprefix("refs/heads/") for name in peeled if name.startswith("refs/heads/")]
-    await conn.execute(
-        "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
-        (workspace_id, branches),
-    )
+    await refs.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
+    branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
+    await sessions.detach_without_branch(conn, workspace_id, branches)
 
 
-def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def _peeled(repository: GitRepository, found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Each ref's object and the commit it peels to; a tag of a tree or blob names no state and is left out."""
     peeled = {}
-    for name, target in refs.items():
+    for name, target in found.items():
         try:
             peeled[name] = (target, repository.commit_info(target).commit_id)
         except ObjectMissingError:
@@ -174,8 +167,9 @@ def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> dict[str, tup
 
 
 def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
-    refs = repository.refs()
-    tips = set(mirrored_refs(refs).values()) | {target for name, target in refs.items() if name.startswith(KEEP_PREFIX)}
+    found = repository.refs()
+    held = {target for name, target in found.items() if name.startswith(KEEP_PREFIX)}
+    tips = set(mirrored_refs(found).values()) | held
     commits = []
     for tip in sorted(tips):
         try:
@@ -213,7 +207,7 @@ class _Waiting:
 def _since(repository: GitRepository, branch: str, base: str) -> set[str]:
     """The commits of a branch after ``base`` by first parents; none when ``base`` is not among them."""
     found: set[str] = set()
-    commit_id = repository.refs().get(f"refs/heads/{branch}")
+    commit_id = repository.refs().get(BRANCHES + branch)
     try:
         while commit_id is not None and commit_id != base:
             found.add(commit_id)
@@ -229,13 +223,8 @@ async def _waiting_sessions(conn: Connection, workspace_id: str, repository: Git
     When it is not, the mirror is being built again; then the session has heard of all its commits, and replaying them
     would take later edits for committed ones and move the session back.
     """
-    cursor = await conn.execute(
-        "select s.session_id, s.branch, s.base_commit from work.session s join mirror.commit c"
-        " on c.workspace_id = s.workspace_id and c.commit_id = s.base_commit where s.workspace_id = %s",
-        (workspace_id,),
-    )
-    sessions = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
-    return _Waiting(repository, await _committers(conn), sessions)
+    standing = await sessions.base_is_mirrored(conn, workspace_id)
+    return _Waiting(repository, await _committers(conn), standing)
 
 
 async def _mirror(
@@ -300,7 +289,7 @@ async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
 
 
 def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
-    ref = f"refs/tags/{name}"
+    ref = TAGS + name
     if ref in repository.refs():
         return
     subject = commit.message.split("\n", 1)[0]

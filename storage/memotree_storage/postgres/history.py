@@ -88,15 +88,6 @@ class Counted:
         return self.created + self.updated + self.deleted
 
 
-@dataclass(frozen=True, slots=True)
-class RefRow:
-    """A branch or tag: its short name, the object it holds and the commit that this peels to."""
-
-    name: str
-    object_id: str
-    commit_id: str
-
-
 _COMMIT: Final = """c.commit_id, c.parents, c.author_name, c.author_email, c.authored_at, c.committed_at, c.message,
     c.session_id, array(select substr(r.name, 11) from mirror.ref r where r.workspace_id = %(workspace)s
       and r.commit_id = c.commit_id and r.name like 'refs/tags/%%' order by r.name) as tags"""
@@ -201,10 +192,27 @@ _DIFFERING_COUNT: Final = f"""{_DIFFERING}
   select count(*) filter (where old_blob = ''), count(*) filter (where old_blob <> '' and new_blob <> ''),
          count(*) filter (where new_blob = '') from differing"""  # noqa: S608
 
-_REFS: Final = """
-  select substr(name, length(%(prefix)s) + 1) as name, object_id, commit_id from mirror.ref
-   where workspace_id = %(workspace)s and name > %(prefix)s || %(after)s and name < %(end)s
-   order by name limit %(limit)s"""
+
+@dataclass(frozen=True, slots=True)
+class RequestedCommit:
+    """The commit that a request made, and how many entries it changed."""
+
+    commit_id: str
+    changes: int
+
+
+async def commit_of_request(
+    conn: Connection, workspace_id: str, session_id: str, request_id: str
+) -> RequestedCommit | None:
+    """The commit of a session that a request id made, as its trailers say; ``None`` if there is none."""
+    async with conn.cursor(row_factory=class_row(RequestedCommit)) as cursor:
+        await cursor.execute(
+            "select c.commit_id, count(v.version_id) as changes from mirror.commit c"
+            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
+            (workspace_id, request_id, session_id),
+        )
+        return await cursor.fetchone()
 
 
 async def list_commits(
@@ -294,33 +302,6 @@ async def count_differing(conn: Connection, old: State, new: State, *, node_id: 
     cursor = await conn.execute(_DIFFERING_COUNT, _both(old, new, node_id, "", limit))
     row = await cursor.fetchone()
     return Counted(*row) if row else Counted(0, 0, 0)
-
-
-async def list_refs(
-    conn: Connection, workspace_id: str, prefix: str, *, after: str = "", limit: int | None = None
-) -> list[RefRow]:
-    """The refs below a prefix (``refs/heads/``) by name, behind a short name."""
-    arguments = {
-        "workspace": workspace_id,
-        "prefix": prefix,
-        "end": prefix[:-1] + chr(ord(prefix[-1]) + 1),
-        "after": after,
-        "limit": limit,
-    }
-    async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
-        await cursor.execute(_REFS, arguments)
-        return await cursor.fetchall()
-
-
-async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str) -> RefRow | None:
-    """The ref of that short name below a prefix, or ``None``."""
-    async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
-        await cursor.execute(
-            "select %(name)s as name, object_id, commit_id from mirror.ref"
-            " where workspace_id = %(workspace)s and name = %(prefix)s || %(name)s",
-            {"workspace": workspace_id, "prefix": prefix, "name": name},
-        )
-        return await cursor.fetchone()
 
 
 def _both(old: State, new: State, node_id: str, after: str, limit: int) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Working sessions: opened over a commit, held by who changes them, closed when their time has come."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -191,3 +192,39 @@ async def close_expired(conn: Connection) -> list[tuple[str, str]]:
 async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
     """Lay a session's changes over another commit."""
     await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))
+
+
+async def detach_sessions(conn: Connection, workspace_id: str, branch: str) -> int:
+    """Detach the open sessions of a deleted branch; how many of them had not expired."""
+    cursor = await conn.execute(
+        "update work.session set state = 'detached' where workspace_id = %s and branch = %s and state = 'open'"
+        " returning used_at + ttl >= now()",
+        (workspace_id, branch),
+    )
+    return sum(row[0] for row in await cursor.fetchall())
+
+
+async def detach_without_branch(conn: Connection, workspace_id: str, branches: Sequence[str]) -> None:
+    """Detach the open sessions whose branch is not among those given."""
+    await conn.execute(
+        "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
+        (workspace_id, list(branches)),
+    )
+
+
+async def base_is_mirrored(conn: Connection, workspace_id: str) -> dict[str, tuple[str, str]]:
+    """The sessions whose base commit is mirrored: id to (branch, base commit)."""
+    cursor = await conn.execute(
+        "select s.session_id, s.branch, s.base_commit from work.session s join mirror.commit c"
+        " on c.workspace_id = s.workspace_id and c.commit_id = s.base_commit where s.workspace_id = %s",
+        (workspace_id,),
+    )
+    return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
+
+
+async def unclosed_ids(conn: Connection, workspace_id: str) -> set[str]:
+    """The ids of the sessions that are open or detached."""
+    cursor = await conn.execute(
+        "select session_id from work.session where workspace_id = %s and state in ('open', 'detached')", (workspace_id,)
+    )
+    return {row[0] for row in await cursor.fetchall()}

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.errors import AbortedError, Conflict
 from memotree_storage.model.codec import archive_path, decode_entry, node_path
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Entry
-from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot
@@ -98,3 +99,21 @@ async def carry_over(snapshot: Snapshot, store: Store, session_id: str) -> None:
     for item in (await merge_onto(snapshot, store, rows)).merged:
         if not item.conflicts and item.theirs_blob != item.row.derived_blob:
             await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)
+
+
+async def rebase_session(snapshot: Snapshot, store: Store, session_id: str) -> None:
+    """Lay all changes of a session over another commit, in a transaction that holds the session.
+
+    Raises:
+        ConflictError: Both sides changed the same field, or the result would be no tree; nothing was changed.
+    """
+    merging = await merge_onto(snapshot, store, await staging.staged(snapshot.conn, session_id))
+    entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
+    checked = await check_tree(snapshot, entries, set())
+    conflicts = [*merging.conflicts, *checked.conflicts]
+    if conflicts:
+        raise ConflictError.of(conflicts)
+    for item in merging.merged:
+        if item.theirs_blob != item.row.derived_blob:
+            await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)
+    await sessions.set_base(snapshot.conn, session_id, snapshot.state.commit_id)

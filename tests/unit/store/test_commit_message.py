@@ -1,10 +1,9 @@
 """The message of a commit says why every change was made."""
 
 import pytest
+from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.model.node import Node, new_id
 from memotree_storage.model.trailers import trailers_of
-
-from memotree.sessions.commit_message import ListedChange, compose
 
 ARCHIVE = new_id()
 
