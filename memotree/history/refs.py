@@ -9,9 +9,8 @@ from memotree_storage.commit import refs
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.validation import check_text
-from memotree_storage.ports import Signature, TagDraft
+from memotree_storage.ports import CommitReader, Signature, TagDraft
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.refs import BRANCHES, TAGS, RefRow, list_refs
 from memotree_storage.postgres.registry import Workspace
@@ -143,7 +142,7 @@ def _tag_message(row: RefRow, draft: TagDraft | None) -> pb.Tag:
     )
 
 
-def _read_tag(repository: GitRepository, row: RefRow) -> TagDraft | None:
+def _read_tag(repository: CommitReader, row: RefRow) -> TagDraft | None:
     """The tag's own object, which says when and why; a lightweight tag has none."""
     if row.object_id == row.commit_id:
         return None

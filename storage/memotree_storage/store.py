@@ -17,7 +17,6 @@ from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index import leaf_features
 from memotree_storage.index.indexer import Indexer
@@ -26,7 +25,7 @@ from memotree_storage.maintenance.background import BackgroundMaintenance, remov
 from memotree_storage.mirror.catch_up import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
-from memotree_storage.ports import Embedder, IndexUnavailableError, VectorIndex
+from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError, get_setting, put_setting
 from memotree_storage.postgres.rows import Version
@@ -187,7 +186,7 @@ class Store:
             await projector.forget_gone(conn, workspace_id, gone)
         self.indexer.notice(workspace_id)  # which rests when nothing is left to do
 
-    async def _follow(self, conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+    async def _follow(self, conn: Connection, workspace_id: str, repository: CommitStore) -> None:
         """Tell sessions of commits that the mirror has not heard of, before it forgets what they stand on."""
         try:
             async with conn.transaction():

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import catch_up_within, is_behind
+from memotree_storage.ports import CommitStore
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -56,7 +56,7 @@ class WorkspaceTransaction(Transaction):
     """The right to change a workspace: a transaction that holds its row, and its repository."""
 
     workspace_id: str
-    repository: GitRepository
+    repository: CommitStore
 
     async def follow_git(self) -> None:
         """Mirror what other programs have committed or pushed, if anything."""

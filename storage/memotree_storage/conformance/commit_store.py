@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Final
 
 import pytest
@@ -187,6 +188,28 @@ class CommitStoreSuite:
         for refused in (replace(tag, name="a b"), replace(tag, message="a\0b"), replace(tag, name="")):
             with pytest.raises(InvalidInputError):
                 store.write_tag(refused, written.commit_id)
+
+    @pytest.mark.requirement("GIT-3")
+    def test_a_tag_object_is_read_as_it_was_written(self, store: CommitStore) -> None:
+        """The draft of an annotated tag comes back; a commit is no tag."""
+        commit_id = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        wanted = TagDraft("v1", "The first.\n", WHO)
+        assert store.read_tag(store.write_tag(wanted, commit_id)) == wanted
+        assert store.read_tag(commit_id) is None
+
+    @pytest.mark.requirement("STORE-3")
+    def test_history_has_parents_before_children_and_stops_at_what_is_known(self, store: CommitStore) -> None:
+        """Each commit that a tip reaches comes once, and nothing behind a known commit."""
+        chain: list[str] = []
+        for number in range(4):
+            parent = chain[-1] if chain else None
+            chain.append(store.write_commit(draft(parent, {"a": b"%d" % number})).commit_id)
+        side = store.write_commit(draft(chain[1], {"b": b"side"})).commit_id
+        found = [info.commit_id for info in store.history([chain[-1], side], lambda _: False)]
+        assert sorted(found) == sorted([*chain, side])
+        assert all(found.index(one) < found.index(other) for one, other in pairwise(chain))
+        assert found.index(chain[1]) < found.index(side)
+        assert [info.commit_id for info in store.history([chain[-1]], {chain[2]}.__contains__)] == [chain[3]]
 
     def test_an_empty_commit_has_no_files_or_its_parents(self, store: CommitStore) -> None:
         """The store does not judge whether a commit is worth making."""

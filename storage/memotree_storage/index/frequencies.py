@@ -13,10 +13,10 @@ from typing import Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import InvalidFileError, decode_entry, node_path
 from memotree_storage.model.node import Node
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.database import Connection
 
 ALL_DOCUMENTS: Final = -1
@@ -123,7 +123,7 @@ class TermCountUpdate:
         skip_lost: Pass over versions whose text Git has lost.
     """
 
-    def __init__(self, repository: GitRepository, *, skip_lost: bool = False) -> None:
+    def __init__(self, repository: CommitReader, *, skip_lost: bool = False) -> None:
         self.counts: Counter[int] = Counter()
         self._repository = repository
         self._skip_lost = skip_lost

@@ -22,7 +22,7 @@ from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
+from memotree_storage.ports import Embedder, IndexPoint, IndexWriter
 from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.outbox import Pending
@@ -55,7 +55,7 @@ def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str
 class Indexer:
     """Applies the outbox of every workspace to the index, at once when a search waits and in the background else."""
 
-    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, entries: EntryReader) -> None:
+    def __init__(self, database: Database, index: IndexWriter, embedder: Embedder, entries: EntryReader) -> None:
         self._database = database
         self._index = index
         self._remote = embedder.remote

@@ -20,7 +20,7 @@ from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.terms import document_terms, max_score, query_terms, relative_score, term_weights
 from memotree_storage.model.node import Node
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexHit, IndexQuery, LineSpan, TermVector, Vector, VectorIndex
+from memotree_storage.ports import Embedder, IndexHit, IndexQuery, IndexSearch, LineSpan, TermVector, Vector
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.rows import Version
@@ -95,7 +95,7 @@ _Ask = Callable[[IndexQuery], Awaitable[list[IndexHit]]]
 class Search:
     """Finds nodes by words and meaning at any state of any workspace."""
 
-    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, indexer: Indexer) -> None:
+    def __init__(self, database: Database, index: IndexSearch, embedder: Embedder, indexer: Indexer) -> None:
         self._database = database
         self._index = index
         self._embedder = embedder

@@ -13,7 +13,7 @@ from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, coun
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import VectorIndex
+from memotree_storage.ports import IndexWriter
 from memotree_storage.postgres import answers, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
 
@@ -32,7 +32,7 @@ class BackgroundMaintenance:
     """
 
     def __init__(
-        self, database: Database, repositories: Repositories, index: VectorIndex, retention: timedelta
+        self, database: Database, repositories: Repositories, index: IndexWriter, retention: timedelta
     ) -> None:
         self._database = database
         self._repositories = repositories
@@ -150,7 +150,7 @@ class BackgroundMaintenance:
             await asyncio.sleep(_PERIOD)
 
 
-async def remove_gone_points(database: Database, index: VectorIndex, workspace_id: str | None = None) -> None:
+async def remove_gone_points(database: Database, index: IndexWriter, workspace_id: str | None = None) -> None:
     """Take the points of lines that the mirror has no more out of the index, in one workspace or in all.
 
     By the lines that went, never by those that are left: a commit of this moment may open one more. The lines are

@@ -9,17 +9,17 @@ from typing import Final
 
 import structlog
 
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.index import frequencies
 from memotree_storage.index.frequencies import TermCountUpdate, TextGoneError
 from memotree_storage.mirror.catch_up import is_behind
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database
 
 _log: Final = structlog.get_logger(__name__)
 
 
-async def collect_unreachable_lines(database: Database, workspace_id: str, repository: GitRepository) -> list[int]:
+async def collect_unreachable_lines(database: Database, workspace_id: str, repository: CommitReader) -> list[int]:
     """Remove the lines that nothing reaches; their ids are returned.
 
     None goes while the mirror is behind: commits are mirrored before the refs that reach them. When ``git gc`` has
@@ -39,7 +39,7 @@ async def collect_unreachable_lines(database: Database, workspace_id: str, repos
 class _LineCollection:
     """One attempt: with the terms of what goes, or ``anew`` with the terms of what stays."""
 
-    def __init__(self, workspace_id: str, repository: GitRepository, *, anew: bool) -> None:
+    def __init__(self, workspace_id: str, repository: CommitReader, *, anew: bool) -> None:
         self._workspace_id = workspace_id
         self._repository = repository
         self._anew = anew

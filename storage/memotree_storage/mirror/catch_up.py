@@ -11,12 +11,11 @@ import structlog
 from memotree_storage import faults
 from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.model.node import Entry
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
-from memotree_storage.ports import CommitInfo, TagDraft
+from memotree_storage.ports import CommitInfo, CommitReader, CommitStore, TagDraft
 from memotree_storage.postgres import projector, refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
 from memotree_storage.postgres.projector import EntryChange
@@ -60,7 +59,7 @@ def _tell_odd_name(name: str) -> None:
     _log.warning("a ref whose name is not UTF-8 is passed over; rename it with git", ref=ascii(name))
 
 
-async def is_behind(conn: Connection, workspace_id: str, repository: GitRepository) -> bool:
+async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:
     """Whether the watermark of the mirror differs from the repository's refs, those that name no commit aside."""
     actual = mirrored_refs(await asyncio.to_thread(repository.refs))
     stored = await refs.object_ids(conn, workspace_id)
@@ -85,7 +84,7 @@ async def _committers(conn: Connection) -> set[str]:
 
 
 async def catch_up(
-    database: Database, workspace_id: str, repository: GitRepository, report: Report | None = None
+    database: Database, workspace_id: str, repository: CommitStore, report: Report | None = None
 ) -> CatchUp:
     """Mirror every commit that a ref reaches and the mirror lacks, then the refs; safe to interrupt and repeat.
 
@@ -120,7 +119,7 @@ async def catch_up(
     return CatchUp(len(commits), refs_changed=True)
 
 
-async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+async def catch_up_within(conn: Connection, workspace_id: str, repository: CommitStore) -> None:
     """The same inside a transaction that holds the workspace already; for a few commits from outside."""
     known = await projector.known_commits(conn, workspace_id)
     waiting = await _waiting_sessions(conn, workspace_id, repository)
@@ -131,7 +130,7 @@ async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRe
 
 
 async def replay_within(
-    conn: Connection, workspace_id: str, repository: GitRepository, report: Report | None = None
+    conn: Connection, workspace_id: str, repository: CommitReader, report: Report | None = None
 ) -> None:
     """Mirror the whole history of a workspace whose mirror is empty, inside the caller's transaction.
 
@@ -145,7 +144,7 @@ async def replay_within(
     await follow_refs(conn, workspace_id, repository)
 
 
-async def follow_refs(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
+async def follow_refs(conn: Connection, workspace_id: str, repository: CommitReader) -> None:
     """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
     found = mirrored_refs(await asyncio.to_thread(repository.refs))
     peeled = await asyncio.to_thread(_peeled, repository, found)
@@ -155,7 +154,7 @@ async def follow_refs(conn: Connection, workspace_id: str, repository: GitReposi
     await sessions.detach_without_branch(conn, workspace_id, branches)
 
 
-def _peeled(repository: GitRepository, found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Each ref's object and the commit it peels to; a tag of a tree or blob names no state and is left out."""
     peeled = {}
     for name, target in found.items():
@@ -166,7 +165,7 @@ def _peeled(repository: GitRepository, found: Mapping[str, str]) -> dict[str, tu
     return peeled
 
 
-def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
+def _missing(repository: CommitReader, known: set[str]) -> list[CommitInfo]:
     found = repository.refs()
     held = {target for name, target in found.items() if name.startswith(KEEP_PREFIX)}
     tips = set(mirrored_refs(found).values()) | held
@@ -187,7 +186,7 @@ class _Waiting:
     """
 
     def __init__(
-        self, repository: GitRepository, committers: Collection[str], sessions: Mapping[str, tuple[str, str]]
+        self, repository: CommitStore, committers: Collection[str], sessions: Mapping[str, tuple[str, str]]
     ) -> None:
         self.repository = repository
         self._committers = committers
@@ -204,7 +203,7 @@ class _Waiting:
         return session_id if commit.commit_id in self._since[session_id] else None
 
 
-def _since(repository: GitRepository, branch: str, base: str) -> set[str]:
+def _since(repository: CommitReader, branch: str, base: str) -> set[str]:
     """The commits of a branch after ``base`` by first parents; none when ``base`` is not among them."""
     found: set[str] = set()
     commit_id = repository.refs().get(BRANCHES + branch)
@@ -217,7 +216,7 @@ def _since(repository: GitRepository, branch: str, base: str) -> set[str]:
     return found if commit_id == base else set()
 
 
-async def _waiting_sessions(conn: Connection, workspace_id: str, repository: GitRepository) -> _Waiting:
+async def _waiting_sessions(conn: Connection, workspace_id: str, repository: CommitStore) -> _Waiting:
     """Of the sessions, those that stand on a mirrored commit.
 
     When it is not, the mirror is being built again; then the session has heard of all its commits, and replaying them
@@ -230,7 +229,7 @@ async def _waiting_sessions(conn: Connection, workspace_id: str, repository: Git
 async def _mirror(
     conn: Connection,
     workspace_id: str,
-    repository: GitRepository,
+    repository: CommitReader,
     commits: Iterable[CommitInfo],
     waiting: _Waiting | None,
 ) -> None:
@@ -243,14 +242,14 @@ async def _mirror(
 
 
 async def _read_changes(
-    repository: GitRepository, commits: Iterable[CommitInfo]
+    repository: CommitReader, commits: Iterable[CommitInfo]
 ) -> AsyncIterator[tuple[CommitInfo, list[EntryChange], dict[str, str]]]:
     for commit in commits:
         changes, broken = await asyncio.to_thread(changes_of, repository, commit)
         yield commit, changes, broken
 
 
-def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
+def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
     """What a commit changes against its first parent, and the files in it that cannot be read as entries.
 
     A file that cannot be read stands for an entry that is not alive there: the state is a function of the commit alone.
@@ -288,7 +287,7 @@ async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
             await asyncio.to_thread(_make_tag, waiting.repository, name, commit)
 
 
-def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
+def _make_tag(repository: CommitStore, name: str, commit: CommitInfo) -> None:
     ref = TAGS + name
     if ref in repository.refs():
         return

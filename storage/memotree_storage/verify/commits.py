@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import CommitInfo, PathChange
+from memotree_storage.ports import CommitInfo, CommitReader, PathChange
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
@@ -71,7 +70,7 @@ class CommitCheck:
         self,
         conn: Connection,
         workspace_id: str,
-        repository: GitRepository,
+        repository: CommitReader,
         refs: Mapping[str, str],
         meet: Callable[[str, Node], None] = lambda *_: None,
     ) -> None:

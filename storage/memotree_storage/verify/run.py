@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from memotree_storage.git.repository import GitRepository
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -48,7 +48,7 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
 
 @asynccontextmanager
 async def _snapshot(
-    store: Store, workspace_id: str, repository: GitRepository
+    store: Store, workspace_id: str, repository: CommitReader
 ) -> AsyncIterator[tuple[Connection, Mapping[str, str]]]:
     """A connection that sees one state of the mirror, and the refs that the repository had at that state."""
     async with store.database.transaction() as conn:

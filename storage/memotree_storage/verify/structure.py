@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -74,7 +74,7 @@ _OUTBOX: Final = """
 
 
 async def check_structure(
-    conn: Connection, store: Store, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+    conn: Connection, store: Store, workspace_id: str, repository: CommitReader, refs: Mapping[str, str]
 ) -> AsyncIterator[Difference | Step]:
     """Compare what names the rows: the workspace's description, refs, counts, lines, intervals."""
     check = _Structure(conn, workspace_id)
@@ -199,7 +199,7 @@ async def _workspace(conn: Connection, store: Store, workspace_id: str) -> list[
 
 
 async def _refs(
-    conn: Connection, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+    conn: Connection, workspace_id: str, repository: CommitReader, refs: Mapping[str, str]
 ) -> list[Difference]:
     """The watermark: branches and tags as Git has them."""
     should, found = await asyncio.to_thread(_peeled, repository, mirrored_refs(refs))
@@ -223,7 +223,7 @@ async def _refs(
     return found
 
 
-def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], list[Difference]]:
+def _peeled(repository: CommitReader, refs: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], list[Difference]]:
     """Each ref with the object and the commit it names; refs that name no commit are not mirrored."""
     peeled = {}
     damaged = []
