@@ -7,12 +7,13 @@ cache, new nodes have ids that the job's own id decides, and the one commit at t
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
 from memotree_storage.model.provenance import SUMMARY_PENDING
 from memotree_storage.postgres import registry
@@ -61,7 +62,6 @@ from memotree.v1 import job_service_pb2, maintenance_service_pb2
 KIND: Final = "ingest"
 _DOCUMENT: Final = "document"
 _PLANNED: Final = "planned"
-_ATTEMPTS: Final = 5
 JOB: Final = "ingestion"
 """The attribute with the job that made the document's present version."""
 
@@ -167,10 +167,7 @@ class _IngestionRun:
         Raises:
             ImportRacedError: That happened every time.
         """
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(ImportRacedError):
-                return await self._take(document)
-        return await self._take(document)
+        return await retry_if_raced(partial(self._take, document))
 
     async def _take(self, document: Document) -> job_service_pb2.IngestionResult:
         async with self._store.database.connection() as conn:

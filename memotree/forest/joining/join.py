@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
+from memotree_storage.commit.direct_import import ImportBrokenError, commit_entries, retry_if_raced
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
@@ -59,7 +60,6 @@ _MOST_SUMMED: Final = 200
 
 _LISTED: Final = 5
 _MESSAGE_CHARS: Final = 20_000
-_ATTEMPTS: Final = 5
 _AT_ONCE: Final = 500
 """Versions that one statement reads; their rows are decoded on the event loop."""
 
@@ -210,30 +210,26 @@ class ArchiveJoin:
         return await self._answer(order, commit_id)
 
     async def _join(self, order: _Order) -> str:
-        """Make the commit; from the beginning again when the branch moved meanwhile."""
-        attempt = 0
-        while True:
-            attempt += 1
-            async with self._store.database.connection() as conn:
-                head = await branch_head(conn, order.workspace_id, order.branch)
-            former = await self._former(order, head)
-            created = await self._created(order, former)
-            moved, expected = await asyncio.to_thread(_moved, order, former, created)
-            message = await asyncio.to_thread(_message, order, former, created, moved)
-            try:
-                return await commit_entries(
-                    self._store,
-                    order.workspace_id,
-                    order.branch,
-                    [*created, *moved.values()],
-                    message,
-                    order.author,
-                    removals=[one.archive.id for one in former],
-                    expected=expected,
-                )
-            except (ImportRacedError, ImportBrokenError):  # somebody changed one of them, or put a node below them
-                if attempt == _ATTEMPTS:
-                    raise
+        """Make the commit; again from the beginning if the branch moved or a node was put below an archive meanwhile."""
+        return await retry_if_raced(partial(self._join_once, order), ImportBrokenError)
+
+    async def _join_once(self, order: _Order) -> str:
+        async with self._store.database.connection() as conn:
+            head = await branch_head(conn, order.workspace_id, order.branch)
+        former = await self._former(order, head)
+        created = await self._created(order, former)
+        moved, expected = await asyncio.to_thread(_moved, order, former, created)
+        message = await asyncio.to_thread(_message, order, former, created, moved)
+        return await commit_entries(
+            self._store,
+            order.workspace_id,
+            order.branch,
+            [*created, *moved.values()],
+            message,
+            order.author,
+            removals=[one.archive.id for one in former],
+            expected=expected,
+        )
 
     async def _former(self, order: _Order, head: State) -> list[_Former]:
         """The archives as the head of the branch has them."""

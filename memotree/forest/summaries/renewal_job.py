@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import structlog
-from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
@@ -47,7 +48,6 @@ _NODES: Final = "nodes"
 
 _TOOL: Final = "RenewSummaries"
 _NOTE: Final = "Renewed the summary, which was made from an earlier text."
-_ATTEMPTS: Final = 5
 _SHOWN: Final = 100
 _MOST_SHOWN: Final = 1000
 _REASONS: Final = {
@@ -143,15 +143,9 @@ class SummaryRenewal:
         request = context.request(pb.RenewSummariesRequest)
         meter = await meter_of(context, request.max_model_tokens)
         try:
-            for attempt in range(1, _ATTEMPTS + 1):
-                try:
-                    return await self._renew(context, request, meter)
-                except ImportRacedError:  # somebody changed one of the nodes meanwhile
-                    if attempt == _ATTEMPTS:
-                        raise
+            return await retry_if_raced(partial(self._renew, context, request, meter))
         finally:
             note(context, meter)
-        raise AssertionError  # the loop returns or raises
 
     async def _renew(
         self, context: JobContext, request: pb.RenewSummariesRequest, meter: Meter

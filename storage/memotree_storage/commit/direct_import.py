@@ -5,16 +5,18 @@ either nothing or a commit that the next start mirrors.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.commit.tree_check import check_tree, named_by
 from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
-from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation
+from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation, MemoTreeError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import service_signature
@@ -28,6 +30,9 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 _MOST_TOLD: Final = 10
+_ATTEMPTS: Final = 5
+
+T = TypeVar("T")
 
 
 class ImportRacedError(AbortedError):
@@ -49,6 +54,22 @@ class ImportBrokenError(FailedPreconditionError):
         more = f" So it is with {len(found) - _MOST_TOLD} more." if len(found) > _MOST_TOLD else ""
         sentence = f"The import would leave the tree broken, and nothing was committed. {told}{more}"
         return cls(f"{sentence} Give what is missing as well, or leave these out.", found)
+
+
+async def retry_if_raced(work: Callable[[], Awaitable[T]], *others: type[MemoTreeError]) -> T:
+    """Run work that reads a branch, prepares an import and commits it; again from the beginning if it was raced.
+
+    Args:
+        work: Makes one attempt; safe to repeat.
+        others: Further errors that a race may cause.
+
+    Raises:
+        ImportRacedError: The branch moved meanwhile at each of five attempts; or the last of the other errors.
+    """
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type((ImportRacedError, *others)), stop=stop_after_attempt(_ATTEMPTS), reraise=True
+    )
+    return await retrying(work)
 
 
 @dataclass(frozen=True, slots=True)
