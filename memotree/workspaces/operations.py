@@ -8,13 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memotree_storage import faults
 from memotree_storage.commit.transaction import transaction, workspace_transaction
+from memotree_storage.commit.workspaces import (
+    create_workspace_within,
+    delete_workspace,
+    describe_workspace,
+    repair_creation,
+)
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from memotree_storage.model.node import Archive, is_id, new_id
 from memotree_storage.model.validation import check_text
-from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
+from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
@@ -80,37 +85,23 @@ class WorkspaceOperations:
     async def _create(
         self, request: pb.CreateWorkspaceRequest, info: WorkspaceInfo, commit_point: CommitPoint
     ) -> pb.CreateWorkspaceResponse:
-        repair = partial(self._settle, info.workspace_id)
-        async with transaction(self._store, commit_point, f"workspace {info.name} is half made", repair) as held:
+        what = f"workspace {info.name} is half made"
+        async with transaction(
+            self._store, commit_point, what, partial(repair_creation, self._store, info.workspace_id)
+        ) as held:
 
             async def make() -> pb.CreateWorkspaceResponse:
-                workspace = await registry.made_by_request(held.conn, info.name, request.request_id)
-                if workspace is None:
-                    await registry.put_workspace(held.conn, info)
-                    faults.point("workspace.registered")
-                    await held.change_git(self._store.repositories.create, info, request.request_id)
-                    faults.point("workspace.made")
-                    workspace = await registry.find_workspace(held.conn, info.workspace_id)
+                workspace = await create_workspace_within(held, info, request.request_id)
                 return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
 
             response = await run_once(held.conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
+        workspace_id = response.workspace.id
         try:
-            await self._store.catch_up(response.workspace.id)
+            await self._store.catch_up(workspace_id)
         except BaseException:
-            self._later(f"workspace {info.name} is half made", partial(self._settle, response.workspace.id))
+            self._later(what, partial(repair_creation, self._store, workspace_id))
             raise
         return response
-
-    async def _settle(self, workspace_id: str) -> None:
-        """A creation failed: its repository goes, unless PostgreSQL has the workspace and only its answer was lost."""
-        try:
-            async with self._store.database.connection() as conn:
-                await registry.find_workspace(conn, workspace_id)
-        except WorkspaceNotFoundError:
-            if self._store.repositories.path(workspace_id).is_dir():
-                await asyncio.to_thread(self._store.repositories.discard, workspace_id)
-        else:
-            await self._store.catch_up(workspace_id)
 
     def _later(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         self._store.background.start(retry_until_done(what, work))
@@ -151,9 +142,7 @@ class WorkspaceOperations:
             if request.HasField("description"):
                 check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
                 info = replace(info, description=request.description)
-            await registry.put_workspace(held.conn, info)
-            await held.change_git(self._store.repositories.update, info, message)
-            workspace = await registry.find_workspace(held.conn, workspace.workspace_id)
+            workspace = await describe_workspace(held, info, message)
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
 
     async def _register(self, workspace_id: str) -> None:
@@ -177,8 +166,7 @@ class WorkspaceOperations:
                 raise NotConfirmedError(
                     f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
                 )
-            await registry.remove_workspace(held.conn, workspace_id)
-            trash = await held.change_git(self._store.repositories.discard, workspace_id)
+            trash = await delete_workspace(held)
         self._on_deleted(workspace_id)
         try:
             await self._store.index.delete(workspace_id)

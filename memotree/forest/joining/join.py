@@ -210,7 +210,7 @@ class ArchiveJoin:
         return await self._answer(order, commit_id)
 
     async def _join(self, order: _Order) -> str:
-        """Make the commit; again from the beginning if the branch moved or a node was put below an archive meanwhile."""
+        """Make the commit; again from the beginning if somebody changed the branch meanwhile."""
         return await retry_if_raced(partial(self._join_once, order), ImportBrokenError)
 
     async def _join_once(self, order: _Order) -> str:
