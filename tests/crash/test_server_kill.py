@@ -17,7 +17,7 @@ from crash.campaign import BEHIND, POINTS, RECOVERY_POINTS, Campaign, all_points
 from crash.service import Service, start
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 from memotree.v1 import workspace_service_pb2
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from crash.service import Service, start
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 HERE: Final = Path(__file__).parent / "node_client"
 PROTO: Final = Path(__file__).parents[2] / "proto"

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from integration.calls import Calls, reason
 from memotree_storage.model.node import new_id
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 from memotree.v1 import node_service_pb2, view_service_pb2, view_service_pb2_grpc
 

@@ -11,7 +11,7 @@ from memotree_storage.conformance.commit_store import MAIN, draft, files
 from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, ObjectMissingError
 from memotree_storage.git.pack import PackWriter, create_temporary
 from memotree_storage.git.repository import GitRepository
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 def grow(store: GitRepository, count: int) -> tuple[str, dict[str, bytes]]:

@@ -19,7 +19,7 @@ from memotree_storage.conformance.commit_store import (
 )
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import TagDraft
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 class TestGitRepository(CommitStoreSuite):

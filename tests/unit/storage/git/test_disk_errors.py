@@ -14,7 +14,7 @@ from memotree_storage.conformance.commit_store import MAIN, draft, files
 from memotree_storage.git.disk import RepositoryUnavailableError
 from memotree_storage.git.layout import RepositoryExistsError, RepositoryFormatError, RepositoryMissingError
 from memotree_storage.git.repository import GitRepository
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 def names(store: GitRepository) -> list[str]:

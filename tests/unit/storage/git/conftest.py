@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from memotree_storage.git.repository import GitRepository
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 @pytest.fixture

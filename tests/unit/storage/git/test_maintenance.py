@@ -10,7 +10,7 @@ from memotree_storage.conformance.commit_store import MAIN, draft, files
 from memotree_storage.git.maintenance import MaintenanceFailedError, count_packs, maintain
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import WrittenCommit
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 def commit_some(store: GitRepository, count: int) -> tuple[str, list[WrittenCommit]]:

@@ -8,7 +8,7 @@ from memotree_storage.git.objects import COMMIT, TREE, ObjectMissingError, encod
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import CommitInfo, TagDraft
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 def write_graph(store: GitRepository, parents_of: list[list[int]]) -> list[str]:

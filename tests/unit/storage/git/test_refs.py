@@ -12,7 +12,7 @@ from memotree_storage.git import refs
 from memotree_storage.git.locks import LockJournal, RefLockedError, RepositoryBusyError, RepositoryLock
 from memotree_storage.git.refs import InvalidRefNameError, PackedRefsDamagedError, RefNameTakenError, check_ref_name
 from memotree_storage.git.repository import GitRepository
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 SOON = 0.05
 """Seconds that a test waits for a lock that nobody will release."""

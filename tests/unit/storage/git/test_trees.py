@@ -11,7 +11,7 @@ from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.trees import Tree
 from memotree_storage.ports import PathChange
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 
 @pytest.fixture
