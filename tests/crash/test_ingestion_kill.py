@@ -22,6 +22,8 @@ from memotree.v1 import forest_service_pb2_grpc, job_service_pb2, node_service_p
 
 pytestmark = pytest.mark.requirement("FOREST-1", "FOREST-12", "SERVE-6")
 
+CAMPAIGN = pytest.mark.campaign
+
 MODEL_CALLS_AT_ONCE: Final = Settings.model_fields["model_concurrency"].default
 
 TEXT = "".join(
@@ -106,13 +108,13 @@ async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        "job.claimed",
-        "ingest.summarised",
-        "ingest.planned",
-        "commit.before-swap",
+        pytest.param("job.claimed", marks=CAMPAIGN),
+        pytest.param("ingest.summarised", marks=CAMPAIGN),
+        pytest.param("ingest.planned", marks=CAMPAIGN),
+        pytest.param("commit.before-swap", marks=CAMPAIGN),
         "commit.swapped",
-        "ingest.committed",
-        "job.worked",
+        pytest.param("ingest.committed", marks=CAMPAIGN),
+        pytest.param("job.worked", marks=CAMPAIGN),
     ],
 )
 async def test_an_ingestion_that_was_killed_is_finished_by_the_next_server_and_paid_once(
@@ -143,6 +145,7 @@ async def test_an_ingestion_that_was_killed_is_finished_by_the_next_server_and_p
         service.kill()
 
 
+@CAMPAIGN
 @pytest.mark.timeout(180)
 async def test_a_kill_in_the_middle_of_calls_asks_again_for_those_under_way_alone(
     tmp_path: Path, endpoint: ModelEndpoint
@@ -168,6 +171,7 @@ async def test_a_kill_in_the_middle_of_calls_asks_again_for_those_under_way_alon
         service.kill()
 
 
+@CAMPAIGN
 @pytest.mark.timeout(180)
 async def test_a_server_that_stops_goes_on_with_the_document_at_its_next_start(
     tmp_path: Path, endpoint: ModelEndpoint

@@ -398,7 +398,7 @@ def _with_steps() -> Iterator[Any]:
         found = steps((DOCS / page).read_text("utf-8"))
         if found and page not in {TUTORIAL, SERVERS, MODELS}:
             fetches = any(step.text.startswith("npm ") for step in found)
-            yield pytest.param(page, marks=[needs_node] if fetches else [])
+            yield pytest.param(page, marks=[pytest.mark.campaign, needs_node] if fetches else [])
 
 
 def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:

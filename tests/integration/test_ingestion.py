@@ -496,6 +496,7 @@ async def test_ten_megabytes_in_one_line_are_taken_in(forest: Forest) -> None:
     assert "".join(nodes[version.blob].content for version in state) == text  # type: ignore[union-attr]
 
 
+@pytest.mark.campaign
 @pytest.mark.requirement("FOREST-3")
 async def test_ten_thousand_headings_are_a_tree(forest: Forest) -> None:
     text = "".join(f"{'#' * (number % 6 + 1)} Heading {number}\n\nText {number}.\n\n" for number in range(10_000))

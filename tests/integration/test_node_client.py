@@ -15,7 +15,7 @@ from unit.storage.git.judge import Judge
 
 PROTO: Final = Path(__file__).parents[2] / "proto"
 
-pytestmark = needs_node
+pytestmark = [pytest.mark.campaign, needs_node]
 
 
 @pytest.fixture
