@@ -1,7 +1,6 @@
 """Terms: what a search finds, and how much it weighs."""
 
 import random
-import time
 from math import log
 
 import numpy as np
@@ -25,6 +24,7 @@ from memotree_storage.index.terms import (
     tokens_of,
 )
 from memotree_storage.ports import TermVector
+from steps import LINEAR, growth
 
 SEARCH = "\u4e2d\u6587\u641c\u7d22"
 
@@ -149,35 +149,31 @@ def test_stored_terms_are_those_of_the_tokens(text: str) -> None:
 
 
 @pytest.mark.requirement("CANVAS-14")
-def test_a_node_of_the_greatest_size_is_found_by_its_last_word_in_well_under_a_second() -> None:
+def test_a_node_of_the_greatest_size_is_found_by_its_last_word() -> None:
     rng = random.Random(5)
     vocabulary = ["".join(rng.choices("abcdefghijklm", k=rng.randint(2, 10))) for _ in range(20_000)]
     text = " ".join(rng.choices(vocabulary, k=140_000))[: (1 << 20) - 20] + " zzlastword"
-    start = time.perf_counter()
-    vector = content(text)
-    assert time.perf_counter() - start < 2  # a quarter of a second on an idle machine
-    assert query_terms("zzlastword")[0].id in vector.ids
+    assert query_terms("zzlastword")[0].id in content(text).ids
+    assert growth(lambda size: content(text[:size]), 40_000) < LINEAR
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 100_000, "a_" * 50_000, "aB" * 50_000, "a." * 50_000, "\u0301" * 100_000, "a\u0301" * 50_000]
 )
 def test_an_endless_word_is_cut_and_still_found(text: str) -> None:
-    start = time.perf_counter()
     vector = content(text + " end")
     assert {term.id for term in query_terms(text)} <= set(vector.ids)
     assert query_terms("end")[0].id in vector.ids
     assert all(len(term) <= MAX_TERM_CHARS for term in terms(text))
-    assert time.perf_counter() - start < 2
+    assert growth(lambda size: (content(text[:size]), query_terms(text[:size])), 10_000) < LINEAR
 
 
 def test_a_query_is_unique_in_order_and_bounded() -> None:
     assert asked("b a B a") == ["b", "a"]
     assert asked("") == asked(" ?!") == []
-    start = time.perf_counter()
     assert len(query_terms(" ".join(f"w{number}x" for number in range(20_000)))) == MAX_QUERY_TERMS
     assert len(query_terms("a" * 100_000)) == 1
-    assert time.perf_counter() - start < 1
+    assert growth(lambda size: query_terms(" ".join(f"v{number}x" for number in range(size))), 5_000) < LINEAR
 
 
 def test_bonus_terms_are_never_needed_for_a_full_match() -> None:

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
 from memotree_storage.conformance.vector_index import DIMENSIONS, point
@@ -67,14 +67,23 @@ async def test_without_a_flush_call_it_waits_for_the_servers_own(monkeypatch: py
     client = AsyncQdrantClient(":memory:")
     index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush_interval=0.1)
     await index.prepare()
-    before = time.monotonic()
+    waits: list[float] = []
+    now = 1000.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        waits.append(seconds)
+        now += seconds
+
     await index.upsert([point("w")])
     monkeypatch.setattr(index, "_in_process", False)
+    monkeypatch.setattr("memotree_storage.qdrant.index.asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("memotree_storage.qdrant.index.time", SimpleNamespace(monotonic=lambda: now))
+    index._wrote()
     await index.flush()
-    assert time.monotonic() - before >= 0.2
-    before = time.monotonic()
     await index.flush()
-    assert time.monotonic() - before < 0.1
+    assert waits == [pytest.approx(0.2), 0], "twice the interval after the last write, and no more than once"
+    monkeypatch.undo()
     await client.close()
 
 
