@@ -14,7 +14,7 @@ from crash.service import DEADLINE, Service, start
 from crash.test_job_kill import differences, over
 from endpoints import ModelEndpoint
 from integration.calls import ROOT_CONTENT, Calls
-from integration.test_ingestion import paragraphs
+from integration.ingestion.documents import paragraphs
 
 from memotree.settings import Settings
 from memotree.v1 import forest_service_pb2 as pb
