@@ -13,7 +13,7 @@ from memotree.jobs import Job, JobContext, JobRunner
 from memotree.v1 import job_service_pb2 as pb
 
 WORKSPACE: Final = "0123456789abcdef"
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 
 Act: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
 
