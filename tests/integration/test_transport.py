@@ -64,7 +64,7 @@ async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None
 async def test_a_call_whose_deadline_has_passed_changes_nothing(calls: Calls) -> None:
     request = calls.creation("too late")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await calls.nodes.CreateNode(request, timeout=0)
+        await calls.nodes.CreateNode(request, timeout=-1)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert await calls.read(request.node_id, calls.session) is None
     assert await calls.changes() == 0
