@@ -14,7 +14,7 @@ from memotree_storage.model.node import Node
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
-from unit.git.judge import Judge as Git
+from unit.storage.git.judge import Judge as Git
 
 from memotree.v1 import maintenance_service_pb2, node_service_pb2, workspace_service_pb2
 

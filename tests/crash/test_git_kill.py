@@ -18,7 +18,7 @@ import pytest
 from memotree_storage.conformance.commit_store import MAIN, draft, files
 from memotree_storage.faults import ENVIRONMENT_VARIABLE
 from memotree_storage.git.repository import GitRepository
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 POINTS: Final = (
     "git.before-pack",

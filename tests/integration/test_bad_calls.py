@@ -205,7 +205,7 @@ async def test_a_deadline_that_has_passed_changes_nothing(untouched: Wire) -> No
         ("CommitChanges", {"message": "m"}),
         ("DeleteNode", {"node_id": ROOT}),
     ):
-        refusal = await untouched.refused(method, timeout=0, **fields)  # type: ignore[arg-type]
+        refusal = await untouched.refused(method, timeout=-1, **fields)  # type: ignore[arg-type]
         assert refusal.code == "DEADLINE_EXCEEDED"
 
 

@@ -34,7 +34,7 @@ from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.v1 import workspace_service_pb2 as workspaces_pb
 from memotree.workspaces import WorkspaceOperations
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 @dataclass

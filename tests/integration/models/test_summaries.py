@@ -158,14 +158,20 @@ async def test_an_answer_that_does_not_come_is_given_up(
 
 
 async def test_a_wait_that_the_endpoint_asks_for_is_kept(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = await connect()
-    endpoint.fail_next(Fault.BUSY, retry_after="0.3")
-    loop = asyncio.get_running_loop()
-    start = loop.time()
+    endpoint.fail_next(Fault.BUSY, retry_after="30")
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def at_once(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
     assert not (await models.summarise_text(TEXT, meter)).pending
-    assert 0.3 <= loop.time() - start < 3
+    assert [wait for wait in waits if 30 <= wait < 33] == [max(waits)]
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAUTHORIZED, Fault.UNKNOWN_MODEL, Fault.NO_MONEY, Fault.REFUSAL])
