@@ -111,8 +111,8 @@ async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
         pytest.param("job.claimed", marks=CAMPAIGN),
         pytest.param("ingest.summarised", marks=CAMPAIGN),
         pytest.param("ingest.planned", marks=CAMPAIGN),
-        pytest.param("commit.before-swap", marks=CAMPAIGN),
-        "commit.swapped",
+        pytest.param("commit.before-swap:2", marks=CAMPAIGN),
+        "commit.swapped:2",  # the first commit is that of the root
         pytest.param("ingest.committed", marks=CAMPAIGN),
         pytest.param("job.worked", marks=CAMPAIGN),
     ],
