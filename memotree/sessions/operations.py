@@ -1,4 +1,4 @@
-"""The operations on sessions."""
+"""Opens, lists, commits, rebases and discards working sessions."""
 
 import asyncio
 import contextlib
@@ -51,14 +51,14 @@ _MAX_TTL: Final = timedelta(days=366)
 
 
 class SummaryRenewer(Protocol):
-    """Keeps summaries that are made from others up to date with what sessions change."""
+    """Renews the summaries that depend on what sessions change."""
 
     async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
-        """Stage new summaries for what the (chosen) changes of a session made stale; the ids of those nodes."""
+        """Stage new summaries where the (chosen) changes of a session made them stale; return the nodes' ids."""
         ...
 
     def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
-        """Tell that a branch has a new commit."""
+        """Note that a branch has a new commit."""
         ...
 
 
@@ -69,7 +69,7 @@ class SessionOperations:
         store: The store.
         pages: Makes page tokens.
         limits: What the service allows.
-        summaries: Keeps summaries up to date; without it that is left to their next renewal.
+        summaries: Renews stale summaries; without it they wait for the next RenewSummaries.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SessionOperations:
         await self._follow(workspace.workspace_id)
         try:
             return await finish_past_commit_point(partial(self._open, order, locked=False))
-        except BranchNotFoundError:  # or it is being deleted or mirrored anew: who has the turn knows
+        except BranchNotFoundError:  # or it is being deleted or mirrored again: the holder of the lock knows
             async with self._store.locks.of(workspace.workspace_id):
                 return await finish_past_commit_point(partial(self._open, order, locked=True))
 
@@ -114,7 +114,7 @@ class SessionOperations:
             return await run_once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
 
     async def _release(self, workspace_id: str, session_id: str) -> None:
-        """Let go of the base of a session whose opening failed, unless PostgreSQL has the session after all."""
+        """After a failed opening: delete the ref that holds the base, unless PostgreSQL has the session after all."""
         try:
             async with self._store.database.connection() as conn:
                 await sessions.find_session(conn, workspace_id, session_id)
@@ -122,7 +122,7 @@ class SessionOperations:
             await hold_base(self._store, workspace_id, session_id, None, None)
 
     async def _follow(self, workspace_id: str) -> None:
-        """Mirror what people have pushed meanwhile."""
+        """Mirror what was pushed meanwhile."""
         repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
         async with self._store.database.connection() as conn:
             behind = await is_behind(conn, workspace_id, repository)
@@ -170,7 +170,7 @@ class SessionOperations:
         )
 
     async def discard_changes(self, request: pb.DiscardChangesRequest) -> pb.DiscardChangesResponse:
-        """Forget some staged changes."""
+        """Drop some staged changes."""
         if not request.node_ids:
             raise InvalidInputError.at("node_ids", "is needed; to forget all, discard the session.")
         workspace = await self._workspace(request.workspace)
@@ -186,7 +186,7 @@ class SessionOperations:
             return pb.DiscardChangesResponse(session=session_message(session))
 
     async def discard_session(self, request: pb.DiscardSessionRequest) -> pb.DiscardSessionResponse:
-        """Forget all staged changes and close the session."""
+        """Drop all staged changes and close the session."""
         return await finish_past_commit_point(partial(self._discard, request))
 
     async def _discard(self, request: pb.DiscardSessionRequest, commit_point: CommitPoint) -> pb.DiscardSessionResponse:
@@ -198,7 +198,7 @@ class SessionOperations:
         return pb.DiscardSessionResponse(session=session_message(closed))
 
     async def rebase_session(self, request: pb.RebaseSessionRequest) -> pb.RebaseSessionResponse:
-        """Lay a session's changes over the head of its branch."""
+        """Rebase a session's changes onto the head of its branch."""
         return await finish_past_commit_point(partial(self._rebase, request))
 
     async def _rebase(self, request: pb.RebaseSessionRequest, commit_point: CommitPoint) -> pb.RebaseSessionResponse:
@@ -215,7 +215,7 @@ class SessionOperations:
     async def commit_changes(self, request: pb.CommitChangesRequest) -> pb.CommitChangesResponse:
         """Make one Git commit of a session's changes.
 
-        Once the ref may have moved, a cancellation waits for the end: the call has succeeded then, whoever listens.
+        Once the ref may have moved, a cancellation waits for the end, because the call has succeeded by then.
         """
         order = self._order(request)
         if request.renew_summaries and self._summaries is not None:
@@ -228,7 +228,7 @@ class SessionOperations:
         return await finish_past_commit_point(partial(self._commit, request, order))
 
     async def finish(self) -> None:
-        """Wait for what goes on in the background, a few seconds at most; for a graceful stop."""
+        """Wait a few seconds for background work; for a graceful stop."""
         await self._store.background.finish()
 
     async def _commit(
@@ -312,7 +312,7 @@ class SessionOperations:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """A session that is to be opened."""
+    """A session to open."""
 
     request: pb.OpenSessionRequest
     workspace: Workspace
@@ -322,10 +322,10 @@ class _Opening:
 
 
 async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State:
-    """The head of a branch as the mirror has it.
+    """The head of a branch in the mirror.
 
-    With ``hold`` it can't be deleted before the transaction ends, so that a session on it is there or hears of the
-    deletion; one that is just being deleted counts as gone, and nobody waits with a connection.
+    With ``hold`` it can't be deleted before the transaction ends, so that a deletion finds the new session. A branch
+    that is being deleted at this moment counts as deleted, so that no call waits with a connection.
     """
     found = await refs.find_ref(conn, workspace_id, BRANCHES, branch, hold=hold)
     if found is None:
@@ -342,7 +342,7 @@ async def _staged_ids(conn: Connection, session_id: str, texts: Sequence[str], f
 
 
 def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
-    """The staged entry that an id or a unique prefix names; an unknown one is left to the caller's check."""
+    """The staged entry that an id or a unique prefix names; an unknown text is returned for the caller's check."""
     if is_id(text):
         return text
     if not is_id_prefix(text):
@@ -354,7 +354,7 @@ def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
 
 
 async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, Staged], gone: set[str]) -> None:
-    """Refuse a discard that breaks the tree; what was broken before it (by a commit of others) is no reason."""
+    """Refuse a discard that breaks the tree. Faults that existed before it (by a commit of others) do not count."""
     all_of_them: dict[str, Entry | None] = {key: row.entry for key, row in rows.items()}
     stay = {key: entry for key, entry in all_of_them.items() if key not in gone}
     after = await check_tree(Snapshot(conn, session.base), stay, gone)
@@ -368,7 +368,7 @@ async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, 
 
 
 def _needed_by_others(verdict: TreeCheckResult, rows: Mapping[str, Staged]) -> IncompleteChoiceError:
-    """The error for a discard that would leave the other changes of the session without what they need."""
+    """The error for a discard that the other changes of the session depend on."""
     ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
     error = IncompleteChoiceError(
         f"Changes that would stay and those that would go need each other: {', '.join(ids[:10])}. Discard the others "

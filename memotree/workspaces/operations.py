@@ -1,4 +1,4 @@
-"""The operations on workspaces and archives."""
+"""Creates, reads, changes and deletes workspaces and archives."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -38,11 +38,11 @@ from memotree.v1 import workspace_service_pb2 as pb
 
 _DESCRIPTION_CHARS = 2000
 _NO_WORKSPACE = ""
-"""Calls that make a workspace keep their request ids under no workspace."""
+"""Request ids of calls that create a workspace are kept under this workspace id."""
 
 
 class ArchiveExistsError(AlreadyExistsError):
-    """An archive of that name or id is there already."""
+    """An archive with that name or id exists."""
 
     reason = "ARCHIVE_EXISTS"
 
@@ -60,7 +60,7 @@ class WorkspaceOperations:
         store: The store.
         pages: Makes and reads page tokens.
         limits: What the service allows.
-        on_deleted: Called with the id of a workspace that is gone, to end what works on it.
+        on_deleted: Called with the id of a deleted workspace, to stop work on it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WorkspaceOperations:
         self._on_deleted = on_deleted
 
     async def create_workspace(self, request: pb.CreateWorkspaceRequest) -> pb.CreateWorkspaceResponse:
-        """Make a workspace with an empty first commit."""
+        """Create a workspace with an empty first commit."""
         check_workspace_name(request.name)
         check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
         info = WorkspaceInfo(new_id(), request.name, request.description, datetime.now(UTC).replace(microsecond=0))
@@ -146,13 +146,13 @@ class WorkspaceOperations:
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
 
     async def _register(self, workspace_id: str) -> None:
-        """Have the name and description that Git has."""
+        """Copy name and description from Git to the row."""
         info = await asyncio.to_thread(self._store.repositories.describe, workspace_id)
         async with self._store.database.transaction() as conn:
             await registry.put_workspace(conn, info)
 
     async def delete_workspace(self, request: pb.DeleteWorkspaceRequest) -> pb.DeleteWorkspaceResponse:
-        """Move a workspace's repository to the trash and forget its rows and points."""
+        """Move a workspace's repository to the trash and delete its rows and points."""
         return await finish_past_commit_point(partial(self._delete, request))
 
     async def _delete(
@@ -170,12 +170,12 @@ class WorkspaceOperations:
         self._on_deleted(workspace_id)
         try:
             await self._store.index.delete(workspace_id)
-        except UnavailableError:  # the workspace is gone, and no search can ask for its points
+        except UnavailableError:  # the workspace is deleted, so no search asks for its points
             self._later(f"points of workspace {workspace_id} are left", partial(self._forget, workspace_id))
         return pb.DeleteWorkspaceResponse(trash=self._relative(trash))
 
     async def _forget(self, workspace_id: str) -> None:
-        """Forget the rows and points of a workspace whose repository has gone to the trash."""
+        """Delete the rows and points of a workspace whose repository is in the trash."""
         if self._store.repositories.path(workspace_id).is_dir():
             return
         async with self._store.database.transaction() as conn:

@@ -1,7 +1,6 @@
-"""Bulk import: many entries as one commit, past the staging of a session.
+"""Commits many entries at once without staging them in a session: for documents and migrations.
 
-Git goes first, then the rows by COPY, then the index from the outbox. For documents and migrations; a crash leaves
-either nothing or a commit that the next start mirrors.
+A crash leaves either nothing, or a commit that the next start mirrors.
 """
 
 import asyncio
@@ -36,35 +35,35 @@ T = TypeVar("T")
 
 
 class ImportRacedError(AbortedError):
-    """The branch is not as the import expected it."""
+    """The branch differs from what the import expected."""
 
     reason = "IMPORT_RACED"
 
 
 class ImportBrokenError(FailedPreconditionError):
-    """The import would leave something that is no tree."""
+    """The import would break the tree."""
 
     reason = "IMPORT_BROKEN"
 
     @classmethod
     def of(cls, faults_found: Iterable[tuple[str, str]]) -> "ImportBrokenError":
-        """The error about entries, each with what is wrong with it."""
+        """The error for (entry id, sentence) pairs."""
         found = [FieldViolation(entry_id, sentence) for entry_id, sentence in faults_found]
         told = " ".join(fault.description for fault in found[:_MOST_TOLD])
-        more = f" So it is with {len(found) - _MOST_TOLD} more." if len(found) > _MOST_TOLD else ""
+        more = f" {len(found) - _MOST_TOLD} more entries have such faults." if len(found) > _MOST_TOLD else ""
         sentence = f"The import would leave the tree broken, and nothing was committed. {told}{more}"
         return cls(f"{sentence} Give what is missing as well, or leave these out.", found)
 
 
 async def retry_if_raced(work: Callable[[], Awaitable[T]], *others: type[MemoTreeError]) -> T:
-    """Run work that reads a branch, prepares an import and commits it; again from the beginning if it was raced.
+    """Run work that reads a branch, prepares an import and commits it; repeat it if the branch changed meanwhile.
 
     Args:
         work: Makes one attempt; safe to repeat.
         others: Further errors that a race may cause.
 
     Raises:
-        ImportRacedError: The branch moved meanwhile at each of five attempts; or the last of the other errors.
+        ImportRacedError: The branch changed during each of five attempts; or one of the other errors, likewise.
     """
     retrying = AsyncRetrying(
         retry=retry_if_exception_type((ImportRacedError, *others)), stop=stop_after_attempt(_ATTEMPTS), reraise=True
@@ -74,7 +73,7 @@ async def retry_if_raced(work: Callable[[], Awaitable[T]], *others: type[MemoTre
 
 @dataclass(frozen=True, slots=True)
 class _ImportRequest:
-    """What is to be committed; ``data`` has the bytes of each entry."""
+    """What to commit; ``data`` has the encoded file of each entry."""
 
     workspace_id: str
     branch: str
@@ -99,34 +98,34 @@ async def commit_entries(
     removals: Iterable[str] = (),
     expected: Mapping[str, str | None] | None = None,
 ) -> str:
-    """Commit entries, new or as new versions, on the head of a branch, and remove others; the commit's id is returned.
+    """Write entries to the head of a branch and remove others, in one commit; return the commit's id.
 
-    An entry that stands there just so already, and the removal of one that is not there, are no changes; when there are
-    none at all, nothing is committed and the id of the head is returned.
+    An entry that is already as given, and the removal of one that does not exist, are no changes. Without any change
+    nothing is committed, and the id of the head is returned.
 
     Args:
         store: An open store.
         workspace_id: The workspace.
-        branch: A branch that is there.
+        branch: An existing branch.
         entries: Valid entries (see `validation`) whose parents and archives are among them or on the branch.
-        message: The whole message of the commit, with the trailers that it shall have (see `trailers`).
-        author: Its author; MemoTree itself when none is given.
-        committer: Its committer; the same.
-        removals: Ids of entries that shall not be there any more; what stands below them goes as well, or elsewhere.
-        expected: The blob that each of these entries has on the head that the commit follows on, ``None`` for one that
-            is not alive there. Entries that are not named may be at anything.
+        message: The whole commit message, with its trailers (see `trailers`).
+        author: Its author; MemoTree itself if ``None``.
+        committer: Its committer; MemoTree itself if ``None``.
+        removals: Ids of entries to remove. Nodes below them must be removed or moved by the same import.
+        expected: The blob that each of these entries must have on the head that becomes the parent; ``None`` if it must
+            not be alive there. Other entries are not compared.
 
     Raises:
-        ImportRacedError: An entry is not as expected, or the branch moved meanwhile; nothing was committed.
-        ImportBrokenError: A parent or archive would be missing, a node would hang below what is removed, nodes would
-            hang below each other, or two archives would have one name; nothing was committed.
-        RevisionNotFoundError: The branch is not there.
-        ValueError: An id is to be written and removed.
+        ImportRacedError: An entry differs from what was expected, or the branch moved; nothing was committed.
+        ImportBrokenError: A parent or archive would be missing, a node would stay below a removed one, nodes would form
+            a cycle, or two archives would have one name; nothing was committed.
+        RevisionNotFoundError: There is no such branch.
+        ValueError: An id is both in ``entries`` and in ``removals``.
     """
     by_id = {entry.id: entry for entry in entries}
     gone = frozenset(removals)
     if both := sorted(gone & by_id.keys()):
-        sentence = f"{both[0]} is to be written and removed"
+        sentence = f"{both[0]} is both written and removed"
         raise ValueError(sentence)
     data = await asyncio.to_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
     order = _ImportRequest(
@@ -177,7 +176,7 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
 
 
 async def _head(transaction: WorkspaceTransaction, order: _ImportRequest) -> State:
-    """Where the mirror has the branch: what is checked there is what the swap of the ref holds Git to."""
+    """The head of the branch in the mirror. The import is checked against it, and the swap of the ref demands it."""
     found = await refs.find_ref(transaction.conn, order.workspace_id, BRANCHES, order.branch)
     if found is None:
         raise RevisionNotFoundError(order.branch)
@@ -202,7 +201,7 @@ def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> No
 def _changing(
     order: _ImportRequest, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> dict[str, Entry | None]:
-    """Those of the changes that change something."""
+    """The changes that change something."""
     return {
         entry_id: entry
         for entry_id, entry in wanted.items()
@@ -225,12 +224,12 @@ async def _check_tree(snapshot: Snapshot, wanted: Mapping[str, Entry | None], at
 
 
 def _sentence(found: Conflict) -> str:
-    """The first sentence: what comes then is advice for sessions."""
+    """The first sentence; the rest is advice for sessions."""
     return found.description.split(". ", 1)[0].rstrip(".") + "."
 
 
 def _circling(wanted: Mapping[str, Entry | None]) -> list[str]:
-    """One node of each circle among the nodes given; a circle with others needs one that moves, and is found there."""
+    """One node of each cycle among the nodes given; `check_tree` finds cycles that involve others."""
     above = {entry.id: entry.parent_id for entry in wanted.values() if isinstance(entry, Node)}
     seen: dict[str, str] = {}
     found = []

@@ -1,4 +1,4 @@
-"""The message of a commit: what people read in ``git log``."""
+"""Composes the message of a commit, which people read in ``git log``."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _MOST_LISTED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ListedChange:
-    """One change as the message tells it: before and after (``None``: not there), and why."""
+    """One change to list: the entry before and after (``None``: does not exist), and the notes about it."""
 
     before: Entry | None
     after: Entry | None
@@ -24,7 +24,7 @@ class ListedChange:
 def compose(message: str, changes: Iterable[ListedChange], found: Mapping[str, str]) -> str:
     """The whole message: subject and text as given, the changed nodes by title with their notes, and the trailers.
 
-    Every note stands there in full. Of the nodes that have none, or none that another has not, only some are listed.
+    Every note appears in full. Of the nodes without a note of their own, at most 100 per group are listed.
     """
     groups: dict[str, list[ListedChange]] = {"Created": [], "Changed": [], "Moved": [], "Deleted": []}
     for change in changes:

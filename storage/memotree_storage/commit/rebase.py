@@ -1,4 +1,4 @@
-"""Staged changes over another base: a three-way merge per node and field, from the blob each was derived from."""
+"""Merging staged changes onto another base: three ways, per node and field, from the blob each was derived from."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class ConflictError(AbortedError):
 
     @classmethod
     def of(cls, conflicts: Sequence[Conflict]) -> "ConflictError":
-        """The error that lists the conflicts."""
+        """The error for these conflicts."""
         return cls(
             f"The branch has moved and {len(conflicts)} change(s) of this session conflict with it. Nothing was "
             "committed and everything is still staged. Discard those changes (DiscardChanges), rebase the session "
@@ -34,7 +34,15 @@ class ConflictError(AbortedError):
 
 @dataclass(frozen=True, slots=True)
 class MergedChange:
-    """One staged change on a new base: the entry as it shall be, the entry and blob there, and what conflicts."""
+    """One staged change on a new base.
+
+    Attributes:
+        row: The staged change.
+        entry: The merged entry; ``None`` if it is deleted.
+        theirs: The entry on the new base; ``None`` if it is not alive there.
+        theirs_blob: Its blob.
+        conflicts: The fields that both sides changed.
+    """
 
     row: Staged
     entry: Entry | None
@@ -45,19 +53,19 @@ class MergedChange:
 
 @dataclass(slots=True)
 class MergedChanges:
-    """Staged changes on a new base, with all conflicts, and the versions that their entries have there."""
+    """Staged changes on a new base; ``at_head`` has the versions of their entries there, by id."""
 
     merged: list[MergedChange] = field(default_factory=list)
     at_head: Mapping[str, Version] = field(default_factory=dict)
 
     @property
     def conflicts(self) -> list[Conflict]:
-        """Every conflict."""
+        """The conflicts of all changes."""
         return [conflict for item in self.merged for conflict in item.conflicts]
 
 
 async def merge_onto(snapshot: Snapshot, store: Store, rows: Sequence[Staged]) -> MergedChanges:
-    """Merge staged changes onto a state; a change whose node did not change there is taken as it is."""
+    """Merge staged changes onto a state. A change is taken unchanged if its entry is as it was derived from there."""
     at_head = await tree.versions(snapshot, [row.entry_id for row in rows])
     wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
     theirs = await store.entries.load(snapshot.state.workspace_id, list(at_head.values()))
@@ -91,9 +99,9 @@ def _read_bases(store: Store, workspace_id: str, rows: Sequence[Staged]) -> dict
 
 
 async def carry_over(snapshot: Snapshot, store: Store, session_id: str) -> None:
-    """Lay what is still staged over a new base: clean merges are taken, conflicting changes keep what they came from.
+    """Rebase what is still staged: clean merges get the new base, conflicting changes keep the blob they came from.
 
-    A change that conflicts is merged again at its own commit, which then names the conflict.
+    A change that conflicts is merged again when it is committed; that commit then reports the conflict.
     """
     rows = await staging.staged(snapshot.conn, session_id)
     for item in (await merge_onto(snapshot, store, rows)).merged:
@@ -102,10 +110,10 @@ async def carry_over(snapshot: Snapshot, store: Store, session_id: str) -> None:
 
 
 async def rebase_session(snapshot: Snapshot, store: Store, session_id: str) -> None:
-    """Lay all changes of a session over another commit, in a transaction that holds the session.
+    """Rebase all changes of a session onto another commit, in a transaction that holds the session.
 
     Raises:
-        ConflictError: Both sides changed the same field, or the result would be no tree; nothing was changed.
+        ConflictError: Both sides changed the same field, or the result would not be a tree; nothing was changed.
     """
     merging = await merge_onto(snapshot, store, await staging.staged(snapshot.conn, session_id))
     entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}

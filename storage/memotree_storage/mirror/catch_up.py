@@ -1,4 +1,4 @@
-"""Bringing the mirror to where Git is: after a crash, after commits from outside, and from nothing in a rebuild."""
+"""Brings the mirror up to date with Git: after a crash, after commits by other programs, and in a rebuild."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 Report = Callable[[str, int, int], None]
-"""Told of progress: the step, units done, units in all."""
+"""Called with progress: the name of the step, units done, units in total."""
 
 _BATCH: Final = 200
 """Commits per transaction: a crash loses at most that much work."""
@@ -33,14 +33,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What was brought up to date."""
+    """What a catch-up did: commits mirrored, and whether any ref had changed."""
 
     commits: int
     refs_changed: bool
 
 
 def mirrored_refs(found: Mapping[str, str]) -> dict[str, str]:
-    """The refs that the mirror follows: branches and tags whose names are UTF-8, as PostgreSQL and gRPC need them."""
+    """The refs that the mirror follows: branches and tags with names in UTF-8, which PostgreSQL and gRPC require."""
     return {name: target for name, target in found.items() if name.startswith((BRANCHES, TAGS)) and _is_text(name)}
 
 
@@ -55,12 +55,12 @@ def _is_text(name: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def _tell_odd_name(name: str) -> None:
-    """Once a name: the refs are listed with every commit."""
-    _log.warning("a ref whose name is not UTF-8 is passed over; rename it with git", ref=ascii(name))
+    """Log a name once, since refs are listed with every commit."""
+    _log.warning("a ref is ignored because its name is not UTF-8; rename it with git", ref=ascii(name))
 
 
 async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:
-    """Whether the watermark of the mirror differs from the repository's refs, those that name no commit aside."""
+    """Whether the mirrored refs differ from the repository's; refs that name no commit are ignored."""
     actual = mirrored_refs(await asyncio.to_thread(repository.refs))
     stored = await refs.object_ids(conn, workspace_id)
     if any(actual.get(name) != target for name, target in stored.items()):
@@ -70,9 +70,9 @@ async def is_behind(conn: Connection, workspace_id: str, repository: CommitReade
 
 
 async def note_committer(conn: Connection, email: str) -> None:
-    """Remember the address under which this service commits, beside those of earlier settings.
+    """Add the service's committer address to the remembered ones.
 
-    Only commits of these addresses are believed when their trailers say that they are a session's.
+    The trailers of a commit are trusted only if its committer has one of these addresses.
     """
     known = await _committers(conn)
     if email not in known:
@@ -86,10 +86,9 @@ async def _committers(conn: Connection) -> set[str]:
 async def catch_up(
     database: Database, workspace_id: str, repository: CommitStore, report: Report | None = None
 ) -> CatchUp:
-    """Mirror every commit that a ref reaches and the mirror lacks, then the refs; safe to interrupt and repeat.
+    """Mirror every commit that a ref reaches and the mirror lacks, then the refs. Safe to interrupt and repeat.
 
-    A tag that a commit of an interrupted `CommitChanges` asked for is made, and the staged changes that it committed
-    are settled.
+    For a commit of an interrupted `CommitChanges` this also makes its tag and settles its session's staged changes.
     """
     tell = report or (lambda *_: None)
     async with database.connection() as conn:
@@ -103,7 +102,7 @@ async def catch_up(
         async with database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")  # a commit may be as big as an import
             await registry.lock_workspace(conn, workspace_id)
-            # Somebody else may have mirrored some of them since `known` was read.
+            # Another task may have mirrored some of them since `known` was read.
             there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
             missing = [commit for commit in batch if commit.commit_id not in there]
             await _mirror(conn, workspace_id, repository, missing, waiting)
@@ -120,7 +119,7 @@ async def catch_up(
 
 
 async def catch_up_within(conn: Connection, workspace_id: str, repository: CommitStore) -> None:
-    """The same inside a transaction that holds the workspace already; for a few commits from outside."""
+    """The same inside a transaction that holds the workspace; for a few commits by other programs."""
     known = await projector.known_commits(conn, workspace_id)
     waiting = await _waiting_sessions(conn, workspace_id, repository)
     commits = await asyncio.to_thread(_missing, repository, known)
@@ -134,7 +133,7 @@ async def replay_within(
 ) -> None:
     """Mirror the whole history of a workspace whose mirror is empty, inside the caller's transaction.
 
-    No session is settled and no tag made: they have heard of all these commits when they were made.
+    Settles no session and makes no tag: both were done when the commits were made.
     """
     commits = await asyncio.to_thread(_missing, repository, set())
     for done, batch in enumerate(_batches(commits)):
@@ -145,7 +144,7 @@ async def replay_within(
 
 
 async def follow_refs(conn: Connection, workspace_id: str, repository: CommitReader) -> None:
-    """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
+    """Set the mirrored refs to the repository's, and detach sessions whose branch no longer exists."""
     found = mirrored_refs(await asyncio.to_thread(repository.refs))
     peeled = await asyncio.to_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
@@ -155,7 +154,7 @@ async def follow_refs(conn: Connection, workspace_id: str, repository: CommitRea
 
 
 def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Each ref's object and the commit it peels to; a tag of a tree or blob names no state and is left out."""
+    """Each ref's object and the commit it peels to; tags of trees or blobs are left out, since they name no state."""
     peeled = {}
     for name, target in found.items():
         try:
@@ -179,10 +178,10 @@ def _missing(repository: CommitReader, known: set[str]) -> list[CommitInfo]:
 
 
 class _Waiting:
-    """The sessions that may not have heard of their own last commit, and which commits are theirs.
+    """Sessions whose last commit may not be settled, and the test which commits are theirs.
 
-    A trailer proves nothing: `git cherry-pick` copies it. A session's own commit was made by the service, on the
-    session's branch, after the commit that the session stands on.
+    A trailer alone proves nothing, because `git cherry-pick` copies it. A session's own commit was made by the service,
+    on the session's branch, after the session's base commit.
     """
 
     def __init__(
@@ -194,7 +193,7 @@ class _Waiting:
         self._since: dict[str, set[str]] = {}
 
     async def session_of(self, commit: CommitInfo) -> str | None:
-        """The waiting session that a commit came from."""
+        """The id of the waiting session that made a commit, or ``None``."""
         session_id = trailers.trailers_of(commit.message).get(trailers.SESSION, "")
         if session_id not in self._sessions or commit.committer.email not in self._committers:
             return None
@@ -204,7 +203,7 @@ class _Waiting:
 
 
 def _since(repository: CommitReader, branch: str, base: str) -> set[str]:
-    """The commits of a branch after ``base`` by first parents; none when ``base`` is not among them."""
+    """The first-parent commits of a branch after ``base``; empty if ``base`` is not among them."""
     found: set[str] = set()
     commit_id = repository.refs().get(BRANCHES + branch)
     try:
@@ -217,10 +216,10 @@ def _since(repository: CommitReader, branch: str, base: str) -> set[str]:
 
 
 async def _waiting_sessions(conn: Connection, workspace_id: str, repository: CommitStore) -> _Waiting:
-    """Of the sessions, those that stand on a mirrored commit.
+    """The sessions whose base commit is mirrored.
 
-    When it is not, the mirror is being built again; then the session has heard of all its commits, and replaying them
-    would take later edits for committed ones and move the session back.
+    If it is not, the mirror is being rebuilt. Then the session knows of all its commits, and replaying them would take
+    later edits for committed ones and move the session back.
     """
     standing = await sessions.base_is_mirrored(conn, workspace_id)
     return _Waiting(repository, await _committers(conn), standing)
@@ -233,7 +232,7 @@ async def _mirror(
     commits: Iterable[CommitInfo],
     waiting: _Waiting | None,
 ) -> None:
-    """Mirror commits, and settle the waiting sessions that they came from."""
+    """Mirror commits, and settle the waiting sessions that made them."""
     async for commit, changes, broken in _read_changes(repository, commits):
         await projector.project(conn, workspace_id, commit, changes, broken)
         session_id = None if waiting is None else await waiting.session_of(commit)
@@ -250,9 +249,9 @@ async def _read_changes(
 
 
 def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
-    """What a commit changes against its first parent, and the files in it that cannot be read as entries.
+    """What a commit changes against its first parent, and why files in it cannot be read as entries, by path.
 
-    A file that cannot be read stands for an entry that is not alive there: the state is a function of the commit alone.
+    The entry of an unreadable file counts as not alive, so that the state is a function of the commit alone.
     """
     changes: list[EntryChange] = []
     broken: dict[str, str] = {}
@@ -276,10 +275,9 @@ def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[Entry
 
 
 async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
-    """Make the tags that a crash kept from being made; the trailer of the commit names them.
+    """Make the tags that a crash prevented; the trailer of the commit names them.
 
-    Only for commits of waiting sessions: another commit that lacks the tag it asked for has had it, and somebody has
-    deleted it since.
+    Only for commits of waiting sessions: if any other commit lacks its tag, somebody has deleted the tag since.
     """
     for commit in commits:
         name = trailers.trailers_of(commit.message).get(trailers.TAG)
@@ -296,9 +294,9 @@ def _make_tag(repository: CommitStore, name: str, commit: CommitInfo) -> None:
     try:
         repository.move_ref(ref, None, repository.write_tag(draft, commit.commit_id))
     except UnavailableError:
-        raise  # a full disk, say: the commit is mirrored, and its tag made, at the next try
+        raise  # for example a full disk: the next attempt mirrors the commit and makes its tag
     except MemoTreeError:
-        return  # a trailer that a person made up names no tag
+        return  # a person wrote a trailer with a name that no tag can have
 
 
 def _batches(commits: list[CommitInfo]) -> Iterator[list[CommitInfo]]:
