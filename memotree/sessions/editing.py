@@ -1,6 +1,6 @@
 """Editing a session: one transaction that holds it, reads its tree, checks the edits and stages them.
 
-Edits are staged one by one, so that a later edit of the same call sees the earlier ones. If the call fails, none is kept.
+Edits are staged one by one, so that a later edit of a call sees the earlier ones. If the call fails, none is kept.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -86,7 +86,7 @@ class Store:
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
         self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
-        """Entries at commits, with their place in the tree, by (workspace, commit, entry): such a value never changes."""
+        """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
