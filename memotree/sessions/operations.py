@@ -15,9 +15,9 @@ from memotree_storage.commit.session_commit import (
     CommitOrder,
     IncompleteChoiceError,
     check_chosen,
-    commit_session_within,
+    commit_session_in_transaction,
 )
-from memotree_storage.commit.session_holds import hold_base
+from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import session_transaction, transaction, workspace_transaction
 from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
@@ -108,7 +108,7 @@ class SessionOperations:
                 session = await sessions.open_session(
                     Snapshot(conn, head), session_id, branch=order.branch, agent=order.agent, ttl=order.ttl
                 )
-                await opened.past_commit_point(hold_base(self._store, workspace_id, session_id, None, head.commit_id))
+                await opened.past_commit_point(pin_base(self._store, workspace_id, session_id, None, head.commit_id))
                 return pb.OpenSessionResponse(session=session_message(session))
 
             return await run_once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
@@ -119,7 +119,7 @@ class SessionOperations:
             async with self._store.database.connection() as conn:
                 await sessions.find_session(conn, workspace_id, session_id)
         except sessions.SessionNotFoundError:
-            await hold_base(self._store, workspace_id, session_id, None, None)
+            await pin_base(self._store, workspace_id, session_id, None, None)
 
     async def _follow(self, workspace_id: str) -> None:
         """Mirror what was pushed meanwhile."""
@@ -194,7 +194,7 @@ class SessionOperations:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
             await sessions.close_session(conn, session.session_id, "discarded")
             closed = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
-        await hold_base(self._store, workspace.workspace_id, session.session_id, session.base_commit, None)
+        await pin_base(self._store, workspace.workspace_id, session.session_id, session.base_commit, None)
         return pb.DiscardSessionResponse(session=session_message(closed))
 
     async def rebase_session(self, request: pb.RebaseSessionRequest) -> pb.RebaseSessionResponse:
@@ -209,7 +209,7 @@ class SessionOperations:
             head = await _head(held.conn, workspace_id, session.branch)
             await rebase_session(Snapshot(held.conn, head), self._store, session_id)
             rebased = await sessions.find_session(held.conn, workspace_id, session_id)
-        await hold_base(self._store, workspace_id, session_id, session.base_commit, head.commit_id)
+        await pin_base(self._store, workspace_id, session_id, session.base_commit, head.commit_id)
         return pb.RebaseSessionResponse(session=session_message(rebased))
 
     async def commit_changes(self, request: pb.CommitChangesRequest) -> pb.CommitChangesResponse:
@@ -243,7 +243,7 @@ class SessionOperations:
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
                 chosen = await _staged_ids(held.conn, session_id, order.choice, "specific_nodes")
-                result = await commit_session_within(held, session_id, replace(order, choice=chosen))
+                result = await commit_session_in_transaction(held, session_id, replace(order, choice=chosen))
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,

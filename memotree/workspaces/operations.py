@@ -10,7 +10,7 @@ from typing import Any
 
 from memotree_storage.commit.transaction import transaction, workspace_transaction
 from memotree_storage.commit.workspaces import (
-    create_workspace_within,
+    create_workspace_in_transaction,
     delete_workspace,
     describe_workspace,
     repair_creation,
@@ -91,7 +91,7 @@ class WorkspaceOperations:
         ) as held:
 
             async def make() -> pb.CreateWorkspaceResponse:
-                workspace = await create_workspace_within(held, info, request.request_id)
+                workspace = await create_workspace_in_transaction(held, info, request.request_id)
                 return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
 
             response = await run_once(held.conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)

@@ -23,7 +23,14 @@ from memotree_storage.index import leaf_features
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.search import Search
 from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
-from memotree_storage.mirror.catch_up import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
+from memotree_storage.mirror.catch_up import (
+    Report,
+    catch_up,
+    catch_up_in_transaction,
+    is_behind,
+    note_committer,
+    replay_in_transaction,
+)
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
 from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
@@ -150,7 +157,7 @@ class Store:
             await self._follow(conn, workspace_id, repository)
             await projector.forget(conn, workspace_id)
             await _register(conn, info)
-            await replay_within(conn, workspace_id, repository, report)
+            await replay_in_transaction(conn, workspace_id, repository, report)
         self.placed.clear()  # the old rows may have been wrong, which is why somebody rebuilds
         await self._index(workspace_id, report, meaning=meaning)
 
@@ -192,7 +199,7 @@ class Store:
         try:
             async with conn.transaction():
                 if await is_behind(conn, workspace_id, repository):
-                    await catch_up_within(conn, workspace_id, repository)
+                    await catch_up_in_transaction(conn, workspace_id, repository)
         except UnavailableError:
             raise
         except (MemoTreeError, psycopg.IntegrityError, psycopg.DataError) as error:

@@ -15,7 +15,7 @@ from memotree_storage import faults
 from memotree_storage.commit import refs as ref_changes
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.commit.rebase import ConflictError, MergedChange, MergedChanges, merge_onto
-from memotree_storage.commit.session_holds import hold_base
+from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.commit.tree_check import MissingChange, check_tree
 from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
@@ -133,14 +133,16 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
         async with workspace_transaction(
             store, workspace_id, commit_point, session_id=session_id, follow=False
         ) as transaction:
-            return await commit_session_within(transaction, session_id, order)
+            return await commit_session_in_transaction(transaction, session_id, order)
 
     result = await finish_past_commit_point(work)
     store.notice_commit(workspace_id)
     return result
 
 
-async def commit_session_within(transaction: WorkspaceTransaction, session_id: str, order: CommitOrder) -> CommitResult:
+async def commit_session_in_transaction(
+    transaction: WorkspaceTransaction, session_id: str, order: CommitOrder
+) -> CommitResult:
     """The same in a transaction that holds the workspace and the session; the caller tells the store of the commit.
 
     If the request of the order made a commit before whose answer was cut off, its result is returned.
@@ -155,7 +157,7 @@ async def commit_session_within(transaction: WorkspaceTransaction, session_id: s
         order = replace(order, author=replace(order.author, name=session.agent))
     result = await _SessionCommit(transaction, session, order).run()
     store, workspace_id = transaction.store, transaction.workspace_id
-    store.background.start(hold_base(store, workspace_id, session_id, session.base_commit, result.commit_id))
+    store.background.start(pin_base(store, workspace_id, session_id, session.base_commit, result.commit_id))
     return result
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
-from memotree_storage.mirror.catch_up import catch_up_within, is_behind
+from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
 from memotree_storage.ports import CommitStore
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
@@ -61,7 +61,7 @@ class WorkspaceTransaction(Transaction):
     async def follow_git(self) -> None:
         """Mirror what other programs have committed or pushed, if anything."""
         if await is_behind(self.conn, self.workspace_id, self.repository):
-            await catch_up_within(self.conn, self.workspace_id, self.repository)
+            await catch_up_in_transaction(self.conn, self.workspace_id, self.repository)
             self.store.indexer.notice(self.workspace_id)
 
 

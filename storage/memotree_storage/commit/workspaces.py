@@ -23,14 +23,14 @@ async def create_workspace(store: Store, info: WorkspaceInfo) -> Workspace:
     async def work(commit_point: CommitPoint) -> Workspace:
         repair = partial(repair_creation, store, info.workspace_id)
         async with transaction(store, commit_point, f"workspace {info.name} is half made", repair) as held:
-            created = await create_workspace_within(held, info)
+            created = await create_workspace_in_transaction(held, info)
         await store.catch_up(info.workspace_id)
         return created
 
     return await finish_past_commit_point(work)
 
 
-async def create_workspace_within(held: Transaction, info: WorkspaceInfo, request_id: str = "") -> Workspace:
+async def create_workspace_in_transaction(held: Transaction, info: WorkspaceInfo, request_id: str = "") -> Workspace:
     """The same in the caller's transaction; the caller mirrors the first commit when that has ended.
 
     If this request made the workspace before and its answer was cut off, that workspace is returned.

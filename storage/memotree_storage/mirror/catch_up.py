@@ -118,7 +118,7 @@ async def catch_up(
     return CatchUp(len(commits), refs_changed=True)
 
 
-async def catch_up_within(conn: Connection, workspace_id: str, repository: CommitStore) -> None:
+async def catch_up_in_transaction(conn: Connection, workspace_id: str, repository: CommitStore) -> None:
     """The same inside a transaction that holds the workspace; for a few commits by other programs."""
     known = await projector.known_commits(conn, workspace_id)
     waiting = await _waiting_sessions(conn, workspace_id, repository)
@@ -128,7 +128,7 @@ async def catch_up_within(conn: Connection, workspace_id: str, repository: Commi
     await follow_refs(conn, workspace_id, repository)
 
 
-async def replay_within(
+async def replay_in_transaction(
     conn: Connection, workspace_id: str, repository: CommitReader, report: Report | None = None
 ) -> None:
     """Mirror the whole history of a workspace whose mirror is empty, inside the caller's transaction.

@@ -11,7 +11,7 @@ from memotree_storage.store import Store
 _log = structlog.get_logger(__name__)
 
 
-async def hold_base(store: Store, workspace_id: str, session_id: str, old: str | None, new: str | None) -> None:
+async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | None, new: str | None) -> None:
     """Move the ref that holds a session's base commit. Best effort, since the mirror keeps the commit's rows as well.
 
     Args:
