@@ -1,4 +1,4 @@
-"""What a client learns from an error: the table from every family to a gRPC status code.
+"""What a client learns from an error: the status code of its family (see `memotree.statuses`), a reason, a sentence.
 
 The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are named here
 too; whatever else arrives is a fault of MemoTree, and a client learns only an id by which the log can be searched.
@@ -24,6 +24,8 @@ from memotree_storage.errors import (
     UnavailableError,
 )
 
+from memotree.statuses import FAMILY_CODES
+
 DOMAIN: Final = "memotree"
 """The ``domain`` of every ``google.rpc.ErrorInfo``: a reason is unique within it."""
 
@@ -37,18 +39,21 @@ class UnimplementedError(MemoTreeError):
 Code: TypeAlias = grpc.StatusCode
 
 FAMILIES: Final[dict[type[MemoTreeError], Code]] = {
-    InvalidInputError: Code.INVALID_ARGUMENT,
-    NotFoundError: Code.NOT_FOUND,
-    AlreadyExistsError: Code.ALREADY_EXISTS,
-    AbortedError: Code.ABORTED,
-    FailedPreconditionError: Code.FAILED_PRECONDITION,
-    TooLargeError: Code.RESOURCE_EXHAUSTED,
-    UnavailableError: Code.UNAVAILABLE,
-    CorruptError: Code.DATA_LOSS,
-    UnimplementedError: Code.UNIMPLEMENTED,
-    MemoTreeError: Code.INTERNAL,
+    family: FAMILY_CODES[family.__name__]
+    for family in (
+        InvalidInputError,
+        NotFoundError,
+        AlreadyExistsError,
+        AbortedError,
+        FailedPreconditionError,
+        TooLargeError,
+        UnavailableError,
+        CorruptError,
+        UnimplementedError,
+        MemoTreeError,
+    )
 }
-"""The status code of each family."""
+"""The status code of each family, from the table of `memotree.statuses`."""
 
 INTERNAL_REASON: Final = MemoTreeError.reason
 

@@ -211,11 +211,6 @@ class Settings(BaseSettings):
     author_email: Identity = Field(
         default="agent@localhost", description="The address of an author that is named by the session's agent alone."
     )
-    page_token_key: SecretStr | None = Field(
-        default=None,
-        min_length=32,
-        description="Signs page tokens; give it to servers that share their stores. Else a key file is made.",
-    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least level that is logged."
     )

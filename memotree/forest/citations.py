@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
@@ -87,8 +87,3 @@ async def cite(
 
     is_much = sum(len(known.get(one.entry_id, "")) for one in versions) > _FEW_CHARS
     return await asyncio.to_thread(cited) if is_much else cited()
-
-
-def is_right(cited: pb.Citation, node: Node | types_pb2.Node) -> bool:
-    """Whether a node, read whole at the commit that a citation names, is what the citation says."""
-    return node.id == cited.node_id and content_hash(node.content) == cited.content_sha256

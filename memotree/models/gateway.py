@@ -100,19 +100,9 @@ class Models:
         return self._chat is None and self._remote_embedder is None
 
     @property
-    def chat_model(self) -> str:
-        """The chat model's name, or ""."""
-        return self._chat.model if self._chat else ""
-
-    @property
     def has_ranking(self) -> bool:
         """Whether a reranking model is configured."""
         return self._ranking is not None
-
-    @property
-    def rerank_model(self) -> str:
-        """The reranking model's name, or that of the built-in ranking."""
-        return self._ranking.model if self._ranking else relevance.MADE_BY
 
     async def embed(self, texts: Sequence[str], meter: Meter) -> Vectors:
         """One unit row per text, in order.

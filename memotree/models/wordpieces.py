@@ -17,7 +17,8 @@ _LONGEST: Final = 64
 _LONG_WORD: Final = re.compile(f"[^ {_SPACE}\n]{{{_LONGEST},}}|[ {_SPACE}]{{{_LONGEST},}}")
 _SPECIAL: Final = re.compile("<unk>|</?s>")  # one token each, wherever it stands
 _MOST_WORDS: Final = 1 << 16
-"""Words that are remembered: some twenty megabytes."""
+"""Words that are remembered: some twenty megabytes. Then all are forgotten: a text has thousands of words, and a plain
+dictionary answers ten times as fast as one that keeps their order of use under a lock."""
 
 
 class WordPieces:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.node import Node, Relation, Source
+from memotree_storage.model.node import Relation, Source
 from memotree_storage.model.validation import InvalidTimeError, check_author, check_text, check_time
 from memotree_storage.ports import Signature
 from memotree_storage.postgres.rows import Version
@@ -185,18 +185,6 @@ def session_message(session: Session) -> session_service_pb2.Session:
         expire_time=timestamp(session.expires_at),
         change_count=session.change_count,
     )
-
-
-def text_of(node: Node, level: Level.ValueType) -> str:
-    """What a reader sees of a node at a level: title, line, paragraph, content, each on what it is short of."""
-    parts = [node.title]
-    if level == BRIEF:
-        parts.append(node.brief)
-    elif level == SUMMARY:
-        parts.append(node.summary or node.brief)
-    elif level == DETAIL:
-        parts.append(node.content)
-    return "\n\n".join(part for part in parts if part)
 
 
 def check_message(message: str) -> str:

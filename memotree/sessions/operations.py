@@ -139,8 +139,8 @@ class SessionOperations:
     async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
         """List sessions, the last used first."""
         size = page_size(request.page_size)
-        cursor = self._pages.read(request, {"used": str, "id": str})
-        before = (datetime.fromisoformat(cursor["used"]), cursor["id"]) if cursor else None
+        cursor = self._pages.read(request, {"used": datetime, "id": str})
+        before = (cursor["used"], cursor["id"]) if cursor else None
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             listed = await sessions.list_sessions(
@@ -149,9 +149,7 @@ class SessionOperations:
         last = listed[size - 1] if len(listed) > size else None
         return pb.ListSessionsResponse(
             sessions=[session_message(session) for session in listed[:size]],
-            next_page_token=self._pages.write(
-                request, {"used": last.used_at.isoformat(), "id": last.session_id} if last else None
-            ),
+            next_page_token=self._pages.write(request, {"used": last.used_at, "id": last.session_id} if last else None),
         )
 
     async def list_changes(self, request: pb.ListChangesRequest) -> pb.ListChangesResponse:

@@ -9,10 +9,24 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class BoundedCache(Generic[K, V]):
-    """Least-recently-used values within a total weight (bytes, or whatever ``weigh`` counts); thread-safe."""
+def _one(_value: object) -> int:
+    return 1
 
-    def __init__(self, limit: int, weigh: Callable[[V], int]) -> None:
+
+class BoundedCache(Generic[K, V]):
+    """Keeps values until they weigh too much together, then forgets those that were not used for the longest time.
+
+    Every method may be called from any thread: each holds a lock, for about a microsecond. ``weigh`` runs outside of
+    it. Nothing is computed here, so two threads that miss the same key at once both make the value, and the later
+    ``put`` stays; a value should therefore follow from its key.
+
+    Args:
+        limit: The most that all values may weigh.
+        weigh: The weight of one value, such as its bytes with the cost of keeping it; asked once, when it is put. By
+            default each value weighs 1, and ``limit`` is how many are kept.
+    """
+
+    def __init__(self, limit: int, weigh: Callable[[V], int] = _one) -> None:
         self._limit = limit
         self._weigh = weigh
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
@@ -34,14 +48,14 @@ class BoundedCache(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V) -> None:
-        """Keep ``value``; one that outweighs a quarter of the whole cache would flush it and is not kept."""
+        """Keep ``value`` in place of what ``key`` had; a value over a quarter of the limit is not kept."""
         weight = self._weigh(value)
-        if weight > self._limit // 4:
-            return
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
                 self._weight -= old[1]
+            if weight > self._limit // 4:  # it would drive out too many others
+                return
             self._values[key] = (value, weight)
             self._weight += weight
             while self._weight > self._limit:

@@ -149,7 +149,7 @@ async def store(
 @pytest.fixture
 def pages() -> PageTokens:
     """Makes and reads page tokens."""
-    return PageTokens(secrets.token_bytes(32))
+    return PageTokens()
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def wire_server(
         await conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     store = Store(folder, Database(make_conninfo(postgres, dbname=name)), shared_index, embedder)
     await store.open()
-    pages, limits = PageTokens(secrets.token_bytes(32)), ServiceLimits()
+    pages, limits = PageTokens(), ServiceLimits()
     operations = {
         "WorkspaceService": WorkspaceOperations(store, pages, limits),
         "SessionService": SessionOperations(store, pages, limits),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps import LINEAR, growth
 
-from memotree.forest.tree_building.merging import Merging, Vector, merge, merge_now, similarity, unmerged
+from memotree.forest.tree_building.merging import Merging, Vector, merge, merge_now, similarity
 
 
 def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: float, limit: int) -> Merging:
@@ -93,8 +93,8 @@ def test_among_equals_the_first_pair_wins_and_the_parent_takes_its_place() -> No
 
 def test_a_similarity_at_the_threshold_is_not_over_it() -> None:
     same = [np.array([1.0, 0.0]), np.array([1.0, 0.0])]
-    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=1.0, limit=9) == unmerged(2)
-    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=0.5, limit=1) == unmerged(2)
+    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=1.0, limit=9) == Merging(2, (), (0, 1))
+    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=0.5, limit=1) == Merging(2, (), (0, 1))
 
 
 def test_zero_vectors_are_like_nothing() -> None:

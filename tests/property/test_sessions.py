@@ -58,7 +58,7 @@ class Desk(RuleBasedStateMachine):
     def __init__(self, arena: Arena) -> None:
         super().__init__()
         self.arena = arena
-        limits, pages = ServiceLimits(), PageTokens(b"k" * 32)
+        limits, pages = ServiceLimits(), PageTokens()
         self.nodes = NodeOperations(arena.store, pages, limits)
         self.sessions = SessionOperations(arena.store, pages, limits)
         self.workspaces = WorkspaceOperations(arena.store, pages, limits)

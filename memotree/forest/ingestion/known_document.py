@@ -125,11 +125,7 @@ async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocum
 
 def align_with(document: Document, existing: ExistingTree) -> list[Kept]:
     """The leaves whose texts stand in the new version, in order."""
-    return list(
-        align(
-            [_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document
-        ).kept
-    )
+    return align([_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document)
 
 
 def _old(leaf: Node) -> OldLeaf:

@@ -79,7 +79,6 @@ class Supervisor:
         self._ended: asyncio.Future[int] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._restarts = 0
-        self._last_error = ""
 
     @property
     def state(self) -> ChildState:
@@ -95,11 +94,6 @@ class Supervisor:
     def restarts(self) -> int:
         """How often the child came back after it had ended by itself."""
         return self._restarts
-
-    @property
-    def last_error(self) -> str:
-        """Why the child was last seen down, as a sentence, or ``""``."""
-        return self._last_error
 
     def on_restart(self, callback: Callback) -> None:
         """Have ``callback`` called each time the child answers again after a death."""
@@ -157,9 +151,9 @@ class Supervisor:
         self._state = ChildState.RUNNING
         _log.info("embedded server is back", name=self._child.name, pid=self.pid, restarts=self._restarts)
         await self._tell()
-        await self._wait_for_end()
+        status = await self._wait_for_end()
         if time.monotonic() - began < _STABLE_AFTER:
-            raise ChildStartError(self._last_error)
+            raise ChildStartError(f"{self._child.name} ended by itself with status {status}.")
 
     async def _tell(self) -> None:
         for callback in self._callbacks:
@@ -170,13 +164,13 @@ class Supervisor:
             except Exception:  # noqa: BLE001 - a listener's fault must not end the watch over the child
                 _log.exception("a restart callback failed", name=self._child.name)
 
-    async def _wait_for_end(self) -> None:
+    async def _wait_for_end(self) -> int:
         assert self._ended is not None  # noqa: S101 - a life has begun
         status = await asyncio.shield(self._ended)
         self._process = None
         self._state = ChildState.RESTARTING
-        self._last_error = f"{self._child.name} ended by itself with status {status}."
         _log.warning("embedded server ended", name=self._child.name, status=status)
+        return status
 
     async def _begin_life(self) -> None:
         """Spawn the child and wait until it answers; on any failure nothing of it is left."""
@@ -202,10 +196,8 @@ class Supervisor:
             raise
         try:
             await self._until_ready(self._ended)
-        except BaseException as error:
+        except BaseException:
             await self._end_life()
-            if isinstance(error, ChildStartError):
-                self._last_error = error.message
             raise
 
     async def _until_ready(self, ended: asyncio.Future[int]) -> None:

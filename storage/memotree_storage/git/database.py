@@ -8,7 +8,7 @@ an object that another process wrote when it is missed: both lead to one look at
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -127,20 +127,6 @@ class ObjectDatabase:
             else:
                 self._places.update((name, (pack, offset)) for name, offset in offsets.items())
             self._packs[pack_name] = pack
-
-    def ids_with_prefix(self, prefix: str) -> Iterator[bytes]:
-        """Ids (20 bytes, each once) of all objects whose hex id begins with ``prefix`` (two digits or more)."""
-        with disk_errors("list its objects"):
-            self.rescan()
-            whole = bytes.fromhex(prefix[: len(prefix) // 2 * 2])
-            with self._scanning:
-                found = {name for name in self._places if name.startswith(whole)}
-            for _, index in self._large:
-                found.update(bytes(name) for name in index.iter_prefix(whole))
-            loose = self._loose_folder / prefix[:2]
-            if loose.is_dir():
-                found.update(bytes.fromhex(prefix[:2] + path.name) for path in loose.iterdir() if _is_loose(path))
-        return (name for name in sorted(found) if name.hex().startswith(prefix))
 
     def rescan(self) -> bool:
         """Bring the set of packs in line with the folder; ``True`` when it changed."""

@@ -36,12 +36,9 @@ class MaintenanceFailedError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What one run did; ``note`` says in a sentence why something was left out, or is empty."""
+    """What one run left: how many packs there are; ``note`` says in a sentence why it did nothing, or is empty."""
 
-    packs_before: int
-    packs_after: int
-    repacked: bool
-    commit_graph: bool
+    packs: int
     note: str = ""
 
 
@@ -64,21 +61,16 @@ def maintain(repository: Path, *, pack_limit: int = PACK_LIMIT) -> MaintenanceRe
     before = count_packs(repository)
     git = shutil.which("git")
     if git is None:
-        return _skipped(before, "There is no git program on the PATH, so packs were left as they are.")
+        return MaintenanceReport(before, "There is no git program on the PATH, so packs were left as they are.")
     with _only_one(repository) as alone:
         if not alone:
-            return _skipped(before, "Another process is maintaining this repository now.")
-        repack = before > pack_limit
-        if repack:
+            return MaintenanceReport(before, "Another process is maintaining this repository now.")
+        if before > pack_limit:
             _run(git, repository, _REPACK)
             with disk_errors("sync its packs"):
                 sync_folder(repository / "objects" / "pack")
         _run(git, repository, _COMMIT_GRAPH)
-    return MaintenanceReport(before, count_packs(repository), repacked=repack, commit_graph=True)
-
-
-def _skipped(packs: int, note: str) -> MaintenanceReport:
-    return MaintenanceReport(packs, packs, repacked=False, commit_graph=False, note=note)
+    return MaintenanceReport(count_packs(repository))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class PackCaches:
     """What the packs of one repository share: open maps, and objects that deltas build upon."""
 
     def __init__(self) -> None:
-        self.maps: BoundedCache[str, mmap.mmap] = BoundedCache(_OPEN_MAPS, lambda _: 1)
+        self.maps: BoundedCache[str, mmap.mmap] = BoundedCache(_OPEN_MAPS)
         self.bases: BoundedCache[tuple[str, int], StoredObject] = BoundedCache(
             _DELTA_CACHE_BYTES, lambda value: len(value[1]) + 200
         )

@@ -101,11 +101,6 @@ class RefStore:
         self._loose = _FileCache(_decode_loose)
         self._packed_file = _FileCache(_decode_packed)
 
-    def read(self, name: str) -> str | None:
-        """The id that a ref holds; ``None`` when it is absent, symbolic or broken."""
-        value = self._value(name)
-        return value if value is not None and is_hex_id(value) else None
-
     def all(self) -> dict[str, str]:
         """Every ref with the id it holds, symbolic refs followed once, broken ones left out."""
         # Loose before packed: git packs a ref before it removes the loose file, so none is missed.

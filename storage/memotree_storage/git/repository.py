@@ -1,7 +1,6 @@
 """The Git repository of one workspace, as the port `CommitStore` and a little more."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
@@ -32,7 +31,6 @@ from memotree_storage.git.trees import TreeReader, TreeWriter
 from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, TagDraft, WrittenCommit
 
 _BLOB_CACHE_BYTES: Final = 32 << 20
-_MIN_PREFIX: Final = 4
 
 
 class GitRepository:
@@ -184,19 +182,9 @@ class GitRepository:
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
 
-    def read_ref(self, ref: str) -> str | None:
-        """The object id that one ref holds, or ``None``; a name that Git refuses is `InvalidRefNameError`."""
-        check_ref_name(ref)
-        with disk_errors("read a ref"):
-            return self._refs.read(ref)
-
     def exists(self, object_id: str) -> bool:
         """Whether the repository has this object."""
         return is_hex_id(object_id) and self._objects.contains(raw_id(object_id))
-
-    def peel(self, object_id: str) -> str:
-        """The id of what an annotated tag names in the end; the id of anything else is returned as it is."""
-        return self._objects.peel(raw_id(object_id))[0].hex()
 
     def read_tag(self, object_id: str) -> TagDraft | None:
         """The annotated tag of that id; ``None`` when the id names another kind of object.
@@ -207,14 +195,6 @@ class GitRepository:
         kind, data = self._objects.read(raw_id(object_id, "tag"))
         return parse_tag(data) if kind == TAG else None
 
-    def resolve_prefix(self, hex_prefix: str) -> list[str]:
-        """Ids of all commits that begin with ``hex_prefix`` (4 to 40 hex digits), ascending; else none."""
-        prefix = hex_prefix.lower()
-        if not _MIN_PREFIX <= len(prefix) <= 40 or not is_hex_id(prefix.ljust(40, "0")):  # noqa: PLR2004 - a full id
-            return []
-        found = self._objects.ids_with_prefix(prefix)
-        return [name.hex() for name in found if self._objects.read(name)[0] == COMMIT]
-
     def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
         """All commits that ``tips`` reach and that are not known, each once, parents before children.
 
@@ -223,15 +203,15 @@ class GitRepository:
         """
         return walk_history(self._objects, tips, known)
 
-    def recover(self, *, exclusive: bool = False, age_limit: timedelta = LEFTOVER_AGE) -> list[str]:
+    def recover(self, *, exclusive: bool = False) -> list[str]:
         """Clear what crashed writers left behind and say it, one sentence each.
 
         Without ``exclusive`` only what provably belongs to dead MemoTree processes goes: safe at any time. With it
         the caller promises that no other program works on the repository, and lock and temporary files of git
-        older than ``age_limit`` go too.
+        older than `LEFTOVER_AGE` go too.
         """
         with self._lock.hold(self._lock_timeout), disk_errors("be recovered"):
-            return recover(self.path, self._journal, self._refs, age_limit if exclusive else None)
+            return recover(self.path, self._journal, self._refs, LEFTOVER_AGE if exclusive else None)
 
     def _root(self, commit_id: str) -> bytes:
         return raw_id(self.commit_info(commit_id).tree_id, "tree")

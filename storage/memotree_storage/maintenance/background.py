@@ -141,7 +141,7 @@ class BackgroundMaintenance:
             return
         self._repacking = asyncio.create_task(asyncio.to_thread(maintain, path))
         report = await asyncio.shield(self._repacking)
-        _log.info("repacked", workspace=workspace_id, packs=report.packs_after, note=report.note)
+        _log.info("repacked", workspace=workspace_id, packs=report.packs, note=report.note)
 
     async def _tidy_often(self) -> None:
         while True:

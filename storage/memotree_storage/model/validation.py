@@ -68,8 +68,6 @@ _DEVICE_NAME: Final = re.compile(
     r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])", re.IGNORECASE
 )
 
-_NO_TYPES: Final[frozenset[str]] = frozenset()
-
 
 class InvalidTextError(InvalidInputError):
     """A text holds a character that is not allowed, is blank or is too long."""

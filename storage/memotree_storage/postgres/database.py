@@ -178,13 +178,6 @@ class Database:
         async with self.connection() as conn, conn.transaction():
             yield conn
 
-    async def drop_mirror(self) -> None:
-        """Forget the whole mirror and make an empty one."""
-        async with self.transaction() as conn:
-            await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-            await conn.execute("drop schema if exists mirror cascade")
-            await _renew_mirror(conn)
-
 
 def _translated(error: psycopg.Error) -> Exception:
     """The domain error for a lost connection or a deadlock; a query that was at fault stays what it is."""

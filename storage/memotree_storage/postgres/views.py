@@ -51,15 +51,15 @@ async def levels(conn: Connection, key: ViewKey) -> dict[str, ViewLevel]:
         return {row.entry_id: row async for row in cursor}
 
 
-async def set_levels(conn: Connection, key: ViewKey, nodes: Mapping[str, int], *, shown: bool = True) -> None:
+async def set_levels(conn: Connection, key: ViewKey, nodes: Mapping[str, int]) -> None:
     """Put nodes into a view at their levels, as used now; the view is made when it is not there."""
     await conn.execute(
         "insert into work.view_node (view_id, entry_id, level, shown, used)"
-        " select %s, n.id, n.level, %s, nextval('work.view_use') "
+        " select %s, n.id, n.level, true, nextval('work.view_use') "
         "from unnest(%s::text[], %s::smallint[]) as n (id, level)"
         " on conflict (view_id, entry_id) do update"
         " set level = excluded.level, shown = excluded.shown, used = excluded.used",
-        (await _touch(conn, key), shown, list(nodes), list(nodes.values())),
+        (await _touch(conn, key), list(nodes), list(nodes.values())),
     )
 
 

@@ -12,6 +12,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client import grpc as wire
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
+from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
 from memotree_storage.qdrant import encoding
@@ -74,7 +75,7 @@ class QdrantIndex:
         self._flush = flush
         self._settle = 2 * flush_interval
         self._last_write: float | None = None
-        self._born_later: dict[int, int] = {}
+        self._born_later: BoundedCache[int, int] = BoundedCache(_REMEMBERED)
         self._in_process = _is_in_process(client)
         self._timeout: float | None = client.init_options.get("timeout")
 
@@ -202,15 +203,14 @@ class QdrantIndex:
         A line where that failed is remembered, so that a state far behind its tip pays for it once.
         """
         past = encoding.past_filter(query)
-        if all(span.seq >= self._born_later.get(span.line_id, 0) for span in query.lineage):
+        if all(span.seq >= (self._born_later.get(span.line_id) or 0) for span in query.lineage):
             lists = await self._query([encoding.tip_filter(query, strict=False), past], wanted, using, ask)
             seqs = {span.line_id: span.seq for span in query.lineage}
             young = [hit for hit in lists[0] if hit.from_seq > seqs[hit.line_id]]
             if not young:
                 return lists
-            if len(self._born_later) > _REMEMBERED:
-                self._born_later.clear()
-            self._born_later.update({hit.line_id: hit.from_seq for hit in young})
+            for line_id, seq in {hit.line_id: hit.from_seq for hit in young}.items():
+                self._born_later.put(line_id, seq)
         return await self._query([encoding.tip_filter(query, strict=True), past], wanted, using, ask)
 
     async def _query(

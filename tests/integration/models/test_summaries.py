@@ -28,7 +28,7 @@ async def test_a_summary_comes_from_the_chat_model_and_says_so(
     assert summary.text == first_words(TEXT)
     assert (summary.made_by, summary.pending) == (f"{CHAT_MODEL} leaf_summary@1", False)
     assert endpoint.keys == {KEY}
-    assert (models.has_chat, models.chat_model) == (True, CHAT_MODEL)
+    assert models.has_chat
     used = of("chat", meter)
     assert (used.calls, used.completion_tokens, used.cached) == (1, 20, 0)
     assert used.prompt_tokens > 100

@@ -26,7 +26,7 @@ from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.node_messages import nodes_at
-from memotree.forest.citations import content_hash, is_right
+from memotree.forest.citations import content_hash
 from memotree.forest.recall import recall as recall_module
 from memotree.forest.recall.recall import Recall
 from memotree.request.messages import DETAIL
@@ -291,8 +291,8 @@ async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(f
         ids = [one.node.id for one in everything.nodes]
         read = {node.id: node for node in await nodes_at(Snapshot(conn, state), forest.world.store, ids, DETAIL)}
     assert {one.node.type for one in everything.nodes} == {"leaf_chunk", "summary_node"}
-    assert all(is_right(one.citation, read[one.node.id]) for one in everything.nodes)
-    assert not is_right(everything.nodes[0].citation, read[everything.nodes[1].node.id])
+    cites = {one.citation.node_id: one.citation.content_sha256 for one in everything.nodes}
+    assert cites == {node_id: content_hash(node.content) for node_id, node in read.items()}
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:

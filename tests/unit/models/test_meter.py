@@ -20,27 +20,15 @@ def test_a_meter_adds_up_by_kind_and_model() -> None:
     meter.cached("chat", "m", 3)
     meter.cached("chat", "other", 0)
     assert meter.usage == [Usage("chat", "m", 2, 30, 2, 3), Usage("embedding", "e", 1, 7, 0, 0)]
-    assert (meter.calls, meter.tokens) == (3, 39)
+    assert meter.tokens == 39
 
 
 def test_a_call_that_failed_does_not_count() -> None:
-    meter = Meter(max_calls=1, max_tokens=10)
+    meter = Meter(max_tokens=10)
     for _ in range(3):
         with pytest.raises(OSError, match="away"), meter.call("chat", "m", 5):
             raise OSError("away")
     assert meter.usage == []
-
-
-def test_calls_under_way_count_against_the_limit() -> None:
-    meter = Meter(max_calls=2)
-    with meter.call("chat", "m", 1) as first, meter.call("chat", "m", 1):
-        with pytest.raises(BudgetExhaustedError, match="2 model calls"), meter.call("chat", "m", 1):
-            pass
-        first.answered(1)
-    with meter.call("chat", "m", 1) as second:
-        second.answered(1)
-    with pytest.raises(BudgetExhaustedError), meter.call("chat", "m", 1):
-        pass
 
 
 def test_tokens_are_set_aside_while_a_call_is_under_way() -> None:
@@ -54,11 +42,10 @@ def test_tokens_are_set_aside_while_a_call_is_under_way() -> None:
 
 
 def test_what_an_earlier_attempt_used_counts() -> None:
-    with (
-        pytest.raises(BudgetExhaustedError),
-        Meter(max_calls=3, earlier=[Usage("chat", "m", calls=3)]).call("chat", "m", 1),
-    ):
+    meter = Meter(max_tokens=3, spent=3)
+    with pytest.raises(BudgetExhaustedError), meter.call("chat", "m", 1):
         pass
+    assert meter.usage == []
 
 
 def test_a_warning_stands_once_and_not_without_end() -> None:

@@ -90,7 +90,7 @@ def models(tmp_path: Path) -> Models:
 
 
 async def test_everything_but_the_loop_works_without_a_model_and_without_a_database(models: Models) -> None:
-    meter = Meter(max_calls=1)
+    meter = Meter(max_tokens=1)
     await models.open()
     text = "Bees make honey. They live in hives."
     leaf = await models.summarise_text(text, meter)
@@ -101,7 +101,7 @@ async def test_everything_but_the_loop_works_without_a_model_and_without_a_datab
     near, far = await models.rerank("Who makes honey?", [text, "Cars need fuel."], meter)
     assert near > 0.5 > far
     assert await models.rerank("Who makes honey?", [], meter) == []
-    assert (models.has_chat, models.chat_model) == (False, "")
+    assert not models.has_chat
     assert (meter.usage, meter.warnings) == ([], []), "what is built in costs nothing"
     await models.close()
 

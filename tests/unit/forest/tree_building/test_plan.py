@@ -8,7 +8,7 @@ from memotree_storage.model.validation import check_text
 
 from memotree.forest.chunking.splitting import Piece, split
 from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
-from memotree.forest.tree_building.merging import Merging, merge_now, unmerged
+from memotree.forest.tree_building.merging import Merging, merge_now
 from memotree.forest.tree_building.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
 from memotree.forest.tree_building.titles import leaf_title, merged_title
 
@@ -97,7 +97,7 @@ def test_plain_text_gives_one_or_several_trees_and_no_root_above_them() -> None:
     plan = grow(document, pieces, 30)
     check(document, plan)
     assert len(plan.roots) == 3
-    alone = plan_tree(document, pieces, [unmerged(len(pieces))])
+    alone = plan_tree(document, pieces, [Merging(len(pieces), (), tuple(range(len(pieces))))])
     assert len(alone.roots) == len(pieces)
     check(document, alone)
 
