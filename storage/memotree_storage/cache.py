@@ -1,4 +1,4 @@
-"""A cache that forgets the least recently used values when they weigh too much together."""
+"""A thread-safe cache with a limit on total weight; it evicts the least recently used values."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Least-recently-used values within a total weight (bytes, or whatever ``weigh`` counts); thread-safe."""
+    """Least-recently-used values up to a total weight (bytes, or whatever ``weigh`` counts); thread-safe."""
 
     def __init__(self, limit: int, weigh: Callable[[V], int]) -> None:
         self._limit = limit
@@ -21,11 +21,11 @@ class BoundedCache(Generic[K, V]):
 
     @property
     def weight(self) -> int:
-        """What the cached values weigh together now."""
+        """The total weight of the cached values."""
         return self._weight
 
     def get(self, key: K) -> V | None:
-        """The value of ``key``, now the most recently used one, or ``None``."""
+        """Return the value of ``key`` and mark it as most recently used; ``None`` if it is not cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -34,7 +34,7 @@ class BoundedCache(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V) -> None:
-        """Keep ``value``; one that outweighs a quarter of the whole cache would flush it and is not kept."""
+        """Cache ``value``, unless it outweighs a quarter of the limit and would evict most of the cache."""
         weight = self._weigh(value)
         if weight > self._limit // 4:
             return
@@ -49,7 +49,7 @@ class BoundedCache(Generic[K, V]):
                 self._weight -= dropped
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
             self._weight = 0
