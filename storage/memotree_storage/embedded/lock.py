@@ -31,7 +31,7 @@ class DataFolderInUseError(FailedPreconditionError):
 
 
 class DataFolderUnusableError(FailedPreconditionError):
-    """The data folder cannot be created or locked: a file is in its place, or it is read-only, not ours or has no flock."""
+    """The data folder cannot be created or locked: it is (below) a file, is read-only, not ours or lacks ``flock``."""
 
     reason = "DATA_FOLDER_UNUSABLE"
 
