@@ -31,7 +31,7 @@ class DataFolderInUseError(FailedPreconditionError):
 
 
 class DataFolderUnusableError(FailedPreconditionError):
-    """The data folder cannot be created or locked: it is (below) a file, is read-only, not ours or lacks ``flock``."""
+    """The data folder cannot be created or locked (a file in its path, read-only, not ours, or without ``flock``)."""
 
     reason = "DATA_FOLDER_UNUSABLE"
 
