@@ -1,4 +1,4 @@
-"""A cache that forgets the least recently used values when they weigh too much together."""
+"""A thread-safe cache with a limit on total weight; it evicts the least recently used values."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -14,14 +14,13 @@ def _one(_value: object) -> int:
 
 
 class BoundedCache(Generic[K, V]):
-    """Keeps values until they weigh too much together, then forgets those that were not used for the longest time.
+    """Keeps values up to a total weight, and evicts the least recently used ones beyond that. Thread-safe.
 
-    Every method may be called from any thread: each holds a lock, for about a microsecond. ``weigh`` runs outside of
-    it. Nothing is computed here, so two threads that miss the same key at once both make the value, and the later
-    ``put`` stays; a value should therefore follow from its key.
+    Each method holds a lock for about a microsecond; ``weigh`` runs outside of it. Two threads that miss a key at
+    the same time both compute the value, and the later ``put`` wins; so a value should be determined by its key.
 
     Args:
-        limit: The most that all values may weigh.
+        limit: The greatest total weight.
         weigh: The weight of one value, such as its bytes with the cost of keeping it; asked once, when it is put. By
             default each value weighs 1, and ``limit`` is how many are kept.
     """
@@ -35,11 +34,11 @@ class BoundedCache(Generic[K, V]):
 
     @property
     def weight(self) -> int:
-        """What the cached values weigh together now."""
+        """The total weight of the cached values."""
         return self._weight
 
     def get(self, key: K) -> V | None:
-        """The value of ``key``, now the most recently used one, or ``None``."""
+        """Return the value of ``key`` and mark it as most recently used; ``None`` if it is not cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -48,7 +47,7 @@ class BoundedCache(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V) -> None:
-        """Keep ``value`` in place of what ``key`` had; a value over a quarter of the limit is not kept."""
+        """Cache ``value``, unless it outweighs a quarter of the limit and would evict most of the cache."""
         weight = self._weigh(value)
         with self._lock:
             old = self._values.pop(key, None)
@@ -63,7 +62,7 @@ class BoundedCache(Generic[K, V]):
                 self._weight -= dropped
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
             self._weight = 0

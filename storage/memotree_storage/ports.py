@@ -120,7 +120,7 @@ class ObjectReader(Protocol):
         ...
 
     def read_tag(self, object_id: str) -> TagDraft | None:
-        """The annotated tag of that id; ``None`` if the id names another kind of object."""
+        """Return the annotated tag with this id; ``None`` if the id names another kind of object."""
         ...
 
     def read_blob(self, blob_id: str) -> bytes:
@@ -144,15 +144,15 @@ class CommitReader(ObjectReader, Protocol):
         ...
 
     def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
-        """All commits that ``tips`` reach and that are not known, each once, parents before children.
+        """Return all commits that ``tips`` reach and that are not known, each once, parents before children.
 
-        Nothing behind a known commit is read; tips that lead to no commit are passed over.
+        The walk does not go past a known commit; a tip that does not lead to a commit is skipped.
         """
         ...
 
 
 class CommitStore(CommitWriter, CommitReader, Protocol):
-    """The history of one workspace, written and read. ``conformance.commit_store`` has its suite."""
+    """Writes and reads the history of one workspace. Its test suite is ``conformance.commit_store``."""
 
 
 # --- The index of vectors and terms ----------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class IndexUnavailableError(UnavailableError):
 
 
 class IndexWriter(Protocol):
-    """Puts vectors and weighted terms of committed versions into the index, and removes them.
+    """Writes vectors and weighted terms of committed versions to the index, and removes them.
 
     Errors: ``IndexUnavailableError`` if the index does not answer.
     """
@@ -286,8 +286,8 @@ class IndexWriter(Protocol):
 class IndexSearch(Protocol):
     """Searches the versions that are alive along a lineage.
 
-    The index proposes, the mirror decides: a nearer line may override a hit. Errors: ``IndexUnavailableError`` if the
-    index does not answer.
+    The index only proposes candidates: a nearer line may override a hit, which the mirror decides. Errors:
+    ``IndexUnavailableError`` if the index does not answer.
     """
 
     async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
@@ -300,7 +300,7 @@ class IndexSearch(Protocol):
 
 
 class IndexInventory(Protocol):
-    """What the index holds, to compare it with the mirror.
+    """Lists the content of the index, to compare it with the mirror.
 
     Errors: ``IndexUnavailableError`` if the index does not answer.
     """
@@ -315,7 +315,7 @@ class IndexInventory(Protocol):
 
 
 class VectorIndex(IndexWriter, IndexSearch, IndexInventory, Protocol):
-    """Vectors and weighted terms of committed versions. ``conformance.vector_index`` has its suite."""
+    """Vectors and weighted terms of committed versions. Its test suite is ``conformance.vector_index``."""
 
 
 class Embedder(Protocol):

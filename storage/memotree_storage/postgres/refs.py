@@ -1,4 +1,4 @@
-"""Branches and tags as the mirror has them: reading them, and writing them after Git has moved."""
+"""The mirrored branches and tags: reading them, and updating them after a ref has moved in Git."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TAGS: Final = "refs/tags/"
 
 @dataclass(frozen=True, slots=True)
 class RefRow:
-    """A branch or tag: its short name, the object it holds and the commit that this peels to."""
+    """A branch or tag: its short name, its object id and the commit that the object peels to."""
 
     name: str
     object_id: str
@@ -31,7 +31,7 @@ _FIND_AND_HOLD: Final = f"{_FIND} for key share skip locked"
 async def list_refs(
     conn: Connection, workspace_id: str, prefix: str, *, after: str = "", limit: int | None = None
 ) -> list[RefRow]:
-    """The refs below a prefix (``refs/heads/``), ordered by name, from the one after the short name ``after``."""
+    """Return the refs below a prefix (``refs/heads/``), ordered by name, that come after the short name ``after``."""
     async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
         await cursor.execute(
             "select substr(name, length(%(prefix)s) + 1) as name, object_id, commit_id from mirror.ref"
@@ -49,10 +49,10 @@ async def list_refs(
 
 
 async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str, *, hold: bool = False) -> RefRow | None:
-    """The ref of that short name below a prefix, or ``None``.
+    """Return the ref with this short name below a prefix; ``None`` if there is none.
 
-    With ``hold`` it can't be deleted before the transaction ends. A ref that another transaction is deleting at this
-    moment counts as gone then, so that no caller waits with a connection.
+    With ``hold``, it cannot be deleted before the transaction ends. In this case a ref that another transaction is
+    deleting right now counts as deleted, so that no caller holds a connection while it waits.
     """
     async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
         await cursor.execute(
@@ -63,9 +63,10 @@ async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str, 
 
 
 async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | None:
-    """The full name of a ref that keeps a tag of this short name from being made, or ``None``.
+    """Return the full name of a ref that prevents the creation of a tag with this short name; ``None`` if none does.
 
-    That is the tag itself, else a branch of that name, else a tag that would be a folder of the other.
+    That is the tag itself, else a branch with the same name, else a tag whose name is a folder of the new one, or the
+    other way round.
     """
     cursor = await conn.execute(
         "select name from mirror.ref where workspace_id = %(workspace)s and (name in (%(ref)s, %(branch)s)"
@@ -78,13 +79,13 @@ async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | No
 
 
 async def object_ids(conn: Connection, workspace_id: str) -> dict[str, str]:
-    """Every mirrored ref by full name with the object it holds."""
+    """Return the object id of every mirrored ref by full name."""
     cursor = await conn.execute("select name, object_id from mirror.ref where workspace_id = %s", (workspace_id,))
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
 async def put_ref(conn: Connection, workspace_id: str, name: str, object_id: str, commit_id: str) -> None:
-    """Write that the ref of a full name is at an object; ``commit_id`` is what it peels to."""
+    """Set a ref, given by its full name, to an object; ``commit_id`` is the commit that the object peels to."""
     await conn.execute(
         "insert into mirror.ref values (%s, %s, %s, %s) on conflict (workspace_id, name) do update"
         " set object_id = excluded.object_id, commit_id = excluded.commit_id",
@@ -93,12 +94,12 @@ async def put_ref(conn: Connection, workspace_id: str, name: str, object_id: str
 
 
 async def delete_ref(conn: Connection, workspace_id: str, name: str) -> None:
-    """Remove the ref of a full name."""
+    """Delete a ref, given by its full name."""
     await conn.execute("delete from mirror.ref where workspace_id = %s and name = %s", (workspace_id, name))
 
 
 async def set_refs(conn: Connection, workspace_id: str, refs: Mapping[str, tuple[str, str]]) -> None:
-    """Make the mirrored refs exactly those given: full name to (object id, id of the commit it peels to)."""
+    """Replace all mirrored refs; ``refs`` maps full names to (object id, id of the commit that it peels to)."""
     names = list(refs)
     await conn.execute("delete from mirror.ref where workspace_id = %s and name <> all(%s)", (workspace_id, names))
     await conn.execute(

@@ -87,7 +87,7 @@ def test_a_place_with_foreign_files_is_named(store: GitRepository) -> None:
     folder = store.path / "refs/heads/odd"
     folder.mkdir()
     (folder / "x.lock").write_text("")
-    with pytest.raises(RefNameTakenError, match="no refs"):
+    with pytest.raises(RefNameTakenError, match="not refs"):
         store.move_ref("refs/heads/odd", None, one)
 
 

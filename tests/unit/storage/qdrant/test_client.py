@@ -31,7 +31,7 @@ async def test_the_url_names_the_grpc_port(url: str, port: int) -> None:
 
 @pytest.mark.parametrize("url", ["", "qdrant:6334", "ftp://qdrant", "http://", "/a/folder"])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInputError, match="is no address"):
+    with pytest.raises(InvalidInputError, match="is not an address"):
         connect(url)
 
 
