@@ -1,4 +1,4 @@
-"""Commits changes of the service itself to a branch, without a session: checks the entries and lists them in the message."""
+"""Commits changes of the service itself to a branch, without a session; checks the entries and writes the message."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
