@@ -262,7 +262,7 @@ async def test_invented_nodes_and_leaves_cannot_be_explored(world: World, forest
         assert len(steps[1].node_id) <= 40
         assert not steps[1].nodes
         assert script.forced == [False, True]
-        assert any("could not explore" in warning for warning in answer.warnings)
+        assert any("cannot explore" in warning for warning in answer.warnings)
 
 
 @pytest.mark.requirement("FOREST-9")

@@ -20,7 +20,7 @@ from memotree.models.gateway import Models
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2 as pb
 
-IMPATIENT = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
+IMPATIENT = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=3, cool_down=60)
 SECRET = "The code of the vault is 0000."  # noqa: S105 - a text that must not be seen
 
 

@@ -207,7 +207,7 @@ async def test_a_dead_endpoint_is_tried_again_after_a_rest(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect(
-        RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1, rest=0.0)
+        RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1, cool_down=0.0)
     )
     endpoint.fail_always(Fault.CLOSED)
     assert (await models.summarise_text(TEXT, meter)).pending

@@ -67,7 +67,7 @@ async def test_calls_are_spread_over_the_minute() -> None:
     pace = RateLimiter(concurrency=10, per_minute=6, sleep=sleep)
 
     async def call() -> None:
-        async with pace.place():
+        async with pace.slot():
             pass
 
     await asyncio.gather(*(call() for _ in range(4)))

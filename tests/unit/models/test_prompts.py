@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memotree.models.chat_answers import ContextNode
 from memotree.models.chat_requests import leaf_question, loop_question, parent_question
-from memotree.models.language import speaks_otherwise
+from memotree.models.language import differs_in_script
 from memotree.models.parsing import first_object
 from memotree.models.prompts import AGENTIC_LOOP, LEAF_SUMMARY, PARENT_SUMMARY, Prompt
 
@@ -158,4 +158,4 @@ def test_an_object_is_found_behind_any_prose(value: dict[str, Any]) -> None:
     ],
 )
 def test_an_answer_in_another_script_is_noticed(source: str, answer: str, otherwise: bool) -> None:
-    assert speaks_otherwise(source, answer) is otherwise
+    assert differs_in_script(source, answer) is otherwise

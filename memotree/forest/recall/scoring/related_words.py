@@ -1,4 +1,4 @@
-"""Words of a similar meaning, by the vectors of single words of a language model's vocabulary."""
+"""Finds words of a similar meaning by the vectors of single words in a model's vocabulary."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,11 +14,11 @@ _SHORTEST: Final = 4
 
 
 class RelatedWords:
-    """Finds the words whose vectors are near a word's own; takes about a millisecond for a word that is new to it.
+    """Finds the words whose vectors are near the vector of a word. Takes about a millisecond if it is not cached.
 
     Args:
         words: Folded words.
-        vectors: Theirs, shape (words, dimensions).
+        vectors: The vectors of the words, shape (words, dimensions).
     """
 
     def __init__(self, words: Sequence[str], vectors: NDArray[np.float32]) -> None:
@@ -30,7 +30,7 @@ class RelatedWords:
         self._known: BoundedCache[str, tuple[tuple[str, float], ...]] = BoundedCache(_REMEMBERED)
 
     def __call__(self, word: str) -> tuple[tuple[str, float], ...]:
-        """At most `MOST_WORDS` other words with a cosine of `LEAST_COSINE` or more, most similar first."""
+        """Returns at most `MOST_WORDS` other words with a cosine of `LEAST_COSINE` or more, most similar first."""
         found = self._known.get(word)
         if found is None:
             found = self._find(word)

@@ -177,7 +177,7 @@ def test_a_faulty_line_of_turns_is_named(lines: list[str], line: int) -> None:
 
 
 def test_a_faulty_list_of_turns_is_named_by_line() -> None:
-    with pytest.raises(UnreadableDocumentError, match=r"line 3 \(column 1\) is no JSON"):
+    with pytest.raises(UnreadableDocumentError, match=r"line 3 \(column 1\) is not JSON"):
         read_document('[\n{"text": "a"},\n,\n]', media_type="application/json")
 
 

@@ -60,7 +60,7 @@ def test_pages_are_sections_when_there_is_no_outline() -> None:
         ("Page 3", 17, 29),
     ]
     assert [document.page_at(offset) for offset in (0, 16, 17, 28)] == [1, 1, 3, 3]
-    assert document.warnings == ("1 pages have no text, as scans have none, and were left out.",)
+    assert document.warnings == ("1 pages have no text (they may be scans) and were left out.",)
 
 
 @pytest.mark.requirement("FOREST-3")
@@ -127,4 +127,4 @@ def test_an_outline_nested_beyond_reason_is_passed_over() -> None:
         parent = writer.add_outline_item(title=f"Level {level}", page_number=0, parent=parent)
     document = read_document(as_bytes(writer))
     assert [section.title for section in document.outline] == ["Page 1", "Page 2"]
-    assert document.warnings == ("The outline is damaged; the pages stand for it.",)
+    assert document.warnings == ("The outline is damaged; the pages are the sections instead.",)
