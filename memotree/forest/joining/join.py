@@ -28,7 +28,7 @@ from memotree_storage.model.provenance import (
 from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import registry, tree
+from memotree_storage.postgres import history, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -194,11 +194,7 @@ class ArchiveJoin:
         if not order.request.request_id:
             return None
         async with self._store.database.connection() as conn:
-            cursor = await conn.execute(
-                "select commit_id from mirror.commit where workspace_id = %s and request_id = %s",
-                (order.workspace_id, order.request.request_id),
-            )
-            commits = [row[0] for row in await cursor.fetchall()]
+            commits = await history.commits_of_request(conn, order.workspace_id, order.request.request_id)
             archive_id = order.new_id("archive")
             for commit_id in commits:
                 if archive_id in await tree.versions(

@@ -280,8 +280,7 @@ class Recall:
             async with self._store.database.connection() as conn:
                 yield conn
             return
-        async with self._store.database.transaction() as conn:
-            await same_moment(conn, view)
+        async with same_moment(self._store, view) as conn:
             yield conn
 
 

@@ -18,7 +18,7 @@ from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
-from memotree_storage.postgres import registry, sessions, staging, tree
+from memotree_storage.postgres import history, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -288,11 +288,6 @@ async def _archives(snapshot: Snapshot, archive: str) -> list[str]:
 
 async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:
     """The states before some commits, where nodes that they moved or deleted stood, and what they changed."""
-    cursor = await conn.execute(
-        "select c.parents[1], array_agg(v.entry_id) from mirror.commit c"
-        " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
-        " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
-        (workspace_id, list(commits)),
-    )
-    rows = await cursor.fetchall()
-    return [State(workspace_id, row[0]) for row in rows if row[0]], {each for row in rows for each in row[1]}
+    steps = await history.touched_nodes(conn, workspace_id, commits)
+    before = [State(workspace_id, step.first_parent) for step in steps if step.first_parent is not None]
+    return before, {node_id for step in steps for node_id in step.node_ids}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
 
@@ -109,6 +110,27 @@ _CHANGED: Final = """
         order by older.depth limit 1) was)"""
 
 
+# Of an entry that is staged, the archive it stands in now, and the one it stood in at the base.
+_STAGED: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
+  staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
+  select archive_id from staged
+  union
+  select was.archive_id from staged cross join lateral (
+    select one.archive_id from line cross join lateral (
+      select v.archive_id from mirror.version v
+       where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
+       order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
+
+_LEAF_COUNTS: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
+  select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
+   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
+     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+   group by v.archive_id"""
+
+
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
     """All alive nodes of some archives (``None``: of all) at a state, with what a session has staged over it.
 
@@ -139,6 +161,22 @@ async def changed_archives(conn: Connection, workspace_id: str, from_commit: str
         if row and row[0]:
             return set(row[2]) if row[1] <= _MOST_COMPARED else None
     return None
+
+
+async def staged_archives(snapshot: Snapshot) -> set[str]:
+    """The archives that the staged changes of a session touch: those that their entries stand in, and stood in."""
+    cursor = await snapshot.conn.execute(_STAGED, snapshot.state.arguments())
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> dict[str, int]:
+    """About how many nodes with a content of their own each archive (``None``: of all) has; staged ones aside.
+
+    An entry that a nearer line has changed counts once for each line. An archive without any is left out.
+    """
+    wanted = None if archive_ids is None else sorted(archive_ids)
+    cursor = await snapshot.conn.execute(_LEAF_COUNTS, snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE))
+    return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
 def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeNode]:

@@ -162,6 +162,12 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
         return await cursor.fetchall()
 
 
+async def count_workspaces(conn: Connection) -> int:
+    """How many workspaces there are."""
+    row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
+    return int(row[0]) if row else 0
+
+
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
     """Forget a workspace: its mirror and its working state."""
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))

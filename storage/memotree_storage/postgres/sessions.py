@@ -83,6 +83,26 @@ _HOLD: Final = f"""
        and s.used_at + s.ttl >= now() returning s.*)
   select {_HELD} from held"""  # noqa: S608
 
+_DIGEST: Final = """
+  select base_commit, coalesce(
+           (select encode(sha256(convert_to(string_agg(s.entry_id || ' ' || s.blob, ',' order by s.entry_id), 'UTF8')),
+                          'hex')
+              from work.staged s where s.session_id = %(session)s), '') as digest
+    from work.session where session_id = %(session)s and state = 'open'"""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDigest:
+    """What an open session has at one moment.
+
+    Attributes:
+        base_commit: The commit that its changes lie over.
+        digest: A hash of what it has staged, 64 hexadecimal digits; "" for nothing. Another digest is another state.
+    """
+
+    base_commit: str
+    digest: str
+
 
 async def open_session(snapshot: Snapshot, session_id: str, *, branch: str, agent: str, ttl: timedelta) -> Session:
     """Make a session over a commit of a branch."""
@@ -109,6 +129,13 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     if found is None:
         raise SessionNotFoundError(session_id)
     return found
+
+
+async def staged_digest(snapshot: Snapshot) -> StagedDigest | None:
+    """The base and a digest of the staged changes of a state's session; ``None`` when it is not open any more."""
+    async with snapshot.conn.cursor(row_factory=class_row(StagedDigest)) as cursor:
+        await cursor.execute(_DIGEST, {"session": snapshot.state.session_id})
+        return await cursor.fetchone()
 
 
 async def hold_session(conn: Connection, workspace: str, session_id: str) -> Session:
