@@ -44,7 +44,7 @@ class NodeOperations:
         """Read a node."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             entry_id = await lookup.full_id(Snapshot(conn, place.state), request.node_id)
             node = await node_at(
                 Snapshot(conn, place.state), self._store, entry_id, level, limit=self._limits.node.content_bytes
@@ -57,7 +57,7 @@ class NodeOperations:
         level = level_or(request.level, TITLE)
         cursor = self._pages.read(request, {"position": str, "id": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
                 Snapshot(conn, place.state),
@@ -80,7 +80,7 @@ class NodeOperations:
         most = min(request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
         depth = request.max_depth or None
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
             if is_archive:
                 found = await tree.archive_tree(
@@ -110,7 +110,7 @@ class NodeOperations:
         """Set the level of a node in a view and return its text at that level."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             await views.set_levels(conn, key, {version.entry_id: level})
@@ -138,7 +138,7 @@ class NodeOperations:
     async def collapse_node(self, request: pb.CollapseNodeRequest) -> pb.CollapseNodeResponse:
         """Set a node of a view back to TITLE and hide its children."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             if request.recursive:

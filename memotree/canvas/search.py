@@ -76,7 +76,7 @@ class NodeSearch:
         self._check()
         request = self._request
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = place.state
             node_ids = await self._scope_ids(conn, place)
             archives = await lookup.archives(Snapshot(conn, state), request.archives)

@@ -38,7 +38,7 @@ class Diff:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"old": str, "new": str, "after": str, "summary": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.new_revision, "new_revision")
+            place = await lookup.use_revision(conn, request.workspace, request.new_revision, "new_revision")
             old_state, new_state = await _older(conn, place, request.old_revision), place.state
             if cursor:  # a branch may have moved since the first page
                 old_state = replace(old_state, commit_id=cursor["old"])
@@ -96,7 +96,7 @@ async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: st
     """The older state: the one named, else what the newer one was made from."""
     workspace_id = place.workspace.workspace_id
     if revision:
-        return (await lookup.find_revision(conn, workspace_id, revision, "old_revision")).state
+        return (await lookup.use_revision(conn, workspace_id, revision, "old_revision")).state
     if place.resolved.kind == "session":
         return State(workspace_id, place.state.commit_id)
     parents = (await history.read_commit(conn, workspace_id, place.state.commit_id)).parents

@@ -182,7 +182,7 @@ class Ask:
             if not 0 <= value <= most:
                 raise InvalidInputError.at(name, f"is {value}; give 0 (the default) to {most}.")
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             wanted = await read_filter(
                 Snapshot(conn, place.state), request.filter, await tree.archives(Snapshot(conn, place.state))
             )

@@ -90,7 +90,7 @@ class DrillDown:
         check_question("query", request.query)
         threshold = _threshold(request)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             top = await lookup.node(Snapshot(conn, place.state), request.node_id)
             ids = [entry_id for entry_id, _ in await tree.children(Snapshot(conn, place.state), top.entry_id)]
         if not ids:

@@ -147,7 +147,7 @@ class Recall:
     async def _answer(self, request: pb.RecallRequest) -> pb.RecallResponse:
         asked = _read(request)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
         view = await self.leaf_indexes.view(place.state)
         async with self._store.database.connection() as conn:
             wanted = await read_filter(Snapshot(conn, view.state), request.filter, list(view.archives.values()))

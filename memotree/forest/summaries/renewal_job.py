@@ -99,7 +99,7 @@ class SummaryRenewal:
         if not 0 < limit <= _MOST_SHOWN:
             raise InvalidInputError.at("max_results", f"must be from 1 to {_MOST_SHOWN}.")
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             snapshot = Snapshot(conn, place.state)
             scope = await everywhere(snapshot, await _archives(snapshot, request.archive))
             found = stale(scope, with_models=self._models.has_chat)

@@ -162,6 +162,16 @@ async def hold_session(conn: Connection, workspace: str, session_id: str) -> Ses
     return found
 
 
+async def mark_used(conn: Connection, session_id: str) -> None:
+    """Note that an open session was used now; one that a change holds is marked by that change, so nobody waits."""
+    await conn.execute(
+        "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
+        " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
+        " where s.session_id = free.session_id",
+        (session_id,),
+    )
+
+
 async def list_sessions(
     conn: Connection,
     workspace_id: str,
