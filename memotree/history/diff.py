@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from memotree_storage.mirror.contents import read_entries
 from memotree_storage.model.node import Entry
-from memotree_storage.postgres import history, staging, tree
+from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import NOTHING, Counted
 from memotree_storage.postgres.tree import Snapshot, State
@@ -80,16 +81,7 @@ class Diff:
     async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
         """The whole entries that are alive at a state: staged ones from the session, the others from Git."""
         versions = await tree.versions(snapshot, ids)
-        own = [entry_id for entry_id, version in versions.items() if version.line_id is None]
-        rows = (
-            await staging.staged(snapshot.conn, snapshot.state.session_id, ids=own)
-            if own and snapshot.state.session_id
-            else []
-        )
-        found = {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
-        committed = [version for version in versions.values() if version.line_id is not None]
-        loaded = await self._store.entries.load(snapshot.state.workspace_id, committed)
-        return found | {version.entry_id: loaded[version.blob] for version in committed}
+        return await read_entries(snapshot, self._store.entries, versions.values())
 
 
 async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: str) -> State:

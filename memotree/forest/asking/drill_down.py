@@ -7,13 +7,14 @@ from typing import Final, Protocol
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.search import SearchQuery
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.tokens import in_pieces
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.canvas.node_messages import contents, nodes_at
+from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import cite
 from memotree.models.meter import Meter
 from memotree.request import lookup
@@ -133,7 +134,7 @@ class DrillDown:
         leaves = [version for version in below.versions if version.entry_id in below.leaves]
         for some in in_pieces(leaves, _READ_AT_ONCE, _READ_TOKENS):
             async with self._store.database.connection() as conn:
-                nodes = await contents(Snapshot(conn, state), self._store, some)
+                nodes = await read_nodes(Snapshot(conn, state), self._store.entries, some)
             told.update({entry_id: node.content[:_RERANKED_CHARS] for entry_id, node in nodes.items()})
         return [_text(version, told.get(version.entry_id, "")) for version in below.versions]
 

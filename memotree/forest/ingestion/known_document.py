@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from memotree_storage.errors import AlreadyExistsError
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
@@ -15,7 +16,6 @@ from memotree.forest.documents import Document
 from memotree.forest.ingestion.alignment import Kept, OldLeaf, align
 from memotree.forest.ingestion.existing_tree import TOP, ExistingTree, is_own
 from memotree.forest.ingestion.request_parsing import DOCUMENT_ID, SHA256
-from memotree.forest.reading import read_nodes
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200
@@ -119,7 +119,7 @@ async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocum
     leaves = [
         version for version in versions.values() if version.type == LEAF_TYPE and is_own(version, known.document_id)
     ]
-    nodes = await read_nodes(store, snapshot.state, leaves)
+    nodes = await read_nodes(snapshot, store.entries, leaves)
     return ExistingTree(known.document_id, order, versions, nodes, TOP if holder.is_archive else holder.entry_id)
 
 

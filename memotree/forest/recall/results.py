@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree
@@ -15,7 +16,6 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.canvas.contents import contents
 from memotree.forest.citations import cite
 from memotree.forest.ingestion.request_parsing import DOCUMENT_ID
 from memotree.forest.recall.snapshot_cache import StateView
@@ -123,7 +123,9 @@ class ResultBuilder:
         )
         counts |= {part.node_id: part.child_count for part in parts if part.child_count is not None}
         alive = [known[key] for key in ids if key in known]
-        nodes = await contents(Snapshot(self._conn, state), self._store, [one for one in alive if has_own_content(one)])
+        nodes = await read_nodes(
+            Snapshot(self._conn, state), self._store.entries, [one for one in alive if has_own_content(one)]
+        )
         texts = {key: node.content for key, node in nodes.items()}
         names = {key: version.title for key, version in self._view.archives.items()}
         citations = await cite(Snapshot(self._conn, state), self._store, alive, texts=texts, names=names)

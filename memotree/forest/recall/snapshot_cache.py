@@ -19,9 +19,10 @@ from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import UnavailableError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
+from memotree_storage.mirror.contents import read_staged
 from memotree_storage.model.codec import node_path
 from memotree_storage.model.node import Node
-from memotree_storage.postgres import archive_trees, sessions, staging, tree
+from memotree_storage.postgres import archive_trees, sessions, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -255,18 +256,12 @@ class SnapshotCache:
 
     async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
         """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
-        found: dict[str, Node] = {}
-        staged = [node.entry_id for node in bare if node.version_id is None]
-        if staged and snapshot.state.session_id is not None:
-            rows = await staging.staged(snapshot.conn, snapshot.state.session_id, ids=staged)
-            entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
-            pairs = zip(rows, entries, strict=True)
-            found |= {row.version.blob: entry for row, entry in pairs if isinstance(entry, Node)}
+        blobs = {node.entry_id: node.blob for node in bare if node.version_id is None}
+        staged = await read_staged(snapshot, list(blobs))
         paths = {node.blob: node_path(node.entry_id) for node in bare if node.version_id is not None}
-        if paths:
-            read = await self._store.entries.read(snapshot.state.workspace_id, paths)
-            found |= {blob: entry for blob, entry in read.items() if isinstance(entry, Node)}
-        return found
+        found = {blobs[entry_id]: entry for entry_id, entry in staged.items()}
+        found |= await self._store.entries.read(snapshot.state.workspace_id, paths)
+        return {blob: entry for blob, entry in found.items() if isinstance(entry, Node)}
 
     async def _features(self, texts: Mapping[str, Node]) -> dict[str, LeafFeatures]:
         made = await leaf_features.of_nodes(list(texts.values()), self._store.embedder)

@@ -18,12 +18,12 @@ from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
+from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.postgres import history, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.forest.reading import read_nodes
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
 from memotree.forest.summaries.renewal import Renewed, renew
 from memotree.forest.summaries.staleness import Reason, Stale, around, everywhere, stale, without
@@ -174,7 +174,7 @@ class SummaryRenewal:
         return result
 
     async def _changes(self, state: State, made: Collection[Renewed]) -> Mapping[str, Change]:
-        nodes = await read_nodes(self._store, state, [item.before for item in made])
+        nodes = await read_nodes_at(state, self._store.database, self._store.entries, [item.before for item in made])
         return {
             node.id: Change(item.before, item.apply(node), node)
             for item in made
