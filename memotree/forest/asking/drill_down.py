@@ -19,13 +19,12 @@ from memotree.forest.citations import cite
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.messages import DETAIL, SUMMARY
+from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 DEFAULT_THRESHOLD: Final = 0.5
 """The least score of a child that is returned, unless the caller says (the seed's)."""
-
-MAX_QUERY_CHARS: Final = 8192
 
 MOST_RERANKED: Final = 200
 """Children that the reranker reads; of more, words and meaning choose these first."""
@@ -213,22 +212,6 @@ def _threshold(request: pb.DrillDownRequest) -> float:
     if not 0.0 <= request.threshold <= 1.0:  # refuses NaN too
         raise InvalidInputError.at("threshold", f"is {request.threshold:g}; give a number from 0 to 1.")
     return request.threshold
-
-
-def check_question(field: str, text: str) -> None:
-    """Refuse a question that is blank, too long, or has a NUL character.
-
-    Raises:
-        InvalidInputError: It is one of these.
-    """
-    if not text.strip():
-        raise InvalidInputError.at(field, "is needed.")
-    if len(text) > MAX_QUERY_CHARS:
-        raise InvalidInputError.at(
-            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the telling words."
-        )
-    if "\x00" in text:
-        raise InvalidInputError.at(field, "has a NUL character; leave it out.")
 
 
 def _bounded(score: float) -> float:

@@ -6,6 +6,7 @@ from itertools import count
 
 from memotree_storage.errors import AlreadyExistsError
 from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.attributes import DOCUMENT_ID, SHA256, SPEAKER, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
@@ -15,7 +16,6 @@ from memotree_storage.store import Store
 from memotree.forest.documents import Document
 from memotree.forest.ingestion.alignment import Kept, OldLeaf, align
 from memotree.forest.ingestion.existing_tree import TOP, ExistingTree, is_own
-from memotree.forest.ingestion.request_parsing import DOCUMENT_ID, SHA256
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200
@@ -133,4 +133,4 @@ def align_with(document: Document, existing: ExistingTree) -> list[Kept]:
 
 
 def _old(leaf: Node) -> OldLeaf:
-    return OldLeaf(leaf.id, leaf.content, leaf.attributes.get("speaker", ""), leaf.attributes.get("turn_id", ""))
+    return OldLeaf(leaf.id, leaf.content, leaf.attributes.get(SPEAKER, ""), leaf.attributes.get(TURN_ID, ""))

@@ -16,15 +16,10 @@ from memotree_storage.commit.direct_import import ImportBrokenError, commit_entr
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
+from memotree_storage.model.attributes import DESCRIPTION, JOINED_FROM, SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
 from memotree_storage.model.position import many_between
-from memotree_storage.model.provenance import (
-    PENDING_MODEL,
-    SUMMARY_BY,
-    hash_of_children,
-    with_provenance,
-    without_provenance,
-)
+from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, with_provenance, without_provenance
 from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
@@ -45,10 +40,6 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
 from memotree.v1 import forest_service_pb2 as pb
 
-JOINED_FROM: Final = "joined_from"
-"""The attribute, of the node that stands for a former archive, that has that archive's id."""
-
-_DESCRIPTION: Final = "description"
 _DESCRIPTION_TOKENS: Final = 1000
 _TOOL: Final = "MergeArchives"
 _MOST_ARCHIVES: Final = 1000
@@ -302,7 +293,7 @@ class ArchiveJoin:
         attributes = {**without_provenance(one.archive.attributes), JOINED_FROM: one.archive.id}
         if one.archive.description:
             cut = truncate_to_tokens(one.archive.description, _DESCRIPTION_TOKENS)
-            attributes.setdefault(_DESCRIPTION, cut)
+            attributes.setdefault(DESCRIPTION, cut)
         return Node(
             order.new_id(one.archive.id),
             archive_id,

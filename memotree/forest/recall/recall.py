@@ -25,7 +25,6 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.forest.asking.drill_down import check_question
 from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.excerpts import best_stretch
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
@@ -41,6 +40,7 @@ from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
+from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
 
 DEFAULT_TOP_K: Final = 10

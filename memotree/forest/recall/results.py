@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.attributes import DOCUMENT_ID, SECTION
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree
@@ -17,9 +18,7 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.citations import cite
-from memotree.forest.ingestion.request_parsing import DOCUMENT_ID
 from memotree.forest.recall.snapshot_cache import StateView
-from memotree.forest.tree_building.builder import SECTION
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2

@@ -12,19 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memotree_storage.errors import Conflict
+from memotree_storage.model.attributes import RESERVED, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
+from memotree_storage.model.provenance import PENDING_CONTENT
 
 NODE_TEXTS: Final = ("type", "title", "brief", "summary", "content")
 """The fields of a node that merge as a whole."""
 
 ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
 """The fields of an archive that merge as a whole; its attributes merge key by key."""
-
-
-SUMMARY_ATTRIBUTES: Final = ("summary_by", "summary_of", "summary_pending")
-"""The attributes of a node that say where its summary comes from; one without the second was written by hand."""
-
-_MADE_OF, _PENDING = SUMMARY_ATTRIBUTES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,27 +173,33 @@ def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "thei
 def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
     """The sides, both with the same summary when both renewed one that was made; somebody's own words win."""
     told = [_summary(side) for side in (base, ours, theirs)]
-    by_hand = [_MADE_OF not in side.attributes for side in (base, ours, theirs)]
+    by_hand = [SUMMARY_OF not in side.attributes for side in (base, ours, theirs)]
     if _choose(*told) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
         return ours, theirs
     # Whose content changed has to stay marked, since its hash is not compared; else any of the two will do.
-    ranks = [
-        (hand, side.attributes.get(_PENDING) == "content", side.attributes.get(_MADE_OF, ""), side.summary, side.brief)
-        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
-    ]
+    ranks = [(hand, *_rank(side)) for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)]
     if ranks[0] >= ranks[1]:
         return ours, _as_told(base, theirs, ours)
     return _as_told(base, ours, theirs), theirs
 
 
+def _rank(side: Node) -> tuple[bool, str, str, str]:
+    return (
+        side.attributes.get(SUMMARY_PENDING) == PENDING_CONTENT,
+        side.attributes.get(SUMMARY_OF, ""),
+        side.summary,
+        side.brief,
+    )
+
+
 def _summary(node: Node) -> tuple[str | None, ...]:
-    return (node.summary, *(node.attributes.get(name) for name in SUMMARY_ATTRIBUTES))
+    return (node.summary, *(node.attributes.get(name) for name in RESERVED))
 
 
 def _as_told(base: Node, node: Node, other: Node) -> Node:
     """A node with the summary of the other, and with its brief when both have another one."""
-    attributes = {name: value for name, value in node.attributes.items() if name not in SUMMARY_ATTRIBUTES}
-    attributes |= {name: other.attributes[name] for name in SUMMARY_ATTRIBUTES if name in other.attributes}
+    attributes = {name: value for name, value in node.attributes.items() if name not in RESERVED}
+    attributes |= {name: other.attributes[name] for name in RESERVED if name in other.attributes}
     brief = other.brief if _choose(base.brief, node.brief, other.brief) is None else node.brief
     return replace(node, summary=other.summary, brief=brief, attributes=attributes)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
+from memotree_storage.model.attributes import SPEAKER, TIME
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
@@ -69,12 +70,12 @@ _DEAD: Final = 15
 _LEAVES: Final = f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
-         nullif(s.tags, '{{}}'), s.attributes ->> 'time', s.attributes ->> 'speaker', s.source ->> 'document_id',
+         nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
          null::timestamptz, -1, s.is_archive, s.dead
     from work.staged s where s.session_id = %(session)s
   union all
   select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
-         nullif(v.tags, '{{}}'), v.attributes ->> 'time', v.attributes ->> 'speaker', v.source ->> 'document_id',
+         nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
          c.committed_at, line.depth, v.is_archive, v.dead
     from line join mirror.version v on v.line_id = line.line_id
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
