@@ -1,6 +1,8 @@
 """Documents as memory trees: taken in, kept up to date, found again, and asked.
 
-`documents` reads files, `growth` plans trees and compares versions (both pure), `ingestion` makes and updates trees as
-jobs, `summaries` keeps summaries up to date, `scoring` tells how well leaves answer (pure), `recall` finds, `asking`
-answers, `joining` joins archives. `operations` has the calls of ForestService.
+`operations` has the calls of ForestService. `ingestion` makes trees of documents and brings them up to date, `asking`
+answers questions and `joining` joins archives. `recall` finds what trees say about a question. `tree_building` makes
+the tree of a document, `chunking` cuts it into leaves, `documents` reads it (all pure but for the models), and
+`summaries` keeps summaries up to date. A room imports only rooms that stand later in this list; import-linter checks
+it.
 """
