@@ -42,11 +42,12 @@ async def node_at(
     key = (snapshot.state.workspace_id, snapshot.state.commit_id, entry_id)
     found = store.placed.get(key) if snapshot.state.session_id is None else None
     if found is None:
-        found = await tree.one(snapshot, entry_id)
-        if found is None or found[0].is_archive:
+        placed = await tree.one(snapshot, entry_id)
+        if placed is None or placed.version.is_archive:
             raise NodeNotFoundError(entry_id)
         if snapshot.state.session_id is None:
-            store.placed.put(key, found)
+            store.placed.put(key, placed)
+        found = placed
     version, path, count = found
     text: Text | None = _NO_TEXT
     if level >= DETAIL and version.type == SUMMARY_TYPE:

@@ -65,11 +65,12 @@ class NodeOperations:
                 after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
                 limit=size + 1,
             )
-            ids = [entry_id for entry_id, _ in found[:size]]
+            ids = [child.entry_id for child in found[:size]]
             nodes = await nodes_at(
                 Snapshot(conn, place.state), self._store, ids, level, limit=self._limits.node.content_bytes
             )
-        more = {"position": found[size - 1][1], "id": found[size - 1][0]} if len(found) > size else None
+        last = found[size - 1] if len(found) > size else None
+        more = {"position": last.position, "id": last.entry_id} if last is not None else None
         return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
 
     async def get_tree(self, request: pb.GetTreeRequest) -> pb.GetTreeResponse:
@@ -116,7 +117,7 @@ class NodeOperations:
             await views.set_levels(conn, key, {version.entry_id: level})
             children: list[types_pb2.Node] = []
             if request.include_children:
-                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
+                ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.bring_in(conn, key, ids, TITLE)
                 children = await nodes_at(Snapshot(conn, place.state), self._store, ids, TITLE)
             related: list[types_pb2.RelatedNode] = []
@@ -146,7 +147,7 @@ class NodeOperations:
                 await views.forget(conn, key, below)
             await views.set_levels(conn, key, {version.entry_id: TITLE})
             if not request.recursive:
-                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
+                ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.hide(conn, key, ids, TITLE)
             return pb.CollapseNodeResponse(
                 node=await node_at(Snapshot(conn, place.state), self._store, version.entry_id, TITLE),

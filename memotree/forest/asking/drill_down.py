@@ -92,7 +92,7 @@ class DrillDown:
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             top = await lookup.node(Snapshot(conn, place.state), request.node_id)
-            ids = [entry_id for entry_id, _ in await tree.children(Snapshot(conn, place.state), top.entry_id)]
+            ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), top.entry_id)]
         if not ids:
             return await self._answer(place.state, [_Scored(top, 1.0, is_leaf=True)], 0, [])
         below = await self._below(place.state, ids, request.query)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from psycopg.rows import class_row
 
@@ -64,6 +64,13 @@ class Session:
     def base(self) -> State:
         """The state that its changes lie over."""
         return State(self.workspace_id, self.base_commit)
+
+
+class ClosedSession(NamedTuple):
+    """A session whose time ran out."""
+
+    workspace_id: str
+    session_id: str
 
 
 _HELD: Final = (
@@ -207,8 +214,8 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
     await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
 
 
-async def close_expired(conn: Connection) -> list[tuple[str, str]]:
-    """Close the sessions whose time ran out, with what they staged; their workspaces and ids are returned.
+async def close_expired(conn: Connection) -> list[ClosedSession]:
+    """Close the sessions whose time ran out, with what they staged; which those are is returned.
 
     Detached ones are among them, and views that somebody looked at in a session after it was closed go, too.
     """
@@ -216,9 +223,9 @@ async def close_expired(conn: Connection) -> list[tuple[str, str]]:
         "select workspace_id, session_id from work.session where state in ('open', 'detached')"
         " and used_at + ttl < now() for update skip locked"
     )
-    expired = [(row[0], row[1]) for row in await cursor.fetchall()]
-    for _, session_id in expired:
-        await close_session(conn, session_id, "expired")
+    expired = [ClosedSession(*row) for row in await cursor.fetchall()]
+    for each in expired:
+        await close_session(conn, each.session_id, "expired")
     await conn.execute(
         "delete from work.view v using work.session s where v.workspace_id = s.workspace_id"
         " and v.scope = s.session_id and s.state not in ('open', 'detached')"
