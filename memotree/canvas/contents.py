@@ -1,4 +1,4 @@
-"""Whole nodes with the contents that are their own: staged ones from the session, the others from Git."""
+"""Loads full nodes with their own content: staged ones from the session, the others from Git."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from memotree_storage.store import Store
 
 _FEW_ROWS: Final = 100
 _FEW_BYTES: Final = 1 << 16
-"""More staged nodes or bytes are decoded in a thread, so that other calls go on meanwhile."""
+"""More staged nodes or bytes than these are decoded in a thread, so that other calls are not blocked."""
 
 
 async def contents(snapshot: Snapshot, store: Store, versions: Sequence[Version]) -> dict[str, Node]:
-    """The whole nodes of versions by id; a summary node has none of its leaves' content (see `derived`)."""
+    """The full nodes of these versions, by id; without the derived content of summary nodes (see `derived_content`)."""
     found: dict[str, Node] = {}
     fresh = [version.entry_id for version in versions if version.commit_id is None]
     if fresh and snapshot.state.session_id:
