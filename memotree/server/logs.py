@@ -1,4 +1,4 @@
-"""How the server writes its log: one event a line, to standard error."""
+"""Configures the server's log: one event per line, to standard error."""
 
 import logging
 import sys
@@ -10,11 +10,11 @@ from memotree.settings import LogFormat
 
 
 def configure_logging(level: str, form: LogFormat, stream: TextIO | None = None) -> None:
-    """Send the log of this process to ``stream`` (standard error when absent).
+    """Send the log of this process to ``stream`` (standard error if not given).
 
     Args:
-        level: The least level that is written, e.g. ``"info"``.
-        form: ``console`` for people, ``json`` for programs, ``auto`` to choose by whether a terminal is there.
+        level: The lowest level that is logged, e.g. ``"info"``.
+        form: ``console`` for people, ``json`` for programs, ``auto`` for ``console`` on a terminal and else ``json``.
         stream: Where the lines go.
     """
     target = stream if stream is not None else sys.stderr
@@ -33,5 +33,5 @@ def configure_logging(level: str, form: LogFormat, stream: TextIO | None = None)
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(target),
-        cache_logger_on_first_use=False,  # so that a test or an embedding program may configure anew
+        cache_logger_on_first_use=False,  # so that a test or an embedding program can configure it again
     )
