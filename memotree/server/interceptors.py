@@ -152,7 +152,7 @@ class _CallRecord:
         await context.abort(answer.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
 
     def log(self, code: Code, answer: Answer | None = None, error: BaseException | None = None) -> None:
-        """Log one line for the call: an internal error with its traceback, a store that does not answer as a warning."""
+        """Log one line for the call: an internal error with its traceback, an unavailable store as a warning."""
         facts: dict[str, object] = {
             "method": self.method,
             "code": code.name,
