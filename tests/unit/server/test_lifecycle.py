@@ -233,7 +233,7 @@ class Incomplete:
 def test_a_server_without_its_operations_does_not_start(settings: Settings) -> None:
     with pytest.raises(OperationsMismatchError) as caught:
         Server(settings, {"SessionService": Incomplete(), "Other": object()})
-    assert "Other is no service" in caught.value.message
+    assert "Other is not a service" in caught.value.message
     assert (
         "Incomplete has no method commit_changes for memotree.v1.SessionService.CommitChanges" in caught.value.message
     )
