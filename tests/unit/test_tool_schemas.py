@@ -109,7 +109,7 @@ def test_the_schema_of_a_field_says_what_it_may_be() -> None:
     assert create["attributes"] == {
         "type": "object",
         "additionalProperties": {"type": "string"},
-        "description": "Facts by name.",
+        "description": "Attributes by name.",
     }
     assert create["tags"]["items"] == {"type": "string"}
     assert create["relations"]["items"]["properties"]["type"]["enum"][0] == "REFERENCES"
