@@ -167,7 +167,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.CreateNodeResponse, "CreateNode", make)
 
     async def update_node(self, request: pb.UpdateNodeRequest) -> pb.UpdateNodeResponse:
-        """Stage other field values of a node."""
+        """Stage new field values of a node."""
 
         async def make(editor: SessionEditor) -> pb.UpdateNodeResponse:
             outcome = await self._update(editor, request, "")
@@ -180,7 +180,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
 
     async def delete_node(self, request: pb.DeleteNodeRequest) -> pb.DeleteNodeResponse:
-        """Stage the removal of a node."""
+        """Stage the deletion of a node."""
 
         async def make(editor: SessionEditor) -> pb.DeleteNodeResponse:
             deleted, warnings = await edits.delete(editor, request, "")
@@ -189,7 +189,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.DeleteNodeResponse, "DeleteNode", make)
 
     async def move_node(self, request: pb.MoveNodeRequest) -> pb.MoveNodeResponse:
-        """Stage another parent or place of a node."""
+        """Stage a new parent or position of a node."""
 
         async def make(editor: SessionEditor) -> pb.MoveNodeResponse:
             outcome = await moves.move(editor, request, "")
@@ -198,7 +198,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.MoveNodeResponse, "MoveNode", make)
 
     async def split_node(self, request: pb.SplitNodeRequest) -> pb.SplitNodeResponse:
-        """Stage the division of a node."""
+        """Stage the split of a node into parts."""
 
         async def make(editor: SessionEditor) -> pb.SplitNodeResponse:
             ids = await moves.split(editor, request)
@@ -207,7 +207,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.SplitNodeResponse, "SplitNode", make)
 
     async def merge_nodes(self, request: pb.MergeNodesRequest) -> pb.MergeNodesResponse:
-        """Stage the union of several nodes into the first."""
+        """Stage the merge of several nodes into the first."""
 
         async def make(editor: SessionEditor) -> pb.MergeNodesResponse:
             entry_id, deleted, warnings = await moves.merge(editor, request)
@@ -235,7 +235,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
 
     async def batch_change_nodes(self, request: pb.BatchChangeNodesRequest) -> pb.BatchChangeNodesResponse:
-        """Stage several changes, all or nothing."""
+        """Stage several changes, either all or none."""
         if not 0 < len(request.changes) <= _MOST_CHANGES:
             raise InvalidInputError.at("changes", f"needs 1 to {_MOST_CHANGES} changes.")
         check_note(request.commit_message)
@@ -261,7 +261,7 @@ class NodeOperations:
     async def _apply(
         self, editor: SessionEditor, one: pb.NodeChange, message: str
     ) -> tuple[pb.NodeChangeResult, tuple[str, ...]]:
-        """One change of a batch."""
+        """Apply one change of a batch."""
         kind = one.WhichOneof("change")
         if kind == "delete":
             deleted, warnings = await edits.delete(editor, one.delete, message)
@@ -278,12 +278,12 @@ class NodeOperations:
         elif kind == "remove_relation":
             outcome = await relations.remove(editor, one.remove_relation, message)
         else:
-            fault = "needs what to do: create, update, move, delete or a relation."
+            fault = "must set one of create, update, move, delete, add_relation and remove_relation."
             raise InvalidInputError(f"The change {fault}", [FieldViolation("", fault)])
         return pb.NodeChangeResult(node=node_message(outcome.placed.version, TITLE)), outcome.warnings
 
     async def _update(self, editor: SessionEditor, request: pb.UpdateNodeRequest, message: str) -> EditResult:
-        """An update of fields, of the level in a view, or of both."""
+        """Update the fields, the level in a view, or both."""
         if request.level:
             level = level_or(request.level, DETAIL)
             placed = await editor.placed(request.node_id, request.etag)
@@ -296,7 +296,9 @@ class NodeOperations:
     async def _set_created_level(
         self, editor: SessionEditor, request: pb.CreateNodeRequest, outcome: EditResult
     ) -> None:
-        level = level_or(request.initial_level, SUMMARY, "initial_level")  # a wrong one is refused without a view too
+        level = level_or(
+            request.initial_level, SUMMARY, "initial_level"
+        )  # an invalid level is refused even without a view
         if request.HasField("view_name"):
             await self._set_level(editor, request.view_name, outcome.node_id, level)
 
@@ -307,7 +309,7 @@ class NodeOperations:
     async def _home(
         self, conn: Connection, place: WorkspaceRevision, node: str, archive: str, field: str
     ) -> tuple[str, bool]:
-        """The id of the node or, when none is given, of the archive; and whether it is an archive's."""
+        """The id of the node or, without one, of the archive; and whether the id is an archive's."""
         if node:
             return (await lookup.node(Snapshot(conn, place.state), node, field)).entry_id, False
         if not archive:
@@ -323,7 +325,7 @@ class NodeOperations:
 
 
 def _body(node: types_pb2.Node) -> str:
-    """What a node says at its level, its title aside."""
+    """The text of a node at its level, without the title."""
     if node.level >= DETAIL:
         return node.content
     return (node.summary if node.level == SUMMARY else "") or node.brief
@@ -337,9 +339,9 @@ def _now(outcome: EditResult, level: types_pb2.LevelOfDetail.ValueType) -> types
 
 
 def _check_own(editor: SessionEditor, workspace: str, one: pb.NodeChange) -> None:
-    """A change of a batch may leave its workspace and session out, or give those of the batch; it has no request id.
+    """Check that a change in a batch has the batch's workspace and session, or none, and that it has no request id.
 
-    An id of its own would promise what it can't keep: that this change alone takes effect once.
+    A request id of its own would promise that this change alone takes effect once, which a batch cannot keep.
     """
     kind = one.WhichOneof("change")
     if kind is None:
@@ -351,12 +353,12 @@ def _check_own(editor: SessionEditor, workspace: str, one: pb.NodeChange) -> Non
         raise InvalidInputError.at("session_id", "is not the one of the batch; leave it out.")
     if change_request.request_id:
         raise InvalidInputError.at(
-            "request_id", "stands in one change of a batch, which takes effect as a whole; give one to the batch."
+            "request_id", "is given for one change, but a batch takes effect as a whole; give one to the batch."
         )
 
 
 def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:
-    """Let an error of a batch tell which change it is about, in its sentence and in the paths of its fields."""
+    """Add the number of the change to an error of a batch, in its message and in the paths of its fields."""
     error.message = f"changes[{number}]: {error.message}"
     if isinstance(error, InvalidInputError):
         way = f"changes[{number}].{kind}" if kind else f"changes[{number}]"

@@ -1,4 +1,4 @@
-"""What differs between two states of the tree."""
+"""The differences between two states of the tree."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 MOST_COUNTED: Final = 10_000
-"""Differences that the sentence over a diff counts; beyond it says "more than"."""
+"""The most differences that the summary of a diff counts; above that it says "more than"."""
 
 _READ_AT_ONCE: Final = 50
 
@@ -35,7 +35,7 @@ class Diff:
         self._pages = pages
 
     async def between(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
-        """The entries that differ, by id."""
+        """The entries that differ, ordered by id."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"old": str, "new": str, "after": str, "summary": str})
         async with self._store.database.connection() as conn:
@@ -65,7 +65,7 @@ class Diff:
     async def _changes(
         self, conn: Connection, old: State, new: State, ids: Sequence[str], *, fields: bool
     ) -> list[pb.EntryChange]:
-        """The changes of these entries, as many as fit into a page; texts are read and compared a few at a time."""
+        """The changes of these entries, as many as fit into a page; they are read and compared in small groups."""
         found: list[pb.EntryChange] = []
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
@@ -79,13 +79,13 @@ class Diff:
         return found
 
     async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
-        """The whole entries that are alive at a state: staged ones from the session, the others from Git."""
+        """The full entries that are alive at a state: staged ones from the session, the others from Git."""
         versions = await tree.versions(snapshot, ids)
         return await read_entries(snapshot, self._store.entries, versions.values())
 
 
 async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: str) -> State:
-    """The older state: the one named, else what the newer one was made from."""
+    """The older state: the given revision, else the base of the session or the parent of the commit."""
     workspace_id = place.workspace.workspace_id
     if revision:
         return (await lookup.use_revision(conn, workspace_id, revision, "old_revision")).state
@@ -96,7 +96,7 @@ async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: st
 
 
 async def _named(conn: Connection, old: State, new: State, text: str) -> str:
-    """The node that the diff is limited to: alive in the newer state, or in the older one."""
+    """The full id of the node that the diff is limited to, which is alive in one of the states; "" for no limit."""
     if not text:
         return ""
     try:
@@ -106,7 +106,7 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
 
 
 def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:
-    """The changes; a pair that is equal by now (a session went on meanwhile) is none."""
+    """The changes; skips pairs that are equal by now, since a session may have changed between the reads."""
     return [entry_change(old, new, fields=fields) for old, new in pairs if old != new]
 
 
@@ -116,5 +116,5 @@ def _sentence(counted: Counted) -> str:
     if counted.total > MOST_COUNTED:
         return f"More than {MOST_COUNTED} entries differ."
     kinds = (("created", counted.created), ("changed", counted.updated), ("deleted", counted.deleted))
-    told = ", ".join(f"{count} {what}" for what, count in kinds if count)
-    return f"1 entry differs: {told}." if counted.total == 1 else f"{counted.total} entries differ: {told}."
+    listed = ", ".join(f"{count} {what}" for what, count in kinds if count)
+    return f"1 entry differs: {listed}." if counted.total == 1 else f"{counted.total} entries differ: {listed}."

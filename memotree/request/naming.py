@@ -10,10 +10,10 @@ from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 
 def check_workspace_name(name: str, field: str = "name") -> None:
-    """Refuse the name of a workspace that cannot be a folder everywhere, or that reads like an id.
+    """Check that a workspace name works as a folder name on every system and does not read like an id.
 
     Raises:
-        InvalidNameError: It cannot be a folder.
+        InvalidNameError: It cannot be the name of a folder.
         ConfusingNameError: It has the form of an id.
     """
     check_name(field, name)
@@ -24,23 +24,23 @@ def check_workspace_name(name: str, field: str = "name") -> None:
 
 
 def check_branch_name(name: str, field: str = "name") -> None:
-    """Refuse a branch name that Git refuses, or that reads like another kind of revision.
+    """Check that Git accepts a branch name and that it does not read like another kind of revision.
 
     Raises:
         InvalidRefNameError: Git refuses it.
         ConfusingNameError: It looks like a session's or a commit's id, a whole ref name, or ``HEAD``. The beginning of
-            a commit's id is no such case: for git and for us a branch or tag of that name goes first.
+            a commit's id is allowed: git and MemoTree both prefer a branch or tag of that name.
     """
     _check(BRANCHES, name, field)
 
 
 def check_tag_name(name: str, field: str = "name") -> None:
-    """Refuse a tag name that Git refuses, or that reads like another kind of revision.
+    """Check that Git accepts a tag name and that it does not read like another kind of revision.
 
     Raises:
         InvalidRefNameError: Git refuses it.
         ConfusingNameError: It looks like a session's or a commit's id, a whole ref name, or ``HEAD``. The beginning of
-            a commit's id is no such case: for git and for us a branch or tag of that name goes first.
+            a commit's id is allowed: git and MemoTree both prefer a branch or tag of that name.
     """
     _check(TAGS, name, field)
 
@@ -53,7 +53,7 @@ def _check(prefix: str, name: str, field: str) -> None:
     except InvalidRefNameError as error:
         raise InvalidRefNameError.at(field, _about(name, error)) from error
     if is_hex_id(name):
-        what = "the id of a commit, and Git itself passes over such names"
+        what = "the id of a commit, and Git itself ignores refs with such names"
     elif is_id(name):
         what = "the id of a session"
     elif name.startswith(("refs/", "heads/", "tags/")):
@@ -66,7 +66,7 @@ def _check(prefix: str, name: str, field: str) -> None:
 
 
 def _about(name: str, error: InvalidRefNameError) -> str:
-    """The rule that is broken, with the name as it was given."""
+    """The rule that the name breaks, with the name as it was given."""
     described = error.violations[0].description if error.violations else error.message
     _, _, rule = described.partition("' ")
     return f"{name[:200]!r} {rule or described}."

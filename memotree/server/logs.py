@@ -1,4 +1,4 @@
-"""How the server writes its log: one event a line, to standard error."""
+"""Configures the server's log: one event per line, to standard error."""
 
 import logging
 import sys
@@ -12,8 +12,8 @@ def configure_logging(level: str, form: LogFormat) -> None:
     """Send the log of this process to standard error.
 
     Args:
-        level: The least level that is written, e.g. ``"info"``.
-        form: ``console`` for people, ``json`` for programs, ``auto`` to choose by whether a terminal is there.
+        level: The lowest level that is logged, e.g. ``"info"``.
+        form: ``console`` for people, ``json`` for programs, ``auto`` for ``console`` on a terminal and else ``json``.
     """
     target = sys.stderr
     for_people = form == "console" or (form == "auto" and target.isatty())
@@ -31,5 +31,5 @@ def configure_logging(level: str, form: LogFormat) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(target),
-        cache_logger_on_first_use=False,  # so that a test or an embedding program may configure anew
+        cache_logger_on_first_use=False,  # so that a test or an embedding program can configure it again
     )

@@ -105,11 +105,11 @@ def test_the_page_names_every_tool() -> None:
 def test_the_schema_of_a_field_says_what_it_may_be() -> None:
     create = input_schema(BY_NAME["create_node"], "notes")["properties"]
     assert create["initial_level"]["enum"] == ["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
-    assert "BRIEF: The title and one line." in create["initial_level"]["description"]
+    assert "BRIEF: The title and the brief (one line)." in create["initial_level"]["description"]
     assert create["attributes"] == {
         "type": "object",
         "additionalProperties": {"type": "string"},
-        "description": "Facts by name.",
+        "description": "Attributes by name.",
     }
     assert create["tags"]["items"] == {"type": "string"}
     assert create["relations"]["items"]["properties"]["type"]["enum"][0] == "REFERENCES"

@@ -155,7 +155,7 @@ async def test_what_must_close_is_closed_in_order_after_the_last_call(settings: 
     await server.stop(0)
     assert order == ["drain", "close"]
     assert [line["event"] for line in log_lines if line["log_level"] == "error"] == [
-        "a part of the server did not stop well"
+        "a part of the server failed to stop"
     ]
 
 
@@ -213,7 +213,7 @@ def test_an_address_that_others_reach_is_refused_while_there_is_no_authenticatio
 
 
 def test_a_host_that_is_no_address_is_refused(settings: Settings) -> None:
-    with pytest.raises(HostNotAddressError, match="no IP address"):
+    with pytest.raises(HostNotAddressError, match="not an IP address"):
         Server(settings.model_copy(update={"host": "example.invalid"}), {})
 
 
@@ -233,7 +233,7 @@ class Incomplete:
 def test_a_server_without_its_operations_does_not_start(settings: Settings) -> None:
     with pytest.raises(OperationsMismatchError) as caught:
         Server(settings, {"SessionService": Incomplete(), "Other": object()})
-    assert "Other is no service" in caught.value.message
+    assert "Other is not a service" in caught.value.message
     assert (
         "Incomplete has no method commit_changes for memotree.v1.SessionService.CommitChanges" in caught.value.message
     )
