@@ -8,7 +8,7 @@ from memotree_storage.model.node import ID_LENGTH, MIN_PREFIX, is_id, is_id_pref
 from memotree_storage.postgres import registry, sessions, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Resolved, Workspace
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 _MOST_CANDIDATES = 20
@@ -152,7 +152,7 @@ async def _alive(snapshot: Snapshot, ids: Sequence[str]) -> list[Version]:
     return [found[entry_id] for entry_id in ids]
 
 
-async def archive(snapshot: Snapshot, text: str, field: str = "archive") -> Version:
+async def archive(snapshot: Snapshot, text: str, field: str = "archive") -> ArchiveVersion:
     """The alive archive of that name, id or unique prefix of an id; a whole id goes first, then a name.
 
     Raises:
@@ -162,16 +162,16 @@ async def archive(snapshot: Snapshot, text: str, field: str = "archive") -> Vers
     return archive_among(await tree.archives(snapshot), text, field)
 
 
-def archive_among(found: Sequence[Version], text: str, field: str = "archive") -> Version:
-    """The same of archives that were read already."""
-    named = [version for version in found if version.entry_id == needed(field, text)]
-    named = named or [version for version in found if version.title == text]
+def archive_among(found: Sequence[ArchiveVersion], text: str, field: str = "archive") -> ArchiveVersion:
+    """The same, given the archives."""
+    named = [one for one in found if one.entry_id == needed(field, text)]
+    named = named or [one for one in found if one.name == text]
     if not named and is_id_prefix(text):
-        named = [version for version in found if version.entry_id.startswith(text)]
+        named = [one for one in found if one.entry_id.startswith(text)]
     if not named:
         raise ArchiveNotFoundError(text)
     if len(named) > 1:
-        raise AmbiguousIdError.among(field, text, named)
+        raise AmbiguousIdError.among(field, text, [one.version for one in named])
     return named[0]
 
 

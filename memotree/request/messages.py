@@ -8,7 +8,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Relation, Source
 from memotree_storage.model.validation import InvalidTimeError, check_author, check_text, check_time
 from memotree_storage.ports import Signature
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.sessions import Session
 
 from memotree.v1 import session_service_pb2, types_pb2
@@ -158,16 +158,16 @@ def node_message(
     return message
 
 
-def archive_message(version: Version) -> types_pb2.Archive:
+def archive_message(found: ArchiveVersion) -> types_pb2.Archive:
     """The message of an archive."""
-    archive = version.to_archive()
+    archive = found.archive
     return types_pb2.Archive(
         id=archive.id,
         name=archive.name,
         model_id=archive.model_id,
         description=archive.description,
         attributes=archive.attributes,
-        etag=version.blob,
+        etag=found.version.blob,
     )
 
 

@@ -22,7 +22,7 @@ from memotree_storage.model.validation import check_text
 from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
@@ -200,7 +200,7 @@ class WorkspaceOperations:
     async def get_archive(self, request: pb.GetArchiveRequest) -> pb.GetArchiveResponse:
         """Read one archive."""
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             return pb.GetArchiveResponse(
                 archive=archive_message(await lookup.archive(Snapshot(conn, place.state), request.archive))
             )
@@ -210,23 +210,23 @@ class WorkspaceOperations:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"name": str, "id": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             found = await tree.archives(Snapshot(conn, place.state))
         if cursor:
-            found = [item for item in found if (item.title, item.entry_id) > (cursor["name"], cursor["id"])]
+            found = [item for item in found if (item.name, item.entry_id) > (cursor["name"], cursor["id"])]
         last = found[size - 1] if len(found) > size else None
         return pb.ListArchivesResponse(
-            archives=[archive_message(version) for version in found[:size]],
-            next_page_token=self._pages.write(request, {"name": last.title, "id": last.entry_id} if last else None),
+            archives=[archive_message(archive) for archive in found[:size]],
+            next_page_token=self._pages.write(request, {"name": last.name, "id": last.entry_id} if last else None),
         )
 
     async def update_archive(self, request: pb.UpdateArchiveRequest) -> pb.UpdateArchiveResponse:
         """Stage another name, model or description of an archive."""
 
         async def make(editor: SessionEditor) -> pb.UpdateArchiveResponse:
-            version = await lookup.archive(editor.snapshot, request.archive)
-            check_etag(version, request.etag)
-            archive = version.to_archive()
+            found = await lookup.archive(editor.snapshot, request.archive)
+            check_etag(found.version, request.etag)
+            archive = found.archive
             if request.HasField("name"):
                 archive = replace(archive, name=request.name)
                 await _check_name_free(editor, archive)
@@ -234,7 +234,7 @@ class WorkspaceOperations:
                 archive = replace(archive, model_id=request.model_id)
             if request.HasField("description"):
                 archive = replace(archive, description=request.description)
-            await editor.put_archive(archive, version, "")
+            await editor.put_archive(archive, found.version, "")
             return pb.UpdateArchiveResponse(archive=archive_message(await _reread(editor, archive.id)))
 
         return await edit_session(self._store, self._limits, request, pb.UpdateArchiveResponse, "UpdateArchive", make)
@@ -243,12 +243,12 @@ class WorkspaceOperations:
         """Stage the removal of an archive and its nodes."""
 
         async def make(editor: SessionEditor) -> pb.DeleteArchiveResponse:
-            version = await lookup.archive(editor.snapshot, request.archive)
-            check_etag(version, request.etag)
-            below = await tree.archive_tree(editor.snapshot, version.entry_id)
+            archive = await lookup.archive(editor.snapshot, request.archive)
+            check_etag(archive.version, request.etag)
+            below = await tree.archive_tree(editor.snapshot, archive.entry_id)
             nodes = await tree.versions(editor.snapshot, [item.entry_id for item in below])
             warnings = await dangling.warnings(editor, nodes)
-            await editor.remove([*nodes.values(), version], "")
+            await editor.remove([*nodes.values(), archive.version], "")
             return pb.DeleteArchiveResponse(deleted_nodes=len(nodes), warnings=warnings)
 
         return await edit_session(self._store, self._limits, request, pb.DeleteArchiveResponse, "DeleteArchive", make)
@@ -275,7 +275,7 @@ async def _check_new(editor: SessionEditor, archive: Archive) -> None:
 
 async def _check_name_free(editor: SessionEditor, archive: Archive) -> None:
     for other in await tree.archives(editor.snapshot):
-        if other.title == archive.name and other.entry_id != archive.id:
+        if other.name == archive.name and other.entry_id != archive.id:
             raise ArchiveExistsError(
                 f"Archive {other.entry_id} is named {archive.name!r} already. Choose another name.",
                 "archive",
@@ -283,5 +283,5 @@ async def _check_name_free(editor: SessionEditor, archive: Archive) -> None:
             )
 
 
-async def _reread(editor: SessionEditor, entry_id: str) -> Version:
-    return (await tree.versions(editor.snapshot, [entry_id]))[entry_id]
+async def _reread(editor: SessionEditor, entry_id: str) -> ArchiveVersion:
+    return ArchiveVersion.of((await tree.versions(editor.snapshot, [entry_id]))[entry_id])

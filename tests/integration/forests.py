@@ -189,8 +189,8 @@ class Forest:
         """Give an archive another name."""
         state = State(self.world.workspace, await self.world.head())
         async with self.world.store.database.connection() as conn:
-            (found,) = [each for each in await tree.archives(Snapshot(conn, state)) if each.title == archive]
-        await self.world.put(replace(found.to_archive(), name=name))
+            (found,) = [each for each in await tree.archives(Snapshot(conn, state)) if each.name == archive]
+        await self.world.put(replace(found.archive, name=name))
 
     # --- Summaries ---------------------------------------------------------------------------------------------------
 

@@ -55,5 +55,5 @@ async def test_names_are_in_the_order_of_their_characters_whatever_collation_the
         paged: list[str] = []
         while found := await views.list_views(conn, world.workspace, "main", after=paged[-1] if paged else "", limit=2):
             paged += [view.name for view in found]
-    assert [archive.title for archive in archives] == sorted([*names, "notes"])
+    assert [archive.name for archive in archives] == sorted([*names, "notes"])
     assert paged == sorted(names)

@@ -1,5 +1,6 @@
 """What a session promises at its edges: whose name a commit bears, its tag, its life, and short ids."""
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +12,9 @@ from memotree_storage.model.node import Node
 
 from memotree.canvas import NodeOperations
 from memotree.request.lookup import AmbiguousIdError, InvalidIdError
-from memotree.v1 import node_service_pb2, types_pb2
+from memotree.v1 import node_service_pb2, types_pb2, workspace_service_pb2
 from memotree.v1 import session_service_pb2 as sessions_pb
+from memotree.workspaces import WorkspaceOperations
 
 
 def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.CommitChangesRequest:
@@ -85,8 +87,17 @@ async def test_a_repeated_commit_tells_of_its_tag_and_makes_a_missing_one(world:
     )
 
 
+async def read_archives(world: World, session_id: str) -> None:
+    """Read the archives of a session."""
+    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
+    await workspaces.list_archives(
+        workspace_service_pb2.ListArchivesRequest(workspace=world.workspace, revision=session_id)
+    )
+
+
 @pytest.mark.requirement("CANVAS-15")
-async def test_reading_a_session_keeps_it_alive(world: World) -> None:
+@pytest.mark.parametrize("read", [read, read_archives])
+async def test_reading_a_session_keeps_it_alive(world: World, read: Callable[[World, str], Awaitable[None]]) -> None:
     session_id = await world.open()
     async with world.store.database.transaction() as conn:
         await conn.execute("update work.session set used_at = now() - ttl * 0.9 where session_id = %s", (session_id,))

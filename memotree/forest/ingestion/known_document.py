@@ -66,14 +66,14 @@ async def check_name(snapshot: Snapshot, name: str, archive_id: str = "", *, doc
         DocumentNameTakenError: If another archive has the name.
     """
     for other in await tree.archives(snapshot):
-        own = other.entry_id == archive_id or (document_id and other.attributes.get(DOCUMENT_ID) == document_id)
-        if other.title == name and not own:
+        own = other.entry_id == archive_id or (document_id and other.archive.attributes.get(DOCUMENT_ID) == document_id)
+        if other.name == name and not own:
             raise DocumentNameTakenError(name, other.entry_id)
 
 
 async def free_name(snapshot: Snapshot, title: str) -> str:
     """Returns a free archive name: the title of the document, with a number if another archive has that name."""
-    taken = {archive.title for archive in await tree.archives(snapshot)}
+    taken = {archive.name for archive in await tree.archives(snapshot)}
     wanted = " ".join(title.split())
     name = wanted[:_NAME_CHARS].rstrip()
     for number in count(2):
@@ -92,9 +92,9 @@ async def find_document(snapshot: Snapshot, document_id: str, *, joined: bool = 
         document_id: The document.
         joined: Whether to look in joined archives, too, which has to search all nodes.
     """
-    for archive in await tree.archives(snapshot):
-        if archive.attributes.get(DOCUMENT_ID) == document_id:
-            return KnownDocument(document_id, archive)
+    for found in await tree.archives(snapshot):
+        if found.archive.attributes.get(DOCUMENT_ID) == document_id:
+            return KnownDocument(document_id, found.version)
     if not joined:
         return None
     # People may give any node this attribute. The document's node in a joined archive has the hash of the text as well.

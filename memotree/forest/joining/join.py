@@ -25,7 +25,7 @@ from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import history, registry, tree
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
@@ -229,9 +229,9 @@ class ArchiveJoin:
                 await lookup.archive(Snapshot(conn, head), text, f"archives[{number}]")
                 for number, text in enumerate(order.request.archives)
             ]
-            wanted = list({version.entry_id: version for version in found}.values())
+            wanted = list({one.entry_id: one for one in found}.values())
             for other in await tree.archives(Snapshot(conn, head)):
-                if other.title == order.request.name and other.entry_id not in {one.entry_id for one in wanted}:
+                if other.name == order.request.name and other.entry_id not in {one.entry_id for one in wanted}:
                     raise ArchiveNameTakenError(order.request.name, other.entry_id)
             _check_models(wanted)
             ids = {
@@ -249,9 +249,9 @@ class ArchiveJoin:
             for start in range(0, len(everything), _AT_ONCE):
                 versions.update(await tree.versions(Snapshot(conn, head), everything[start : start + _AT_ONCE]))
         entries: dict[str, Entry] = {}
-        found = list(versions.values())
-        for start in range(0, len(found), _AT_ONCE):
-            entries.update(await self._store.entries.load(order.workspace_id, found[start : start + _AT_ONCE]))
+        nodes = list(versions.values())
+        for start in range(0, len(nodes), _AT_ONCE):
+            entries.update(await self._store.entries.load(order.workspace_id, nodes[start : start + _AT_ONCE]))
         return await asyncio.to_thread(
             lambda: [_former_of(one, ids[one.entry_id], versions, entries) for one in wanted]
         )
@@ -314,7 +314,7 @@ class ArchiveJoin:
         state = State(order.workspace_id, commit_id)
         archive_id, root_id = order.new_id("archive"), order.new_id("root")
         async with self._store.database.connection() as conn:
-            archive = (await tree.versions(Snapshot(conn, state), [archive_id]))[archive_id]
+            archive = ArchiveVersion.of((await tree.versions(Snapshot(conn, state), [archive_id]))[archive_id])
             root = await node_at(Snapshot(conn, state), self._store, root_id, SUMMARY)
             nodes = await tree.archive_tree(Snapshot(conn, state), archive_id)
         return pb.MergeArchivesResponse(
@@ -325,12 +325,12 @@ class ArchiveJoin:
         )
 
 
-def _check_models(archives: Sequence[Version]) -> None:
+def _check_models(archives: Sequence[ArchiveVersion]) -> None:
     if len(archives) < 2:  # noqa: PLR2004 - a single archive cannot be joined
         raise InvalidInputError.at("archives", "needs at least two different archives.")
-    models = {one.to_archive().model_id for one in archives}
+    models = {one.model_id for one in archives}
     if len(models) > 1:
-        told = ", ".join(f"{one.title} of {one.to_archive().model_id or 'no model'}" for one in archives[:_LISTED])
+        told = ", ".join(f"{one.name} of {one.model_id or 'no model'}" for one in archives[:_LISTED])
         raise ArchivesDifferError(
             f"These archives belong to different models ({told}). Join archives of one model, or set the same model "
             "for all of them with UpdateArchive first."
@@ -338,12 +338,12 @@ def _check_models(archives: Sequence[Version]) -> None:
 
 
 def _former_of(
-    version: Version, ids: Sequence[str], versions: Mapping[str, Version], entries: Mapping[str, Entry]
+    found: ArchiveVersion, ids: Sequence[str], versions: Mapping[str, Version], entries: Mapping[str, Entry]
 ) -> _Former:
     nodes = {key: versions[key] for key in ids if key in versions}
     read = {key: entry for key, one in nodes.items() if isinstance(entry := entries[one.blob], Node)}
     roots = [key for key, one in nodes.items() if not one.parent_id]
-    return _Former(version.to_archive(), version, roots, nodes, read)
+    return _Former(found.archive, found.version, roots, nodes, read)
 
 
 def _moved(

@@ -8,7 +8,7 @@ import numpy as np
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.ports import Vectors
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
@@ -45,15 +45,15 @@ async def suggest(
         place = await lookup.use_revision(conn, request.workspace, request.revision)
         archives = await tree.archives(Snapshot(conn, place.state))
         if request.model_id:
-            archives = [one for one in archives if one.to_archive().model_id == request.model_id]
+            archives = [one for one in archives if one.model_id == request.model_id]
         below = await tree.directly_below(Snapshot(conn, place.state), [one.entry_id for one in archives])
         first = {key: ids[:_MOST_ROOTS] for key, ids in below.items()}
         roots = await tree.versions(Snapshot(conn, place.state), [root for ids in first.values() for root in ids])
-    by_model: dict[str, list[Version]] = {}
+    by_model: dict[str, list[ArchiveVersion]] = {}
     for one in archives:
         if first.get(one.entry_id):
-            by_model.setdefault(one.to_archive().model_id, []).append(one)
-    found: list[tuple[float, list[Version]]] = []
+            by_model.setdefault(one.model_id, []).append(one)
+    found: list[tuple[float, list[ArchiveVersion]]] = []
     for same in by_model.values():
         if len(same) > 1:
             vectors = await _vectors(
@@ -61,7 +61,7 @@ async def suggest(
             )
             similar = await asyncio.to_thread(groups, vectors, threshold)
             found += [(group.similarity, [same[place] for place in group.members]) for group in similar]
-    found.sort(key=lambda pair: (-pair[0], pair[1][0].title))
+    found.sort(key=lambda pair: (-pair[0], pair[1][0].name))
     return pb.SuggestArchiveMergesResponse(
         suggestions=[
             pb.ArchiveMergeSuggestion(
@@ -87,7 +87,7 @@ async def _vectors(models: Models, roots: Sequence[Sequence[Version]]) -> Vector
     return means
 
 
-def _reason(members: Sequence[Version], similarity: float) -> str:
-    names = ", ".join(one.title for one in members[:_LISTED])
+def _reason(members: Sequence[ArchiveVersion], similarity: float) -> str:
+    names = ", ".join(one.name for one in members[:_LISTED])
     more = f" and {len(members) - _LISTED} more" if len(members) > _LISTED else ""
     return f"{names}{more} are similar: each has a cosine of {similarity:.2f} or more to its nearest other."

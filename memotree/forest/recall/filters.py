@@ -7,7 +7,7 @@ from datetime import datetime
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.attributes import TIME
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot
 
 from memotree.forest.recall.node_times import read_time
@@ -59,7 +59,7 @@ class Filter:
         return (self.since is None or when >= self.since) and (self.until is None or when < self.until)
 
 
-async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequence[Version]) -> Filter:
+async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequence[ArchiveVersion]) -> Filter:
     """Reads and resolves the filter of a request.
 
     Args:
@@ -82,7 +82,7 @@ async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequ
             for number, text in enumerate(given.archives)
         }
     if given.model_id:
-        of_model = {one.entry_id for one in archives if one.to_archive().model_id == given.model_id}
+        of_model = {one.entry_id for one in archives if one.model_id == given.model_id}
         wanted = of_model if wanted is None else wanted & of_model
     scope_id = ""
     if given.scope_node_id:

@@ -126,7 +126,7 @@ class ResultBuilder:
             Snapshot(self._conn, state), self._store.entries, [one for one in alive if has_own_content(one)]
         )
         texts = {key: node.content for key, node in nodes.items()}
-        names = {key: version.title for key, version in self._view.archives.items()}
+        names = {key: archive.name for key, archive in self._view.archives.items()}
         citations = await cite(Snapshot(self._conn, state), self._store, alive, texts=texts, names=names)
 
         def build() -> dict[str, NodeResult]:

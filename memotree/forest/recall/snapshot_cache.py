@@ -25,7 +25,7 @@ from memotree_storage.model.node import Node
 from memotree_storage.postgres import archive_trees, sessions, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
@@ -73,13 +73,13 @@ class StateView:
     digest: str
     touched: frozenset[str]
     below: "StateView | None"
-    archives: Mapping[str, Version]
+    archives: Mapping[str, ArchiveVersion]
     keys: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] | None = None
 
     def name(self, archive_id: str) -> str:
         """Returns the name of an archive, or ``""`` if the state does not have it."""
-        return self.archives[archive_id].title if archive_id in self.archives else ""
+        return self.archives[archive_id].name if archive_id in self.archives else ""
 
 
 class SnapshotCache:

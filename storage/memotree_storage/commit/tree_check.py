@@ -176,9 +176,9 @@ class _Check:
         if not changed:
             return
         names: dict[str, str] = {}
-        for version in await tree.archives(Snapshot(self._conn, self._head)):
-            if version.entry_id not in self._entries:
-                names[version.title] = version.entry_id
+        for other_archive in await tree.archives(Snapshot(self._conn, self._head)):
+            if other_archive.entry_id not in self._entries:
+                names[other_archive.name] = other_archive.entry_id
         for archive in changed:
             other = names.setdefault(archive.name, archive.id)
             if other != archive.id:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from psycopg.types.json import Jsonb
 
@@ -36,8 +36,7 @@ class Version:
     """One version of an entry in the mirror: all fields except the content, which is read from Git by ``blob``.
 
     ``parent_id`` is ``""`` for a root. ``commit_id``, ``committed_at``, ``line_id`` and ``from_seq`` are ``None`` while
-    the version is staged. An archive uses the same columns: ``title`` is its name, ``type`` its model, ``summary`` its
-    description.
+    the version is staged. The row of an archive has the same columns; read it as an `ArchiveVersion`.
     """
 
     entry_id: str
@@ -62,7 +61,7 @@ class Version:
     from_seq: int | None = None
 
     def to_archive(self) -> Archive:
-        """Return the archive that this row describes."""
+        """Return the archive that this row describes; title, type and summary are its name, model and description."""
         return Archive(self.entry_id, self.title, self.type, self.summary, self.attributes)
 
     def to_node(self, content: str = "") -> Node:
@@ -82,6 +81,34 @@ class Version:
             attributes=self.attributes,
             source=Source(**self.source) if self.source else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveVersion:
+    """One version of an archive: the archive, and the row it was read from."""
+
+    archive: Archive
+    version: Version
+
+    @classmethod
+    def of(cls, version: Version) -> Self:
+        """Read the row of an archive."""
+        return cls(version.to_archive(), version)
+
+    @property
+    def entry_id(self) -> str:
+        """The archive's id."""
+        return self.archive.id
+
+    @property
+    def name(self) -> str:
+        """The archive's name."""
+        return self.archive.name
+
+    @property
+    def model_id(self) -> str:
+        """The agent or model that the archive belongs to."""
+        return self.archive.model_id
 
 
 def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:

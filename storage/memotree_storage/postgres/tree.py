@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from psycopg.rows import args_row
 
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import FIELDS, Version
+from memotree_storage.postgres.rows import FIELDS, ArchiveVersion, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,9 +398,10 @@ async def with_prefix(snapshot: Snapshot, prefix: str) -> list[str]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def archives(snapshot: Snapshot) -> list[Version]:
+async def archives(snapshot: Snapshot) -> list[ArchiveVersion]:
     """Return the alive archives, ordered by name."""
-    return await _listed(snapshot.conn, _ARCHIVES, snapshot.state.arguments())
+    found = await _listed(snapshot.conn, _ARCHIVES, snapshot.state.arguments())
+    return [ArchiveVersion.of(version) for version in found]
 
 
 async def everything(snapshot: Snapshot) -> list[Version]:
