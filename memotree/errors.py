@@ -1,4 +1,4 @@
-"""Maps every error to the gRPC status code, reason and message that a client sees.
+"""Maps every error to what a client sees: the status code of its family (see `memotree.statuses`), reason and message.
 
 The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are mapped here
 too. Any other error is a fault of MemoTree: the client gets only an id, which finds the error in the log.
@@ -24,6 +24,8 @@ from memotree_storage.errors import (
     UnavailableError,
 )
 
+from memotree.statuses import FAMILY_CODES
+
 DOMAIN: Final = "memotree"
 """The ``domain`` of every ``google.rpc.ErrorInfo``: a reason is unique within it."""
 
@@ -37,18 +39,21 @@ class UnimplementedError(MemoTreeError):
 Code: TypeAlias = grpc.StatusCode
 
 FAMILIES: Final[dict[type[MemoTreeError], Code]] = {
-    InvalidInputError: Code.INVALID_ARGUMENT,
-    NotFoundError: Code.NOT_FOUND,
-    AlreadyExistsError: Code.ALREADY_EXISTS,
-    AbortedError: Code.ABORTED,
-    FailedPreconditionError: Code.FAILED_PRECONDITION,
-    TooLargeError: Code.RESOURCE_EXHAUSTED,
-    UnavailableError: Code.UNAVAILABLE,
-    CorruptError: Code.DATA_LOSS,
-    UnimplementedError: Code.UNIMPLEMENTED,
-    MemoTreeError: Code.INTERNAL,
+    family: FAMILY_CODES[family.__name__]
+    for family in (
+        InvalidInputError,
+        NotFoundError,
+        AlreadyExistsError,
+        AbortedError,
+        FailedPreconditionError,
+        TooLargeError,
+        UnavailableError,
+        CorruptError,
+        UnimplementedError,
+        MemoTreeError,
+    )
 }
-"""The status code of each family."""
+"""The status code of each family, from the table of `memotree.statuses`."""
 
 INTERNAL_REASON: Final = MemoTreeError.reason
 

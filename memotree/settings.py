@@ -212,11 +212,6 @@ class Settings(BaseSettings):
     author_email: Identity = Field(
         default="agent@localhost", description="The author's address when only the session's agent names the author."
     )
-    page_token_key: SecretStr | None = Field(
-        default=None,
-        min_length=32,
-        description="Signs page tokens; servers that share their stores need the same. Without it a key file is made.",
-    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The lowest level that is logged."
     )

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 
 from memotree.client.node_values import Node
+from memotree.statuses import CLIENT_CODES
 from memotree.v1 import types_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -57,6 +58,10 @@ class MemoTreeClientError(Exception):
 
     code: ClassVar[str] = "UNKNOWN"
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.code = CLIENT_CODES.get(cls.__name__, cls.code)
+
     def __init__(
         self,
         message: str,
@@ -79,85 +84,57 @@ class MemoTreeClientError(Exception):
 class InvalidArgumentError(MemoTreeClientError):
     """An argument is invalid whatever the state; ``violations`` lists every fault."""
 
-    code = "INVALID_ARGUMENT"
-
 
 class NotFoundError(MemoTreeClientError):
     """Something that the call names does not exist, or not at that revision."""
-
-    code = "NOT_FOUND"
 
 
 class AlreadyExistsError(MemoTreeClientError):
     """Something of that name exists already."""
 
-    code = "ALREADY_EXISTS"
-
 
 class AbortedError(MemoTreeClientError):
     """Another writer was first; ``conflicts`` has the conflicting edits. Read again and retry, or resolve them."""
-
-    code = "ABORTED"
 
 
 class FailedPreconditionError(MemoTreeClientError):
     """The call is well formed but the state does not allow it."""
 
-    code = "FAILED_PRECONDITION"
-
 
 class ResourceExhaustedError(MemoTreeClientError):
     """A limit is exceeded; the message names it."""
-
-    code = "RESOURCE_EXHAUSTED"
 
 
 class UnavailableError(MemoTreeClientError):
     """The server, or a store behind it, does not answer; ``reason`` is empty if the server was not reached."""
 
-    code = "UNAVAILABLE"
-
 
 class DeadlineExceededError(MemoTreeClientError):
     """The call took longer than its deadline; a change may or may not have happened."""
-
-    code = "DEADLINE_EXCEEDED"
 
 
 class CancelledError(MemoTreeClientError):
     """The call was cancelled."""
 
-    code = "CANCELLED"
-
 
 class PermissionDeniedError(MemoTreeClientError):
     """The caller may not do this."""
-
-    code = "PERMISSION_DENIED"
 
 
 class UnauthenticatedError(MemoTreeClientError):
     """The server requires authentication."""
 
-    code = "UNAUTHENTICATED"
-
 
 class UnimplementedError(MemoTreeClientError):
     """The server is older than this client, or not a MemoTree server."""
-
-    code = "UNIMPLEMENTED"
 
 
 class InternalError(MemoTreeClientError):
     """The server failed; its log says why."""
 
-    code = "INTERNAL"
-
 
 class DataLossError(MemoTreeClientError):
     """Stored data is damaged; the message names the object and the repair."""
-
-    code = "DATA_LOSS"
 
 
 _BY_CODE = {each.code: each for each in MemoTreeClientError.__subclasses__()}

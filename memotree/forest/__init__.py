@@ -1,6 +1,6 @@
-"""Documents as memory trees: taken in, kept up to date, found again, and asked.
+"""Documents as memory trees: ingests and updates documents, finds nodes and answers questions.
 
-`documents` reads files, `growth` plans trees and compares versions (both pure), `ingestion` makes and updates trees as
-jobs, `summaries` keeps summaries up to date, `scoring` tells how well leaves answer (pure), `recall` finds, `asking`
-answers, `joining` joins archives. `operations` has the calls of ForestService.
+`documents` reads files and `chunking` splits them (both pure), `tree_building` builds new trees, `ingestion` builds and
+updates trees as jobs, `summaries` keeps summaries up to date, `recall` finds nodes, `asking` answers questions,
+`joining` joins archives. `operations` has the calls of ForestService.
 """

@@ -1,7 +1,7 @@
-"""Citations: where a passage stands, so that anybody can check it.
+"""Makes citations, which say where a passage comes from, so that anybody can check it.
 
-A citation names a node and a commit. Who reads that node at that commit and hashes its content gets the hash of the
-citation, or the citation is wrong. Of a node that was cut from a document, `source` says where in it.
+A citation names a node and a commit, and has a hash. The hash of the node's content at that commit must be the same, or
+the citation is wrong. For a node that was cut from a document, `source` has its place in the document.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
@@ -21,19 +21,19 @@ from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 _MOST_DERIVED: Final = 1 << 17
-"""Bytes of contents that are made from leaves in order to be hashed, for all citations of one answer."""
+"""The most bytes of contents that are derived from leaves to be hashed, for all citations of one answer."""
 
 _FEW_CHARS: Final = 1 << 18
-"""More characters are hashed in a thread, so that other calls go on meanwhile."""
+"""More characters than this are hashed in a thread, so that they don't block other calls."""
 
 
 def content_hash(content: str) -> str:
-    """SHA-256 of a content in hexadecimal, of its UTF-8 bytes."""
+    """Returns the SHA-256 of a content's UTF-8 bytes in hexadecimal."""
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def citation(version: Version, sha256: str, commit_id: str, archive_name: str) -> pb.Citation:
-    """The citation of a node whose content has this hash at a commit."""
+    """Returns the citation of a node whose content has this hash at a commit."""
     return pb.Citation(
         node_id=version.entry_id,
         commit_id=commit_id,
@@ -53,17 +53,17 @@ async def cite(
     texts: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> dict[str, pb.Citation]:
-    """The citations of alive nodes by id.
+    """Returns the citations of alive nodes by id.
+
+    A node whose content no longer exists (a staged change that was undone meanwhile) has no citation. The citation of a
+    node whose content is derived from its leaves has no hash if the leaves are long: cite the leaves instead.
 
     Args:
+        snapshot: The snapshot that the nodes were read from; a session is cited by its base commit.
         store: An open store.
-        snapshot: What was read; a session is cited by the base of its changes.
-        versions: The nodes as that state shows them.
-        texts: Contents that the caller has read already, by node.
-        names: Names of archives that the caller has read already, by id.
-
-    A content that is nowhere any more (of a staged change that was taken back meanwhile) has no citation. A node whose
-    content is that of its leaves has no hash when those are long: cite the leaves.
+        versions: The versions of the nodes in the snapshot.
+        texts: Contents that the caller has read already, by node id.
+        names: Names of archives that the caller has read already, by archive id.
     """
     known = dict(texts or {})
     own = [one for one in versions if one.entry_id not in known and one.type != SUMMARY_TYPE]
@@ -87,8 +87,3 @@ async def cite(
 
     is_much = sum(len(known.get(one.entry_id, "")) for one in versions) > _FEW_CHARS
     return await asyncio.to_thread(cited) if is_much else cited()
-
-
-def is_right(cited: pb.Citation, node: Node | types_pb2.Node) -> bool:
-    """Whether a node, read whole at the commit that a citation names, is what the citation says."""
-    return node.id == cited.node_id and content_hash(node.content) == cited.content_sha256

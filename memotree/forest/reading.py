@@ -1,4 +1,4 @@
-"""Whole nodes of one state: committed ones from Git, staged ones from the session."""
+"""Reads nodes of one state with their contents: committed ones from Git, staged ones from the session."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ _AT_ONCE: Final = 500
 
 
 async def read_nodes(store: Store, state: State, versions: Sequence[Version]) -> dict[str, Node]:
-    """The nodes of versions that were read at a state, with their contents, by id.
+    """Returns the nodes of versions that were read at a state, with their contents, by id.
 
-    A staged one that a commit has taken since is left out.
+    A staged node that has been committed since is left out.
     """
     committed = [version for version in versions if version.commit_id is not None]
     entries = await store.entries.load(state.workspace_id, committed)

@@ -1,27 +1,33 @@
-"""A commit of the service itself on a branch, past sessions: entries before and after, checked and told of."""
+"""Commits changes of the service itself to a branch, without a session; checks the entries and writes the message."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.commit.message import ListedChange, compose
+from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.validation import canonical_node, check_archive, check_node
 from memotree_storage.ports import Signature
+from memotree_storage.postgres import refs
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.request.limits import ServiceLimits
-from memotree.request.naming import BRANCHES, BranchNotFoundError
-from memotree.sessions.commit_message import ListedChange, compose
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry before and after; ``None`` is not there. The version says which blob it must still have."""
+    """One entry before and after the commit; ``None`` if it does not exist then.
+
+    The commit is refused if the entry no longer has the blob of ``before``. ``was`` is the entry before with its
+    content, for the commit message; without it, the message is made from the version.
+    """
 
     before: Version | None
     after: Entry | None
@@ -30,14 +36,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changeset:
-    """What one commit of the service changes, and how it is told.
+    """The changes of one commit of the service, and its message.
 
     Attributes:
         changes: Every entry that changes, by id.
-        message: Its first line is the subject.
-        tool: The operation behind it.
-        job_id: The job behind it, or "".
-        author: Its author; the service itself when ``None``.
+        message: The commit message; its first line is the subject.
+        tool: The operation that makes the commit.
+        job_id: The id of the job that makes the commit, or ``""``.
+        author: The author; the service itself if ``None``.
     """
 
     changes: Mapping[str, Change]
@@ -48,26 +54,23 @@ class Changeset:
 
 
 async def branch_head(conn: Connection, workspace_id: str, branch: str) -> State:
-    """The state at the head of a branch.
+    """Returns the state at the head of a branch.
 
     Raises:
-        BranchNotFoundError: There is no such branch.
+        BranchNotFoundError: If there is no such branch.
     """
-    cursor = await conn.execute(
-        "select commit_id from mirror.ref where workspace_id = %s and name = %s", (workspace_id, BRANCHES + branch)
-    )
-    row = await cursor.fetchone()
-    if row is None:
+    found = await refs.find_ref(conn, workspace_id, BRANCHES, branch)
+    if found is None:
         raise BranchNotFoundError(branch)
-    return State(workspace_id, row[0])
+    return State(workspace_id, found.commit_id)
 
 
 async def commit(store: Store, workspace_id: str, branch: str, changeset: Changeset, limits: ServiceLimits) -> str:
-    """Commit a changeset on the head of a branch; the id of the commit is returned.
+    """Commits a changeset to the head of a branch and returns the id of the commit.
 
     Raises:
-        ImportRacedError: An entry is not any more as it was read; nothing was committed.
-        InvalidNodeError: An entry breaks a rule.
+        ImportRacedError: If an entry has changed since it was read; nothing is committed.
+        InvalidNodeError: If an entry is invalid.
     """
     changes = changeset.changes
     entries, message = await asyncio.to_thread(_prepared, changeset, limits)

@@ -1,4 +1,4 @@
-"""What a job may ask of models, and what it has asked."""
+"""Connects a job with its meter: the limit of model tokens, and the usage so far."""
 
 from typing import Final
 
@@ -7,15 +7,15 @@ from memotree.models.meter import Meter
 from memotree.v1 import types_pb2
 
 MAX_MODEL_TOKENS: Final = "max_model_tokens"
-"""Where who resumes a job leaves another limit."""
+"""The key under which ResumeJob stores a new limit for a job."""
 
 
 async def meter_of(context: JobContext, max_tokens: int) -> Meter:
-    """The meter of one attempt at a job.
+    """Returns the meter for one attempt at a job; the tokens of earlier attempts count against its limit.
 
     Args:
-        context: The job.
-        max_tokens: The limit that it was submitted with; 0 is none.
+        context: The context of the job.
+        max_tokens: The limit that the job was submitted with; 0 for no limit.
     """
     kept = await context.kept(MAX_MODEL_TOKENS)
     limit = int(kept) if kept else max_tokens
@@ -26,7 +26,7 @@ async def meter_of(context: JobContext, max_tokens: int) -> Meter:
 
 
 def usage_rows(meter: Meter) -> list[types_pb2.ModelUsage]:
-    """What was asked of models, as messages of the contract."""
+    """Returns the usage of models that a meter has counted, as protobuf messages."""
     return [
         types_pb2.ModelUsage(
             kind=used.kind,
@@ -41,5 +41,5 @@ def usage_rows(meter: Meter) -> list[types_pb2.ModelUsage]:
 
 
 def note(context: JobContext, meter: Meter) -> None:
-    """Tell the job what this attempt has asked of models so far."""
+    """Updates the job with the usage of models in this attempt so far."""
     context.note_usage(usage_rows(meter))

@@ -18,25 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_table import BY_NAME
+from memotree.statuses import HTTP_STATUSES
 
 EXPLORE: Final = "explore_memory_node"
-
-STATUSES: Final[Mapping[str, int]] = {
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ABORTED": 409,
-    "ALREADY_EXISTS": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "CANCELLED": 499,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}
-"""The HTTP status of each gRPC status, as google.rpc.Code maps them; all others are 500."""
 
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -156,7 +140,7 @@ def _refused(failure: Failure, status: int | None = None) -> Response:
     document: dict[str, Any] = {"code": failure.code, "status": failure.status, "message": failure.message}
     if failure.details:
         document |= {"details": failure.details}
-    return JSONResponse({"error": document}, status_code=status or STATUSES.get(failure.status, 500))
+    return JSONResponse({"error": document}, status_code=status or HTTP_STATUSES.get(failure.status, 500))
 
 
 async def _no_such_path(request: Request, _error: Exception) -> Response:

@@ -1,7 +1,7 @@
-"""Long work that survives a restart: queued, run, told about, cancelled and resumed.
+"""Jobs: long work that survives a restart, and can be watched, cancelled and resumed.
 
-Others submit to the ``JobRunner`` and write work functions over a ``JobContext``; ``JobOperations`` are the calls of
-JobService.
+Other packages submit jobs to the ``JobRunner``, and write work functions that get a ``JobContext``. ``JobOperations``
+has the calls of JobService.
 """
 
 from memotree_storage.postgres.jobs import Job

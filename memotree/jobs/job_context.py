@@ -1,4 +1,4 @@
-"""A job as its work sees it: its facts, its inputs, and where it tells how far it is."""
+"""The context of a job for its work function: the job's data, its inputs, its notes, and its progress."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from memotree_storage.postgres.jobs import Job
 from memotree.v1 import types_pb2
 
 WRITE_SECONDS: Final = 0.5
-"""How often progress is written to PostgreSQL at most, but for a new step."""
+"""Progress within a step is written to PostgreSQL at most once in this many seconds; a new step is written at once."""
 
 _LOOK_AT_TICKS: Final = 4
 _COUNTS: Final = ("calls", "prompt_tokens", "completion_tokens", "cached")
@@ -27,55 +27,55 @@ Request = TypeVar("Request", bound=Message)
 
 
 class JobInputMissingError(FailedPreconditionError):
-    """A job has no input of that name."""
+    """The job has no input of this name."""
 
     reason = "JOB_INPUT_MISSING"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The job has no input {name!r} any more. Ask for the work again, as a new job.")
+        super().__init__(f"The job no longer has its input {name!r}. Submit the same work again as a new job.")
 
 
 class JobContext:
-    """What the work function of a job works with; belongs to one attempt.
+    """The context of one attempt at a job, for its work function.
 
     Args:
-        database: Where the job is.
-        owner: The process that runs it.
+        database: The database with the job.
+        owner: The process that runs the job.
         job: The job as it was claimed.
-        tell: Called with the job at each change.
+        on_change: Called with the job at each change.
     """
 
-    def __init__(self, database: Database, owner: str, job: Job, tell: Callable[[Job], None]) -> None:
+    def __init__(self, database: Database, owner: str, job: Job, on_change: Callable[[Job], None]) -> None:
         self._database = database
         self._owner = owner
         self._job = job
-        self._tell = tell
+        self._on_change = on_change
         self._earlier = tuple(job.usage)
         self._unwritten = False
         self._writing = asyncio.Lock()
 
     @property
     def job(self) -> Job:
-        """The facts, with the progress as it is now."""
+        """The job with its current progress."""
         return self._job
 
     @property
     def earlier_usage(self) -> list[types_pb2.ModelUsage]:
-        """What models were asked for in the attempts before this one."""
+        """The usage of models in the attempts before this one."""
         return [types_pb2.ModelUsage(**row) for row in self._earlier]
 
     def request(self, kind: type[Request]) -> Request:
-        """The request that the job was submitted with."""
+        """Returns the request that the job was submitted with."""
         return kind.FromString(self._job.request)
 
     def report(self, step: str, done: int = 0, total: int = 0) -> None:
-        """Tell how far it is, from code that cannot wait; watchers know at once, PostgreSQL within half a second."""
+        """Reports progress from code that cannot await; watchers see it at once, PostgreSQL within half a second."""
         self._change(replace(self._job, step=storable(step), done=done, total=total))
 
     async def progress(self, step: str, done: int = 0, total: int = 0) -> None:
-        """Tell how far it is: ``done`` of ``total`` units of a step (0: not known how many).
+        """Reports progress: ``done`` of ``total`` units of a step (0 if the total is unknown).
 
-        Also a point at which a cancellation arrives.
+        The job can be cancelled at this point.
         """
         new_step = step != self._job.step
         self.report(step, done, total)
@@ -85,14 +85,14 @@ class JobContext:
             await asyncio.sleep(0)
 
     def note_usage(self, rows: Iterable[types_pb2.ModelUsage]) -> None:
-        """Tell what models were asked for since this attempt began, all of it; it adds to that of earlier ones."""
+        """Reports the whole usage of models since this attempt began; it is added to that of earlier attempts."""
         self._change(replace(self._job, usage=_together(self._earlier, [_plain(row) for row in rows])))
 
     async def input(self, name: str) -> bytes:
-        """An input that the job was submitted with.
+        """Returns an input that the job was submitted with.
 
         Raises:
-            JobInputMissingError: There is none of that name.
+            JobInputMissingError: If the job has no input of this name.
         """
         async with self._database.connection() as conn:
             data = await jobs.read_input(conn, self._job.id, name)
@@ -101,20 +101,20 @@ class JobContext:
         return data
 
     async def keep(self, name: str, data: bytes) -> None:
-        """Keep something small for the next attempt; durable when this returns."""
+        """Stores a small note for the next attempt; it is durable when this returns."""
         async with self._database.transaction() as conn:
             await jobs.put_note(conn, self._job.id, name, data)
 
     async def kept(self, name: str) -> bytes | None:
-        """What an earlier attempt (or this one, or who resumed the job) kept under the name."""
+        """Returns the note of this name, stored by an attempt or by ResumeJob; ``None`` if there is none."""
         async with self._database.connection() as conn:
             return await jobs.read_note(conn, self._job.id, name)
 
     async def write(self) -> bool | None:
-        """Write what PostgreSQL does not have yet; an outage is no reason to stop, since more will come.
+        """Writes the progress to PostgreSQL. Ignores an outage, because later progress will be written anyway.
 
         Returns:
-            Whether somebody asked for the job's end; ``None`` when the job is gone.
+            Whether the job shall be cancelled; ``None`` if the job was deleted.
         """
         async with self._writing:
             self._unwritten = False
@@ -123,14 +123,14 @@ class JobContext:
                     return await jobs.note_progress(conn, self._owner, self._job)
             except (MemoTreeError, psycopg.Error) as error:
                 self._unwritten = True
-                _log.warning("the progress of a job is not written", job=self._job.id, why=str(error))
+                _log.warning("the progress of a job could not be written", job=self._job.id, why=str(error))
                 return False
 
     async def write_often(self, on_end: Callable[[bool], None]) -> None:
-        """Write what has changed, until cancelled.
+        """Writes changed progress repeatedly, until cancelled.
 
         Args:
-            on_end: Called when the job shall end: with true when somebody asked for it, with false when it is gone.
+            on_end: Called if the job shall end: with true if it shall be cancelled, with false if it was deleted.
         """
         idle = 0
         while True:
@@ -138,27 +138,27 @@ class JobContext:
             idle = 0 if self._unwritten else idle + 1
             if not self._unwritten and idle % _LOOK_AT_TICKS:
                 continue
-            wanted = await self._look() if not self._unwritten else await self.write()
-            if wanted is not False:
-                on_end(wanted is True)
+            cancelled = await self._check() if not self._unwritten else await self.write()
+            if cancelled is not False:
+                on_end(cancelled is True)
                 return
 
-    async def _look(self) -> bool | None:
-        """As ``write``, for a job that has nothing to tell."""
+    async def _check(self) -> bool | None:
+        """Returns the same as ``write``, for a job without new progress."""
         try:
             async with self._database.connection() as conn:
                 return await jobs.end_wanted(conn, self._owner, self._job.id)
         except (MemoTreeError, psycopg.Error):
-            return False  # the next look will tell
+            return False  # the next check will find out
 
     def _change(self, job: Job) -> None:
         job = self._job = replace(job, updated_at=datetime.now(UTC))
         self._unwritten = True
-        self._tell(job)
+        self._on_change(job)
 
 
 def storable(text: str) -> str:
-    """A text as PostgreSQL takes it: without NUL and halves of characters, which a document may bring along."""
+    """Returns a text that PostgreSQL can store: without NUL and lone surrogates, which a document may contain."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -168,7 +168,7 @@ def _plain(row: types_pb2.ModelUsage) -> dict[str, Any]:
 
 
 def _together(earlier: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The sum by kind and model, in the order of first use."""
+    """Returns the sums by kind and model, in the order of first use."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in (*earlier, *now):
         key = (row["kind"], row["model"])

@@ -20,7 +20,7 @@ from memotree.v1 import job_service_pb2 as pb
 from memotree.v1 import maintenance_service_pb2, types_pb2
 
 RESUMED_LIMIT: Final = "max_model_tokens"
-"""The name under which a job keeps the limit that it was resumed with, in decimal digits."""
+"""The name of the note with the limit that a job was resumed with, in decimal digits."""
 
 _STATES: Final = {
     jobs.QUEUED: pb.JOB_STATE_QUEUED,
@@ -36,24 +36,24 @@ _RESULTS: Final = {
     for field in pb.Job.DESCRIPTOR.oneofs_by_name["result"].fields
     if field.message_type is not None
 }
-"""The field of a job for each type of result."""
+"""The field of the message ``Job`` for each type of result."""
 _MOST_CANDIDATES: Final = 10
 
 
 class AmbiguousJobIdError(InvalidInputError):
-    """Several jobs have ids that begin so."""
+    """The ids of several jobs begin with this text."""
 
     reason = "AMBIGUOUS_JOB_ID"
 
 
 class JobNotResumableError(FailedPreconditionError):
-    """A job that runs, waits or has succeeded was to be resumed."""
+    """The job is running, queued or has succeeded, so it cannot be resumed."""
 
     reason = "JOB_NOT_RESUMABLE"
 
 
 class JobOperations:
-    """Reads, watches, ends and resumes jobs, and starts those that look after a workspace."""
+    """Reads, watches, cancels and resumes jobs, and starts the maintenance jobs of a workspace."""
 
     def __init__(self, store: Store, pages: PageTokens, runner: JobRunner) -> None:
         self._store = store
@@ -61,15 +61,15 @@ class JobOperations:
         self._runner = runner
 
     def stopping(self) -> None:
-        """The server stops: end all watching, and send what runs back to the queue."""
+        """Ends all watching and returns running jobs to the queue, because the server is stopping."""
         self._runner.begin_stop()
 
     async def get_job(self, request: pb.GetJobRequest) -> pb.GetJobResponse:
-        """Read a job."""
+        """Reads a job."""
         return pb.GetJobResponse(job=job_message(await self._runner.get(await self._id(request.job_id))))
 
     async def list_jobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
-        """List jobs, the newest first."""
+        """Lists jobs, the newest first."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"before": int})
         states = _states(request.states)
@@ -84,39 +84,39 @@ class JobOperations:
         )
 
     async def watch_job(self, request: pb.WatchJobRequest) -> AsyncIterator[pb.WatchJobResponse]:
-        """The job as it is, then at each change, until it is over."""
+        """Yields the job as it is, then after each change, until it is over."""
         job_id = await self._id(request.job_id)
         async with aclosing(self._runner.watch(job_id)) as changes:
             async for job in changes:
                 yield pb.WatchJobResponse(job=job_message(job))
 
     async def cancel_job(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
-        """End a job."""
+        """Cancels a job."""
         return pb.CancelJobResponse(job=job_message(await self._runner.cancel(await self._id(request.job_id))))
 
     async def resume_job(self, request: pb.ResumeJobRequest) -> pb.ResumeJobResponse:
-        """Go on with a job that stopped, failed or was cancelled."""
+        """Resumes a job that stopped, failed or was cancelled."""
         keep = {}
         if request.HasField("max_model_tokens"):
             if request.max_model_tokens < 0:
-                raise InvalidInputError.at("max_model_tokens", "is below 0; give 0 for no limit, or a number above.")
+                raise InvalidInputError.at("max_model_tokens", "is below 0; give a positive number, or 0 for no limit.")
             keep[RESUMED_LIMIT] = str(request.max_model_tokens).encode()
         job_id = await self._id(request.job_id)
         job = await self._runner.resume(job_id, keep)
         if job is None:
             state = (await self._runner.get(job_id)).state
             raise JobNotResumableError(
-                f"Job {job_id} is in the state {state}. Only one that stopped, failed or was cancelled can be resumed; "
-                "watch it with WatchJob, or ask for the work again."
+                f"Job {job_id} is in the state {state}. Only a job that stopped, failed or was cancelled can be "
+                "resumed; watch it with WatchJob, or submit the same work again."
             )
         return pb.ResumeJobResponse(job=job_message(job))
 
     async def start_rebuild(self, request: pb.StartRebuildRequest) -> pb.StartRebuildResponse:
-        """Make rows and vectors anew from Git."""
+        """Starts a job that rebuilds rows and vectors from Git."""
         return pb.StartRebuildResponse(job=await self._start(rebuilds.REBUILD, request))
 
     async def start_reindex(self, request: pb.StartReindexRequest) -> pb.StartReindexResponse:
-        """Make vectors anew."""
+        """Starts a job that recomputes the vectors."""
         return pb.StartReindexResponse(job=await self._start(rebuilds.REINDEX, request))
 
     async def _start(self, kind: str, request: pb.StartRebuildRequest | pb.StartReindexRequest) -> pb.Job:
@@ -136,7 +136,7 @@ class JobOperations:
             return await registry.find_workspace(conn, lookup.needed("workspace", name))
 
     async def _id(self, text: str) -> str:
-        """The whole id of a job, which a unique beginning of it may stand for."""
+        """Returns the whole id of a job, which may be given by a unique prefix."""
         if is_id(lookup.needed("job_id", text)):
             return text
         if not is_id_prefix(text):
@@ -153,7 +153,7 @@ class JobOperations:
 
 
 def job_message(job: Job) -> pb.Job:
-    """A job for the wire."""
+    """Returns a job as a protobuf message."""
     message = pb.Job(
         id=job.id,
         workspace_id=job.workspace_id,
@@ -181,6 +181,6 @@ def _states(given: Iterable[int]) -> list[str]:
     found = []
     for number, state in enumerate(given):
         if state not in _NAMES:
-            raise InvalidInputError.at(f"states[{number}]", f"{state} is no state of a job; give 1 to 6.")
+            raise InvalidInputError.at(f"states[{number}]", f"{state} is not a state of a job; give 1 to 6.")
         found.append(_NAMES[state])  # type: ignore[index]
     return found

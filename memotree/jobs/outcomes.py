@@ -1,4 +1,4 @@
-"""What becomes of a job whose work ended with an error."""
+"""Decides the outcome of a job whose work raised an error."""
 
 from typing import Final
 
@@ -12,26 +12,26 @@ from memotree.jobs.job_context import storable
 
 _WAITING_MAY_HELP: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _FAULT: Final = (
-    "MemoTree met a fault of its own; the log of the server has it under the id of this job. "
+    "MemoTree had an internal error; the server's log has the details under the id of this job. "
     "Resume the job to try again."
 )
 _log = structlog.get_logger(__name__)
 
 
 class JobStoppedError(UnavailableError):
-    """Raised by the work of a job that cannot go on now and can be resumed later.
+    """The job cannot continue now and can be resumed later; raised by its work.
 
-    An error class of another family does the same with a class attribute ``stops_job = True``.
+    Any other error class has the same effect if it has a class attribute ``stops_job = True``.
     """
 
     reason = "JOB_STOPPED"
 
 
 def outcome_of(error: BaseException, job: Job) -> Outcome:
-    """How a job ends that met this error; what nobody foresaw goes to the log and to nobody else."""
+    """Returns the outcome of a job whose work raised this error; details of unexpected errors go only to the log."""
     answer = classify(error)
     if answer is HIDDEN:
-        _log.error("a job met a fault", job=job.id, kind=job.kind, exc_info=error)
+        _log.error("a job failed with an unexpected error", job=job.id, kind=job.kind, exc_info=error)
         return Outcome(FAILED, INTERNAL_REASON, _FAULT)
     waits = answer.code in _WAITING_MAY_HELP or (isinstance(error, MemoTreeError) and error.stops_job)
     return Outcome(STOPPED if waits else FAILED, answer.reason, storable(answer.message))

@@ -1,4 +1,4 @@
-"""The jobs that make the mirrors of a workspace anew."""
+"""The jobs that rebuild the mirrors of a workspace."""
 
 from memotree_storage.store import Store
 
@@ -10,7 +10,7 @@ REINDEX = "reindex"
 
 
 def register(runner: JobRunner, store: Store) -> None:
-    """Register ``rebuild`` and ``reindex``; both may begin again at any point."""
+    """Registers ``rebuild`` and ``reindex``; both can be restarted at any point."""
 
     async def rebuild(context: JobContext) -> None:
         await store.rebuild(context.job.workspace_id, context.report)
@@ -23,5 +23,5 @@ def register(runner: JobRunner, store: Store) -> None:
 
 
 def lane(workspace_id: str) -> str:
-    """The lane of both: a second one waits for the first."""
+    """Returns the lane of both kinds, so that only one of them runs at a time in a workspace."""
     return f"{workspace_id}/mirrors"

@@ -1,8 +1,7 @@
-"""Runs jobs: takes them from the table in order, a few at once, and writes down what becomes of each.
+"""Runs jobs: claims them from the table in order, a few at once, and records the outcome of each.
 
-What a job has to be: work that may begin again from its start at any time, because a process can end at any moment. It
-keeps what must not be made twice under names (``JobContext.keep``), and its effects are such that doing them again
-changes nothing.
+The work of a job must be restartable, because the process can crash at any moment: it may be run again from its start,
+and its effects must be idempotent. It can store results that must not be made twice under names (``JobContext.keep``).
 """
 
 import asyncio
@@ -37,29 +36,30 @@ from memotree.jobs.watchers import Watchers
 from memotree.request.idempotency import check_request_id
 
 MAX_CRASHES: Final = 5
-"""A job in which this many processes ended, one after the other, is not begun again by itself."""
+"""A job during which the server crashed this many times in a row is not restarted automatically."""
 
 SUSPECT_CRASHES: Final = 2
-"""From so many on a job runs alone, so that no other is taken for the one that ends processes."""
+"""A job with this many crashes or more runs alone, so that no other job is blamed for a crash it causes."""
 
 STORE_OUTAGES: Final = (DatabaseUnavailableError, ServerBusyError, TransactionRacedError, IndexUnavailableError)
-"""What a job is begun again after by itself: our own stores are back within seconds, or the server is at an end."""
+"""A job is retried automatically after these errors: our own stores are back within seconds, or the server cannot
+run anyway."""
 
 _PAUSES: Final = (1.0, 4.0, 16.0)
 _LOOK_AGAIN: Final = 15.0
 _TIDY: Final = 3600.0
 _CANCEL_PATIENCE: Final = 5.0
 _STOP_PATIENCE: Final = 5.0
-_DIED: Final = Outcome(
+_CRASHED: Final = Outcome(
     FAILED,
     "JOB_ENDS_SERVER",
-    f"The server ended {MAX_CRASHES} times while it worked on this job, so it is not begun again by itself. Look for "
-    "the cause in its log (memory, perhaps), then resume the job.",
+    f"The server crashed {MAX_CRASHES} times while it ran this job, so the job is not restarted automatically. Look "
+    "for the cause in the server's log (it may be memory), then resume the job.",
 )
 _log = structlog.get_logger(__name__)
 
 Work: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
-"""Does a job and returns its result, a message of the contract, or ``None`` when there is nothing to tell."""
+"""Does the work of a job and returns its result, a protobuf message, or ``None`` if it has no result."""
 
 Why: TypeAlias = Literal["", "cancel", "stop", "gone"]
 
@@ -71,24 +71,24 @@ class JobNotFoundError(NotFoundError):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"There is no job {job_id!r}; one that is over is forgotten after a while. List them with ListJobs.",
+            f"There is no job {job_id!r}; finished jobs are removed after a while. List the others with ListJobs.",
             "job",
             job_id,
         )
 
 
 class JobsPausedError(UnavailableError):
-    """The server stops and begins no job any more."""
+    """The server is stopping and does not run jobs any more."""
 
     reason = "JOBS_PAUSED"
 
     def __init__(self) -> None:
-        super().__init__("The server stops; the job goes on when a server runs again. Watch it again then.")
+        super().__init__("The server is stopping; the job continues after the next start. Watch it again then.")
 
 
 @dataclass(slots=True)
 class _Active:
-    """A job that runs here."""
+    """A job that is running in this process."""
 
     context: JobContext
     work: asyncio.Task[Message | None]
@@ -100,10 +100,10 @@ class JobRunner:
     """Queues and runs the jobs of one data folder; belongs to one event loop.
 
     Args:
-        database: Where the jobs are.
-        concurrency: How many run at once.
-        retention: How long a job that is over is remembered.
-        pauses: Seconds to wait before a job that met an outage of a store of ours is begun again, one for each time.
+        database: The database with the jobs.
+        concurrency: The most jobs that run at once.
+        retention: How long finished jobs are kept.
+        pauses: The seconds to wait before each retry of a job after an outage of one of our stores.
     """
 
     def __init__(
@@ -128,44 +128,48 @@ class JobRunner:
         self._loop: asyncio.Task[None] | None = None
 
     def register(self, kind: str, work: Work) -> None:
-        """Name the work of a kind of job; before ``start``."""
+        """Registers the work function of a kind of job; call it before ``start``."""
         if kind in self._works:
-            twice = f"two works are named {kind}"
-            raise ValueError(twice)
+            message = f"jobs of the kind {kind} are registered already; use another name"
+            raise ValueError(message)
         self._works[kind] = work
 
     async def start(self) -> None:
-        """Take up what the last process left, then begin to run jobs in the background.
+        """Requeues the jobs that the last process left running, then starts to run jobs in the background.
 
-        Only one process at a time may do so on a data folder: what is marked as running is taken to be nobody's.
+        Only one process at a time may run jobs on a data folder: jobs marked as running are taken to be orphaned.
 
         Raises:
-            DatabaseUnavailableError: PostgreSQL does not answer.
+            DatabaseUnavailableError: If PostgreSQL does not answer.
         """
         async with self._database.transaction() as conn:
-            left = await jobs.requeue_orphans(conn, MAX_CRASHES, _DIED)
+            left = await jobs.requeue_orphans(conn, MAX_CRASHES, _CRASHED)
         for job in left:
             _log.warning(
-                "a job ran when its process ended", job=job.id, kind=job.kind, now=job.state, times=job.crashes
+                "a job was running when its process crashed",
+                job=job.id,
+                kind=job.kind,
+                now=job.state,
+                times=job.crashes,
             )
-        self._loop = asyncio.create_task(self._work_off(), name="memotree-jobs")
+        self._loop = asyncio.create_task(self._run_loop(), name="memotree-jobs")
 
     def begin_stop(self) -> None:
-        """Begin no job any more, send those under way back to the queue, and end all watching; waits for nothing."""
+        """Stops claiming jobs, cancels running ones (they return to the queue) and ends watching; does not wait."""
         self._stopping = True
         self._wake.set()
         for active in self._active.values():
             self._end(active, "stop")
-        self._watchers.tell_all()
+        self._watchers.notify_all()
 
     async def stop(self) -> None:
-        """Stop running jobs; those under way go back to the queue and run at the next start."""
+        """Stops running jobs and waits for it; running jobs return to the queue and run at the next start."""
         self._stopping = True
         self._wake.set()
         if self._loop is not None:
             await self._loop
             self._loop = None
-        self.begin_stop()  # only now is it certain that no further one begins
+        self.begin_stop()  # only after the loop has ended can no further job start
         await cancel_and_wait(active.work for active in self._active.values())
         if self._background:
             await asyncio.wait(self._background, timeout=_STOP_PATIENCE)
@@ -182,25 +186,25 @@ class JobRunner:
         request_id: str = "",
         inputs: Mapping[str, bytes] | None = None,
     ) -> Job:
-        """Queue a job; it is durable when this returns.
+        """Queues a job; it is durable when this returns.
 
         Args:
-            workspace_id: The workspace, which goes with its jobs.
+            workspace_id: The workspace; its jobs are deleted with it.
             kind: A registered kind.
-            request: What the work gets; large texts and files belong to ``inputs``.
-            subject: What it works on, for a person.
+            request: The request for the work function; put large texts and files into ``inputs``.
+            subject: What the job works on, for a person.
             lane: Jobs of one lane run one after the other, in the order of creation.
-            request_id: The same id gives the same job.
+            request_id: A call with the same id returns the same job.
             inputs: Bytes by name; kept until the job has succeeded.
 
         Raises:
-            RequestIdReusedError: The request id came with something else before.
-            JobNotFoundError: The request id made a job that is forgotten.
-            DatabaseUnavailableError: PostgreSQL does not answer.
+            RequestIdReusedError: If the request id was used for a different call before.
+            JobNotFoundError: If the job of this request id was removed.
+            DatabaseUnavailableError: If PostgreSQL does not answer.
         """
         if kind not in self._works:
-            unknown = f"nothing is registered for jobs of the kind {kind}"
-            raise ValueError(unknown)
+            message = f"no work function is registered for jobs of the kind {kind}; register it before start"
+            raise ValueError(message)
         check_request_id(request_id)
         given = dict(inputs or {})
         new = NewJob(workspace_id, kind, request.SerializeToString(deterministic=True), subject, lane)
@@ -219,10 +223,10 @@ class JobRunner:
         return job
 
     async def get(self, job_id: str) -> Job:
-        """The job as it is now.
+        """Returns the job as it is now.
 
         Raises:
-            JobNotFoundError: There is none.
+            JobNotFoundError: If there is no such job.
         """
         if job_id in self._active:
             return self._active[job_id].context.job
@@ -233,51 +237,51 @@ class JobRunner:
         return job
 
     def seen(self, job: Job) -> Job:
-        """A job that was read from the table, with the progress that only this process knows yet."""
+        """Returns a job that was read from the table with its newest progress, which may not be written yet."""
         return self._active[job.id].context.job if job.id in self._active else job
 
     async def watch(self, job_id: str) -> AsyncGenerator[Job]:
-        """The job as it is now, then at its changes, until it is over; who is slow misses changes between.
+        """Yields the job as it is now, then after changes, until it is over; a slow caller misses changes in between.
 
         Raises:
-            JobNotFoundError: There is none, or its workspace was deleted meanwhile.
-            JobsPausedError: The server stops before the job is over.
+            JobNotFoundError: If there is no such job, or its workspace was deleted meanwhile.
+            JobsPausedError: If the server stops before the job is over.
         """
-        told: Job | None = None
+        last: Job | None = None
         with self._watchers.of(job_id) as changed:
             while True:
                 changed.clear()
                 job = await self.get(job_id)
-                if job != told:
+                if job != last:
                     yield job
-                told = job
+                last = job
                 if job.over:
                     return
                 if self._stopping:
                     raise JobsPausedError
-                with suppress(TimeoutError):  # look again: another process may run it
+                with suppress(TimeoutError):  # check again after a while: another process may run it
                     async with asyncio.timeout(_LOOK_AGAIN):
                         await changed.wait()
 
     async def wait(self, job_id: str) -> Job:
-        """The job when it is over.
+        """Waits until the job is over and returns it.
 
         Raises:
-            JobNotFoundError: There is none.
-            JobsPausedError: The server stops before the job is over.
+            JobNotFoundError: If there is no such job.
+            JobsPausedError: If the server stops before the job is over.
         """
         job = await self.get(job_id)
-        async for each in self.watch(job_id):
-            job = each
+        async for changed in self.watch(job_id):
+            job = changed
         return job
 
     async def cancel(self, job_id: str) -> Job:
-        """End a job; one that is over is left as it is, but that one that stopped is not to be resumed any more.
+        """Cancels a job. A finished job is not changed, except that a stopped one becomes cancelled.
 
-        Returns when the job has ended, or after some seconds while it finishes what must not be torn apart.
+        Returns when the job has ended, or after some seconds if it still finishes work that must not be interrupted.
 
         Raises:
-            JobNotFoundError: There is none.
+            JobNotFoundError: If there is no such job.
         """
         async with self._database.transaction() as conn:
             job = await jobs.ask_to_cancel(conn, job_id)
@@ -293,14 +297,14 @@ class JobRunner:
         return await self.get(job_id)
 
     async def resume(self, job_id: str, keep: Mapping[str, bytes] | None = None) -> Job | None:
-        """Queue a job again that stopped, failed or was cancelled; ``None`` when it is in another state.
+        """Queues a job again that stopped, failed or was cancelled; returns ``None`` if it is in another state.
 
         Args:
             job_id: The job.
-            keep: What the work finds by ``JobContext.kept``.
+            keep: Notes by name, which the work function reads with ``JobContext.kept``.
 
         Raises:
-            JobNotFoundError: There is none.
+            JobNotFoundError: If there is no such job.
         """
         async with self._database.transaction() as conn:
             if not await jobs.resume(conn, job_id):
@@ -313,40 +317,40 @@ class JobRunner:
         return await self.get(job_id)
 
     def forget_workspace(self, workspace_id: str) -> None:
-        """End what runs for a workspace that is gone; its rows have gone with it."""
+        """Cancels the running jobs of a deleted workspace; their rows were deleted with it."""
         for active in self._active.values():
             if active.context.job.workspace_id == workspace_id:
                 self._end(active, "gone")
 
     async def tidy(self) -> int:
-        """Remove the jobs that are over for longer than the retention; how many."""
+        """Removes the jobs that were finished longer ago than the retention; returns how many."""
         async with self._database.transaction() as conn:
             return await jobs.forget_old(conn, self._retention)
 
-    # --- running ---
+    # --- Running ---
 
-    async def _work_off(self) -> None:
-        """Begin jobs while there are some and hands are free; then wait for news."""
+    async def _run_loop(self) -> None:
+        """Starts queued jobs up to the limit, then waits for changes."""
         tidied = -_TIDY
         while not self._stopping:
             self._wake.clear()
             try:
-                while await self._begin_one():
+                while await self._start_one():
                     pass
                 if time.monotonic() - tidied > _TIDY:
                     await self.tidy()
                     tidied = time.monotonic()
             except UnavailableError as error:
                 _log.warning("jobs wait for PostgreSQL", why=error.message)
-            except Exception:  # noqa: BLE001 - jobs go on, whatever one round met
-                _log.exception("a round of the jobs failed")
+            except Exception:  # noqa: BLE001 - the loop must survive any error of one round
+                _log.exception("a round of the job loop failed")
             if not self._stopping:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_AGAIN):
                         await self._wake.wait()
 
-    async def _begin_one(self) -> bool:
-        """Begin the next job; false when none can begin now."""
+    async def _start_one(self) -> bool:
+        """Starts the next job; returns false if none can start now."""
         most = self._max_crashes()
         if self._stopping or len(self._active) >= self._concurrency or most is None:
             return False
@@ -355,23 +359,23 @@ class JobRunner:
         if job is None:
             return False
         faults.point("job.claimed")
-        context = JobContext(self._database, self._owner, job, lambda changed: self._watchers.tell(changed.id))
+        context = JobContext(self._database, self._owner, job, lambda changed: self._watchers.notify(changed.id))
         active = _Active(context, asyncio.create_task(self._attempt(context), name=f"{job.kind} {job.id}"))
         self._active[job.id] = active
         self._in_background(self._follow(active))
-        self._watchers.tell(job.id)
-        _log.info("a job begins", job=job.id, kind=job.kind, subject=job.subject, attempt=job.attempts)
+        self._watchers.notify(job.id)
+        _log.info("a job starts", job=job.id, kind=job.kind, subject=job.subject, attempt=job.attempts)
         return True
 
     def _max_crashes(self) -> int | None:
-        """How many crashes the next job may have behind it; ``None`` when it has to wait for a suspect to end."""
+        """Returns the most crashes that the next job may have had; ``None`` if it must wait for a suspect to end."""
         if not self._active:
             return MAX_CRASHES
         alone = any(active.context.job.crashes >= SUSPECT_CRASHES for active in self._active.values())
         return None if alone else SUSPECT_CRASHES - 1
 
     async def _attempt(self, context: JobContext) -> Message | None:
-        """Do the work; begin again after an outage of a store of ours, a few times."""
+        """Does the work; retries it a few times after an outage of one of our stores."""
         work = self._works[context.job.kind]
         for pause in self._pauses:
             try:
@@ -382,11 +386,11 @@ class JobRunner:
         return await work(context)
 
     async def _follow(self, active: _Active) -> None:
-        """Wait for the work of a job, and write down what became of it."""
+        """Waits for the work of a job to end, and records the outcome."""
         job_id = active.context.job.id
 
-        def end(wanted: bool) -> None:
-            self._end(active, "cancel" if wanted else "gone")
+        def end(cancelled: bool) -> None:
+            self._end(active, "cancel" if cancelled else "gone")
 
         writing = asyncio.create_task(active.context.write_often(end))
         try:
@@ -401,14 +405,14 @@ class JobRunner:
             self._changed(job_id)
 
     async def _finish(self, active: _Active, outcome: Outcome | None) -> None:
-        """Write an outcome, however long PostgreSQL is away; a stop leaves that to the next start."""
+        """Records an outcome, retrying while PostgreSQL is down; a stop of the server leaves it to the next start."""
         job, pause = active.context.job, 0.1
         while outcome is not None:
             try:
                 async with self._database.transaction() as conn:
                     ended = await jobs.finish(conn, self._owner, job, outcome)
             except (MemoTreeError, psycopg.Error) as error:
-                _log.warning("the end of a job is not written yet", job=job.id, why=str(error))
+                _log.warning("the outcome of a job could not be written yet", job=job.id, why=str(error))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 5.0)
             else:
@@ -417,7 +421,7 @@ class JobRunner:
                 return
 
     def _end(self, active: _Active, why: Why) -> None:
-        """Cancel the work of a job, in the background."""
+        """Cancels the work of a job in the background."""
         if not active.why:
             active.why = why
             self._in_background(cancel_and_wait([active.work]))
@@ -428,12 +432,12 @@ class JobRunner:
         task.add_done_callback(self._background.discard)
 
     def _changed(self, job_id: str) -> None:
-        self._watchers.tell(job_id)
+        self._watchers.notify(job_id)
         self._wake.set()
 
 
 def _outcome(active: _Active) -> Outcome | None:
-    """What became of an attempt that has ended; ``None`` when nobody is left to be told."""
+    """Returns the outcome of an attempt that has ended; ``None`` if the job was deleted."""
     job, work = active.context.job, active.work
     error = asyncio.CancelledError() if work.cancelled() else work.exception()
     if active.why == "gone":
@@ -453,7 +457,7 @@ def _outcome(active: _Active) -> Outcome | None:
 
 
 def _call(new: NewJob, inputs: Mapping[str, bytes]) -> bytes:
-    """What a request id stands for: the same bytes for the same call."""
+    """Returns the fingerprint of a call, which a request id is checked against: equal for equal calls."""
     parts = [new.kind.encode(), new.request]
     for name in sorted(inputs):
         parts += [name.encode(), hashlib.sha256(inputs[name]).digest()]

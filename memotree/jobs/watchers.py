@@ -1,4 +1,4 @@
-"""Who waits for news of a job in this process."""
+"""Notifies the callers in this process that watch a job."""
 
 import asyncio
 from collections import defaultdict
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 
 class Watchers:
-    """Wakes those who watch a job; several changes before one looks are one piece of news."""
+    """Wakes the watchers of a job; changes that a watcher has not seen yet are merged into one notification."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     @contextmanager
     def of(self, job_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set at each change of the job."""
+        """Yields an event that is set at each change of the job."""
         event = asyncio.Event()
         self._waiting[job_id].add(event)
         try:
@@ -24,12 +24,12 @@ class Watchers:
             if not self._waiting[job_id]:
                 del self._waiting[job_id]
 
-    def tell(self, job_id: str) -> None:
-        """Tell that a job has changed."""
+    def notify(self, job_id: str) -> None:
+        """Wakes the watchers of a job."""
         for event in self._waiting.get(job_id, ()):
             event.set()
 
-    def tell_all(self) -> None:
-        """Wake everybody."""
+    def notify_all(self) -> None:
+        """Wakes the watchers of all jobs."""
         for job_id in list(self._waiting):
-            self.tell(job_id)
+            self.notify(job_id)

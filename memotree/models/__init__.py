@@ -1,5 +1,5 @@
-"""The one gateway to chat, embedding and reranking models, and the built-in ones that need no key and no network.
+"""The gateway to chat, embedding and reranking models, and built-in models that need no key and no network.
 
-Import `gateway.Models` (one a server), `meter.Meter` (one a piece of work), the values of `answers`, and the errors
-beside what raises them.
+Import `gateway.Models` (one per server), `meter.Meter` (one per piece of work), the values of `chat_answers`, and the
+errors from the modules that raise them.
 """

@@ -1,8 +1,9 @@
-"""The built-in embedding: WordLlama's token vectors, averaged; English well, Chinese by the overlap of characters.
+"""The built-in embedding model: the mean of WordLlama's token vectors.
 
-The package carries its weights (256 dimensions, 16 MB), so that nothing is downloaded. We take its tokenizer and its
-matrix and average ourselves: the package pads every text of a batch to the longest, which needs gigabytes for one long
-text, and a vector here does not depend on the batch that it was computed in.
+It works well for English, and for Chinese by the overlap of characters. The package contains its weights (256
+dimensions, 16 MB), so nothing is downloaded. We use its tokenizer and its matrix but average ourselves, because the
+package pads every text of a batch to the longest one, which needs gigabytes for one long text. Also, a vector computed
+here does not depend on its batch.
 """
 
 import asyncio
@@ -24,13 +25,13 @@ from memotree.models.wordpieces import WordPieces
 DIMENSIONS: Final = 256
 
 MAX_CHARS: Final = 32_768
-"""Characters of a text that count; an average over more says nothing new."""
+"""Only this many characters of a text are embedded; an average over more would add nothing."""
 
 _BATCH_TEXTS: Final = 256
 _BATCH_CHARS: Final = 1 << 17  # bounds the working memory to about 128 MiB
 _SMALLEST_NORM: Final = 1e-6
 _WORD_BEGINS: Final = "\u2581"
-"""How the tokenizer writes the space before a word."""
+"""The character that the tokenizer writes for the space before a word."""
 
 
 class EmbeddingUnavailableError(UnavailableError):
@@ -40,7 +41,7 @@ class EmbeddingUnavailableError(UnavailableError):
 
 
 class WordllamaEmbedder:
-    """The built-in `Embedder`; loads its weights at the first call, in a thread. Safe to share between threads."""
+    """The built-in `Embedder`. Loads its weights at the first call, in a thread; safe to share between threads."""
 
     _MODEL: ClassVar[str] = f"wordllama-l2-{DIMENSIONS}"
 
@@ -60,23 +61,23 @@ class WordllamaEmbedder:
 
     @property
     def remote(self) -> bool:
-        """It is in this process."""
+        """False: the model runs in this process."""
         return False
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One unit row per text, in order; shape (texts, dimensions).
+        """Returns one unit vector per text, in order; shape (texts, dimensions).
 
-        A text without any known token (an empty one) gives the unit vector of the first axis.
+        A text without any known token (such as an empty one) gives the unit vector of the first axis.
 
         Raises:
-            EmbeddingUnavailableError: When the weights cannot be loaded.
+            EmbeddingUnavailableError: If the weights cannot be loaded.
         """
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         return await asyncio.to_thread(self.embed_now, list(texts))
 
     def embed_now(self, texts: Sequence[str]) -> Vectors:
-        """The same as `embed`, in the calling thread."""
+        """Does the same as `embed`, in the calling thread."""
         _, matrix, pieces = self._load()
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for start, batch in _batches(texts):
@@ -85,12 +86,12 @@ class WordllamaEmbedder:
         return vectors
 
     def vocabulary(self) -> tuple[list[str], Vectors]:
-        """The words in small letters that are one token of the model, and their vectors; in the calling thread.
+        """Returns the lower-case words that are a single token of the model, and their vectors; in the calling thread.
 
-        Words that begin with a capital are left out: most are names, and what is near a name is another one.
+        Capitalised words are left out: most are names, and the nearest words of a name are other names.
 
         Raises:
-            EmbeddingUnavailableError: When the weights cannot be loaded.
+            EmbeddingUnavailableError: If the weights cannot be loaded.
         """
         tokenizer, matrix, _ = self._load()
         found: dict[str, int] = {}
@@ -114,7 +115,7 @@ class WordllamaEmbedder:
 
 
 def _load_wordllama() -> tuple[Any, NDArray[np.float32]]:
-    """The tokenizer and the matrix of token vectors, from the installed package and never from a network."""
+    """Loads the tokenizer and the matrix of token vectors from the installed package, never from a network."""
     package = _import_quietly("wordllama")
     inference = package.WordLlama.load(dim=DIMENSIONS, cache_dir=Path(package.__file__).parent, disable_download=True)
     tokenizer = inference.tokenizer
@@ -123,7 +124,7 @@ def _load_wordllama() -> tuple[Any, NDArray[np.float32]]:
 
 
 def _import_quietly(name: str) -> Any:
-    """Import a package that would set up the program's logging, and whose imports warn about versions."""
+    """Imports a package without letting it configure the program's logging or print warnings about versions."""
     root = logging.getLogger()
     placeholder = logging.NullHandler()
     root.addHandler(placeholder)  # logging.basicConfig does nothing while there is a handler
@@ -136,10 +137,10 @@ def _import_quietly(name: str) -> Any:
 
 
 def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Batches of bounded size, each with the index of its first text."""
+    """Yields batches of bounded size, each with the index of its first text."""
     start, batch, size = 0, list[str](), 0
     for text in texts:
-        # Half a surrogate pair has no UTF-8, which the tokenizer needs.
+        # The tokenizer needs UTF-8, which does not exist for a lone surrogate.
         clean = text[:MAX_CHARS].encode("utf-8", "replace").decode()
         if batch and (len(batch) >= _BATCH_TEXTS or size + len(clean) > _BATCH_CHARS):
             yield start, batch
@@ -150,7 +151,7 @@ def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _mean(matrix: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
-    """The unit vector of the mean of the tokens' vectors."""
+    """Returns the normalised mean of the tokens' vectors."""
     total = matrix[ids].sum(axis=0) if ids else np.zeros(DIMENSIONS, dtype=np.float32)
     norm = float(np.linalg.norm(total))
     if norm < _SMALLEST_NORM:

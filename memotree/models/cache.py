@@ -1,7 +1,7 @@
-"""The answers of models that are known already, and those that are just being asked for.
+"""Caches the answers of models, and shares calls in progress between equal requests.
 
-A key is a hash of everything that the answer depends on. Equal questions at one time share one call; every answer is
-kept as soon as it is there, so that work which was killed does not pay for it again.
+A key is a hash of everything that the answer depends on. Equal requests at the same time share one call. Every answer
+is stored as soon as it arrives, so that work that crashed does not pay for it again.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from memotree.models.meter import BudgetExhaustedError
 _log = structlog.get_logger(__name__)
 
 Batches = Callable[[Sequence[bytes]], Iterable[Sequence[bytes]]]
-"""Cuts keys into those that one call asks for."""
+"""Splits keys into the batches of single calls."""
 
 Make = Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, bytes]]]
-"""Asks the model for the values of some keys."""
+"""Calls the model for the values of some keys."""
 
 
 def key_of(*parts: str) -> bytes:
-    """The key of a question: parts of any content, in order."""
+    """Returns the key of a request: a hash of its parts, which may have any content, in order."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -35,31 +35,31 @@ def key_of(*parts: str) -> bytes:
 
 
 class AnswerCache:
-    """Answers by key, in PostgreSQL; for one event loop."""
+    """A cache of answers by key in PostgreSQL; for one event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._asked: dict[bytes, asyncio.Future[bytes | None]] = {}
 
     async def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What is known of these keys."""
+        """Returns the cached values of these keys."""
         async with self._database.connection() as conn:
             return await answers.find(conn, keys)
 
     async def answers(
         self, kind: str, model: str, keys: Iterable[bytes], make: Make, batches: Batches
     ) -> tuple[dict[bytes, bytes], int]:
-        """The values of all keys, and how many of them nobody had to be asked for here.
+        """Returns the values of all keys, and how many of them needed no call by this caller.
 
         Args:
-            kind: The kind of answer, for people who look into the table.
-            model: The model, likewise.
-            keys: What is asked for; equal ones count once.
-            make: Asks the model for the keys of one batch.
-            batches: Cuts keys into batches.
+            kind: The kind of answer; stored for people who inspect the table.
+            model: The model; stored for the same reason.
+            keys: The keys; duplicates count once.
+            make: Calls the model for the keys of one batch.
+            batches: Splits keys into batches.
 
         Raises:
-            DatabaseUnavailableError: PostgreSQL does not answer.
+            DatabaseUnavailableError: If PostgreSQL does not answer.
         """
         missing = list(dict.fromkeys(keys))
         known: dict[bytes, bytes] = {}
@@ -72,18 +72,18 @@ class AnswerCache:
                 value = await asyncio.shield(future)
                 if value is not None:
                     known[key] = value
-            missing = [key for key in missing if key not in known]  # those whose asker gave up
+            missing = [key for key in missing if key not in known]  # another caller was asked for these and failed
         return known, len(known) - made
 
     async def _lead(
         self, kind: str, model: str, keys: list[bytes], known: dict[bytes, bytes], make: Make, batches: Batches
     ) -> int:
-        """Find or make the values of keys that nobody else asks for now; how many were made is returned."""
+        """Finds or makes the values of keys that no other caller is making now; returns how many were made."""
         loop = asyncio.get_running_loop()
         places = {key: loop.create_future() for key in keys}
         self._asked.update(places)
 
-        def tell(values: Mapping[bytes, bytes]) -> None:
+        def publish(values: Mapping[bytes, bytes]) -> None:
             known.update(values)
             for key, value in values.items():
                 places[key].set_result(value)
@@ -91,40 +91,40 @@ class AnswerCache:
         async def ask(batch: Sequence[bytes]) -> None:
             values = await make(batch)
             await self._keep(kind, model, values)
-            tell(values)
+            publish(values)
 
         found: dict[bytes, bytes] = {}
         try:
             if keys:
                 found = await self.find(keys)
-                tell(found)
+                publish(found)
                 await finish_all([ask(batch) for batch in batches([key for key in keys if key not in found])])
         except MemoTreeError as error:
-            # Those who wait for the same learn why there is none; a budget is this caller's own.
-            _leave(places, None if isinstance(error, BudgetExhaustedError) else error)
+            # Callers that wait for the same keys get the same error, except for a budget, which is this caller's own.
+            _release(places, None if isinstance(error, BudgetExhaustedError) else error)
             raise
         finally:
-            _leave(places, None)
+            _release(places, None)
             for key in keys:
                 del self._asked[key]
         return len(keys) - len(found)
 
     async def _keep(self, kind: str, model: str, values: Mapping[bytes, bytes]) -> None:
-        """Remember answers; they are paid for, so the caller gets them even when PostgreSQL is away."""
+        """Stores answers. They are paid for, so the caller gets them even if PostgreSQL is down."""
         try:
             async with self._database.connection() as conn:
                 await answers.keep(conn, kind, model, values)
         except UnavailableError as error:
-            _log.warning("an answer of a model could not be kept", kind=kind, model=model, why=error.message)
+            _log.warning("the answer of a model could not be cached", kind=kind, model=model, why=error.message)
 
 
 def one_batch(keys: Sequence[bytes]) -> list[Sequence[bytes]]:
-    """All keys in one call."""
+    """Returns all keys as one batch."""
     return [keys] if keys else []
 
 
-def _leave(places: Mapping[bytes, asyncio.Future[bytes | None]], error: Exception | None) -> None:
-    """End the waiting of others for what will not come."""
+def _release(places: Mapping[bytes, asyncio.Future[bytes | None]], error: Exception | None) -> None:
+    """Wakes callers that wait for values which will not be made: with ``None``, or with an error."""
     for future in places.values():
         if future.done():
             continue
@@ -132,4 +132,4 @@ def _leave(places: Mapping[bytes, asyncio.Future[bytes | None]], error: Exceptio
             future.set_result(None)
         else:
             future.set_exception(error)
-            future.exception()  # that nobody may have waited for it is no fault
+            future.exception()  # marks it as retrieved: asyncio would log it if no caller waits

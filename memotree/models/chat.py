@@ -1,8 +1,8 @@
-"""The chat model: a prompt and its data go in, a checked answer comes out.
+"""Calls the chat model with a prompt and its data, and returns a checked answer.
 
-The answer is asked for as structured output; an endpoint that does not know that is asked for any JSON object, and one
-that does not know that either is simply asked. However it comes, the first JSON object of the answer counts, is
-checked, and is asked for once more with the fault named when it is not what it should be.
+The answer is requested as structured output. If the endpoint does not support that, a JSON object is requested, and if
+it does not support that either, plain text. In all cases the first JSON object of the answer is used and checked. If it
+is invalid, the model is asked once more and told what is wrong.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from memotree.models.chat_requests import Question
 from memotree.models.endpoint import Endpoint
 from memotree.models.failures import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
-from memotree.models.meter import Meter, told_or_counted
+from memotree.models.meter import Meter, reported_or_counted
 from memotree.models.parsing import first_object
 
 _TURNS: Final = 2
@@ -29,12 +29,12 @@ _Message = dict[str, str]
 
 
 class Chat:
-    """Asks the chat model behind an endpoint; for one event loop."""
+    """Calls the chat model of an endpoint; for one event loop."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._format: Format = "json_schema"
-        self._is_cool = True
+        self._sends_temperature = True
 
     @property
     def model(self) -> str:
@@ -45,19 +45,19 @@ class Chat:
         """Close the connections."""
         await self._endpoint.close()
 
-    async def ask(self, question: Question[_M], meter: Meter, *, spare: bool = False) -> _M:
-        """The checked answer.
+    async def ask(self, question: Question[_M], meter: Meter, *, optional: bool = False) -> _M:
+        """Returns the checked answer to a question.
 
         Args:
-            question: What is asked.
+            question: The question.
             meter: Counts the calls.
-            spare: Whether the caller can do without, so that an endpoint that is down is spared.
+            optional: Whether the caller can do without the answer; such calls are not sent to an endpoint that is down.
 
         Raises:
-            UnusableAnswerError: The model refused, or answered twice with something else.
-            ModelUnavailableError: The endpoint does not answer.
-            ModelRefusedError: The endpoint refuses the call.
-            BudgetExhaustedError: The meter's limit is reached.
+            UnusableAnswerError: If the model refused, or gave an invalid answer twice.
+            ModelUnavailableError: If the endpoint does not answer.
+            ModelRefusedError: If the endpoint refuses the call.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         messages: list[_Message] = [
             {"role": "system", "content": question.prompt.system},
@@ -65,7 +65,7 @@ class Chat:
         ]
         fault = ""
         for _ in range(_TURNS):
-            text = await self._complete(messages, question, meter, spare=spare)
+            text = await self._complete(messages, question, meter, optional=optional)
             answer, fault = _read(text, question)
             if answer is not None:
                 return answer
@@ -79,27 +79,37 @@ class Chat:
             "name another model in MEMOTREE_CHAT_MODEL."
         )
 
-    async def _complete(self, messages: list[_Message], question: Question[_M], meter: Meter, *, spare: bool) -> str:
-        """The text of one completion, in the best way that the endpoint knows."""
-        style, cool = self._format, self._is_cool
+    async def _complete(self, messages: list[_Message], question: Question[_M], meter: Meter, *, optional: bool) -> str:
+        """Returns the text of one completion, requested in the best format that the endpoint supports."""
+        style, with_temperature = self._format, self._sends_temperature
         while True:
             try:
-                text = await self._call(messages, question, meter, style, cool=cool, spare=spare)
+                text = await self._call(
+                    messages, question, meter, style, with_temperature=with_temperature, optional=optional
+                )
             except MalformedRequestError as error:
-                if cool and "temperature" in error.told.lower():
-                    cool = False
+                if with_temperature and "temperature" in error.detail.lower():
+                    with_temperature = False
                 elif style != _FORMATS[-1]:
                     style = _FORMATS[_FORMATS.index(style) + 1]
                 else:
                     raise
                 continue
-            self._format, self._is_cool = style, cool  # only what helped is remembered
+            # Remembered only after a call has succeeded.
+            self._format, self._sends_temperature = style, with_temperature
             return text
 
     async def _call(
-        self, messages: list[_Message], question: Question[_M], meter: Meter, style: Format, *, cool: bool, spare: bool
+        self,
+        messages: list[_Message],
+        question: Question[_M],
+        meter: Meter,
+        style: Format,
+        *,
+        with_temperature: bool,
+        optional: bool,
     ) -> str:
-        options: dict[str, Any] = {"temperature": 0} if cool else {}
+        options: dict[str, Any] = {"temperature": 0} if with_temperature else {}
         if style != "text":
             options["response_format"] = _response_format(style, question)
         read = sum(count_tokens(message["content"]) for message in messages)
@@ -113,22 +123,22 @@ class Chat:
             return _checked(answer)
 
         with meter.call("chat", self.model, read + question.answer_tokens) as call:
-            completion = await self._endpoint.call(complete, spare=spare)
+            completion = await self._endpoint.call(complete, optional=optional)
             content = completion.choices[0].message.content
             text = content if isinstance(content, str) else ""
             usage: Any = completion.usage
             call.answered(
-                told_or_counted(getattr(usage, "prompt_tokens", None), read),
-                told_or_counted(getattr(usage, "completion_tokens", None), count_tokens(text)),
+                reported_or_counted(getattr(usage, "prompt_tokens", None), read),
+                reported_or_counted(getattr(usage, "completion_tokens", None), count_tokens(text)),
             )
         _refuse_refusal(self.model, completion, question)
         return text
 
 
 def _checked(answer: Any) -> ChatCompletion:
-    """A completion with a choice; the SDK lets anything pass that is JSON, and even what is none."""
+    """Checks that an answer is a completion with a choice; the SDK returns any JSON, and even text that is not JSON."""
     if not isinstance(answer, ChatCompletion):
-        raise BrokenAnswerError("an answer that is no completion")
+        raise BrokenAnswerError("an answer that is not a completion")
     choice = answer.choices[0] if isinstance(answer.choices, list) and answer.choices else None
     if not isinstance(getattr(choice, "message", None), ChatCompletionMessage):
         raise BrokenAnswerError("an answer without choices")
@@ -140,12 +150,12 @@ def _refuse_refusal(model: str, completion: ChatCompletion, question: Question[A
     if choice.message.refusal or choice.finish_reason == "content_filter":
         raise UnusableAnswerError(
             f"The chat model {model!r} refuses to answer {question.prompt.label} for this text. Name another model in "
-            "MEMOTREE_CHAT_MODEL, or leave the built-in answer."
+            "MEMOTREE_CHAT_MODEL, or keep the built-in answer."
         )
 
 
 def _read(text: str, question: Question[_M]) -> tuple[_M | None, str]:
-    """The answer in a text; or none, and what is wrong."""
+    """Returns the answer in a text, or ``None`` and a sentence that says what is wrong with it."""
     found = first_object(text)
     if found is None:
         return None, "it holds no whole JSON object."
@@ -166,11 +176,11 @@ def _response_format(style: Format, question: Question[Any]) -> dict[str, Any]:
 
 
 _OUTSIDE_STRICT: Final = frozenset({"title", "default", "minLength", "description"})
-"""Keywords that strict structured output refuses, or that cost tokens and say nothing."""
+"""Keywords that strict structured output rejects, or that cost tokens and add nothing."""
 
 
 def _closed(schema: Any) -> Any:
-    """A schema as strict structured output wants it: every property required, no others."""
+    """Returns a schema as strict structured output needs it: every property is required, and no others are allowed."""
     if isinstance(schema, list):
         return [_closed(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What models answer, as values: summaries, and the decisions of the loop that answers a question."""
+"""The values that models return: summaries, and the decisions of the loop that answers a question."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ class Summary:
 
     Attributes:
         text: The summary, one line.
-        made_by: What made it: ``extractive-1``, or a model and the version of the prompt (``gpt-x leaf_summary@1``).
-        pending: Whether a chat model is configured and failed, so that the built-in one stands in until it answers.
+        made_by: Its author: ``extractive-1``, or a model and the version of the prompt (``gpt-x leaf_summary@1``).
+        pending: Whether a chat model is configured but failed, so that this is the built-in summary for the time being.
     """
 
     text: str
@@ -25,9 +25,9 @@ class ContextNode:
     Attributes:
         node_id: Its id.
         node_type: ``LEAF_CHUNK`` or ``SUMMARY_NODE``; only the latter can be explored.
-        summary: What it is about.
+        summary: Its summary.
         hint: Why it is shown (``nearest common ancestor of several hits``).
-        content: Its text, for a leaf whose summary is not enough.
+        content: Its text if it is a leaf whose summary is not enough.
     """
 
     node_id: str
@@ -39,7 +39,7 @@ class ContextNode:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model can answer: its text, and the nodes that it says it relied on (all of them were shown to it)."""
+    """The model answers: the text, and the ids of the nodes that it cites, all of which it was shown."""
 
     text: str
     cited: tuple[str, ...]
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Explore:
-    """The model wants to see what is below a node, and says why."""
+    """The model asks for the children of a node, and says why."""
 
     node_id: str
     reasoning: str

@@ -1,4 +1,4 @@
-"""What the chat model is asked: the data of each prompt, the form of its answer, and what would be wrong with one."""
+"""The questions to the chat model: the data of each prompt, the schema of its answer, and the check of an answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from memotree.models import prompts
 from memotree.models.chat_answers import ContextNode
 from memotree.models.extractive import fitted
-from memotree.models.language import speaks_otherwise
+from memotree.models.language import differs_in_script
 from memotree.models.prompts import Prompt
 
 _SUMMARY_TOKENS: Final = 8_000
-"""The tokens of a text that a summary can tell of."""
+"""The most tokens of a text that are given to the model for a summary."""
 
 _SUMMARY_NODE: Final = "SUMMARY_NODE"
 _OTHER_LANGUAGE: Final = "it is in another language than the input; write it in the language of the input."
@@ -33,14 +33,14 @@ class SummaryAnswer(_Strict):
 
 
 class AnswerPayload(_Strict):
-    """What comes with ANSWER."""
+    """The payload of ANSWER."""
 
     final_answer: str = Field(min_length=1)
     cited_node_ids: list[str] = Field(default_factory=list)
 
 
 class ExplorePayload(_Strict):
-    """What comes with EXPLORE."""
+    """The payload of EXPLORE."""
 
     node_id_to_explore: str = Field(min_length=1)
     reasoning_for_exploration: str = ""
@@ -55,14 +55,15 @@ class LoopAnswer(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[_M]):
-    """What the chat model is asked.
+    """A question to the chat model.
 
     Attributes:
         prompt: The instructions.
-        data: What they are about, as JSON data.
-        form: What the answer must be.
-        fault: What is wrong with an answer that has the form, as a sentence to the model; empty when nothing is.
-        answer_tokens: How long an answer may be expected to be; for the budget.
+        data: The input data, as JSON.
+        form: The schema of the answer.
+        fault: Returns what is wrong with an answer that matches the schema, as a sentence for the model; ``""`` if
+            nothing is.
+        answer_tokens: The expected length of the answer in tokens; for the budget.
     """
 
     prompt: Prompt
@@ -73,39 +74,39 @@ class Question(Generic[_M]):
 
     @property
     def user(self) -> str:
-        """The message that carries the data; with prompt and model it is all that an answer depends on."""
+        """The message with the data. An answer depends only on this, the prompt and the model."""
         return self.prompt.user(self.data)
 
 
 def leaf_question(text: str) -> Question[SummaryAnswer]:
-    """The summary of a text."""
+    """Returns the question for the summary of a text."""
     cut = truncate_to_tokens(text, _SUMMARY_TOKENS)
     return _summary_question(prompts.LEAF_SUMMARY, {"text": cut}, cut)
 
 
 def parent_question(summaries: Sequence[str]) -> Question[SummaryAnswer]:
-    """The summary of a node from those of its children, in order; as many as the model can read."""
-    told: list[str] = []
+    """Returns the question for the summary of a node from those of its children, in order, as many as there is room."""
+    fitting: list[str] = []
     room = _SUMMARY_TOKENS
     for summary in summaries:
-        told.append(truncate_to_tokens(summary, room))
-        room -= count_tokens(told[-1])
+        fitting.append(truncate_to_tokens(summary, room))
+        room -= count_tokens(fitting[-1])
         if room <= 0:
             break
-    return _summary_question(prompts.PARENT_SUMMARY, {"child_summaries": told}, " ".join(told))
+    return _summary_question(prompts.PARENT_SUMMARY, {"child_summaries": fitting}, " ".join(fitting))
 
 
 def _summary_question(prompt: Prompt, data: Mapping[str, object], source: str) -> Question[SummaryAnswer]:
     def fault(answer: SummaryAnswer) -> str:
         if not fitted(answer.summary):
             return "the summary is empty."
-        return _OTHER_LANGUAGE if speaks_otherwise(source, answer.summary) else ""
+        return _OTHER_LANGUAGE if differs_in_script(source, answer.summary) else ""
 
     return Question(prompt, data, SummaryAnswer, fault)
 
 
 def loop_question(query: str, nodes: Sequence[ContextNode], *, must_answer: bool) -> Question[LoopAnswer]:
-    """The next step to answer a query; with ``must_answer`` only ANSWER will do."""
+    """Returns the question for the next step to answer a query; with ``must_answer`` only ANSWER is valid."""
     shown = [
         {
             "node_id": node.node_id,
@@ -119,7 +120,7 @@ def loop_question(query: str, nodes: Sequence[ContextNode], *, must_answer: bool
     data: dict[str, object] = {"user_query": query, "context_nodes": shown}
     if must_answer:
         data["remaining_explorations"] = 0
-    deeper = {node.node_id for node in nodes if node.node_type == _SUMMARY_NODE}
+    explorable = {node.node_id for node in nodes if node.node_type == _SUMMARY_NODE}
 
     def fault(answer: LoopAnswer) -> str:
         payload = answer.payload
@@ -127,7 +128,7 @@ def loop_question(query: str, nodes: Sequence[ContextNode], *, must_answer: bool
             return f"the payload is not the one of {answer.action}."
         if isinstance(payload, ExplorePayload) and must_answer:
             return "nothing can be explored any more; use ANSWER with what is known, and say what is missing."
-        if isinstance(payload, ExplorePayload) and payload.node_id_to_explore not in deeper:
+        if isinstance(payload, ExplorePayload) and payload.node_id_to_explore not in explorable:
             return "node_id_to_explore must be the node_id of a context node of the type SUMMARY_NODE."
         return ""
 

@@ -1,4 +1,4 @@
-"""Several calls of models at once, of which none is torn off."""
+"""Runs several calls of models concurrently and lets all of them finish."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,10 +8,11 @@ T = TypeVar("T")
 
 
 async def finish_all(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of all calls, in order.
+    """Returns the results of all calls, in order.
 
-    When one fails the others still come to their end before its error (the first in order) is raised: what is under way
-    is paid for, so its answer has to reach the cache, and its tokens the meter. A cancellation ends them all at once.
+    If one fails, the others still run to their end before the first error (in order of the calls) is raised: a call in
+    progress is paid for, so its answer must reach the cache and its tokens the meter. A cancellation ends all calls at
+    once.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     found: list[T] = []

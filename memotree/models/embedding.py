@@ -1,4 +1,4 @@
-"""Embeddings of a model behind a URL: in batches, each text once, checked before anything is kept."""
+"""Embeds texts with a model behind a URL: in batches, each text once; answers are checked before they are cached."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,16 +14,16 @@ from openai.types import CreateEmbeddingResponse
 from memotree.models.cache import AnswerCache, key_of
 from memotree.models.endpoint import Endpoint
 from memotree.models.failures import BrokenAnswerError, MalformedRequestError
-from memotree.models.meter import Meter, told_or_counted
+from memotree.models.meter import Meter, reported_or_counted
 
 BATCH_TEXTS: Final = 128
-"""The most texts of one call."""
+"""The most texts in one call."""
 
 BATCH_TOKENS: Final = 32_000
-"""The most tokens of one call, by our counter; endpoints allow some 300,000 of theirs."""
+"""The most tokens in one call, by our counter; endpoints allow about 300,000 by theirs."""
 
 TEXT_TOKENS: Final = 6_000
-"""The tokens of a text that count, by our counter; common models read 8,192 of theirs."""
+"""Only this many tokens of a text are embedded, by our counter; common models read 8,192 by theirs."""
 
 _SHORTEST: Final = 128
 _PROBE: Final = "MemoTree asks how long the vectors of this model are."
@@ -31,14 +31,14 @@ _SMALLEST_NORM: Final = 1e-12
 
 
 class EmbeddingDimensionError(FailedPreconditionError):
-    """An embedding model gives vectors of another length than those that are kept."""
+    """The embedding model returns vectors of another length than the stored ones."""
 
     reason = "EMBEDDING_DIMENSION_MISMATCH"
 
     def __init__(self, model: str, found: int, needed: int) -> None:
         super().__init__(
-            f"The embedding model {model!r} gives vectors of {found} dimensions and {needed} are needed. Set "
-            "MEMOTREE_EMBEDDING_DIMENSIONS to what it gives and start again; all vectors are then made anew."
+            f"The embedding model {model!r} returns vectors of {found} dimensions, but {needed} are needed. Set "
+            f"MEMOTREE_EMBEDDING_DIMENSIONS to {found} and start again; all vectors are then recomputed."
         )
 
 
@@ -46,9 +46,9 @@ class EndpointEmbedder:
     """An `Embedder` behind a URL, with a cache; for one event loop.
 
     Args:
-        endpoint: Where the model is.
-        cache: What is known already.
-        dimensions: The length of its vectors, which it is then asked for; without it `learn` has to be called first.
+        endpoint: The endpoint of the model.
+        cache: The cache of vectors.
+        dimensions: The length of vectors to request; without it, call `learn` first.
     """
 
     def __init__(self, endpoint: Endpoint, cache: AnswerCache, dimensions: int | None) -> None:
@@ -65,12 +65,12 @@ class EndpointEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector; 0 before it is known."""
+        """Length of a vector; 0 until it is known."""
         return self._dimensions
 
     @property
     def remote(self) -> bool:
-        """It is behind a URL."""
+        """True: the model is behind a URL."""
         return True
 
     async def close(self) -> None:
@@ -78,30 +78,30 @@ class EndpointEmbedder:
         await self._endpoint.close()
 
     async def learn(self) -> None:
-        """Find out how long the vectors are, by a text that is asked for once and kept.
+        """Finds out the length of the vectors by embedding a fixed text, which is then cached.
 
         Raises:
-            ModelUnavailableError: The endpoint does not answer.
-            ModelRefusedError: It refuses the call.
+            ModelUnavailableError: If the endpoint does not answer.
+            ModelRefusedError: If the endpoint refuses the call.
         """
         if not self._dimensions:
             vectors = await self._vectors([_PROBE], Meter())
             self._dimensions = len(vectors[_PROBE])
 
     async def embed(self, texts: Sequence[str], meter: Meter | None = None) -> Vectors:
-        """One unit row per text, in order; shape (texts, dimensions). A blank text gives the first axis.
+        """Returns one unit vector per text, in order; shape (texts, dimensions). A blank text gives the first axis.
 
-        Who counts no calls is a search or the index, which come again: they do not wait for an endpoint that is known
-        to be down.
+        Callers without a meter are searches and the index, which try again later. Their calls do not wait for an
+        endpoint that is known to be down.
 
         Raises:
-            ModelUnavailableError: The endpoint does not answer with vectors; those it gave before are kept.
-            ModelRefusedError: It refuses the call.
-            EmbeddingDimensionError: Its vectors have another length.
-            BudgetExhaustedError: The meter's limit is reached.
+            ModelUnavailableError: If the endpoint does not answer with vectors; those it returned before stay cached.
+            ModelRefusedError: If the endpoint refuses the call.
+            EmbeddingDimensionError: If its vectors have another length.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         cut = [_clean(text) for text in texts]
-        known = await self._vectors([text for text in cut if text], meter or Meter(), spare=meter is None)
+        known = await self._vectors([text for text in cut if text], meter or Meter(), optional=meter is None)
         rows = np.zeros((len(cut), self._dimensions), dtype=np.float32)
         for row, text in zip(rows, cut, strict=True):
             if not text:
@@ -113,11 +113,11 @@ class EndpointEmbedder:
             row[:] = vector
         return rows
 
-    async def _vectors(self, texts: Sequence[str], meter: Meter, *, spare: bool = False) -> dict[str, Vector]:
+    async def _vectors(self, texts: Sequence[str], meter: Meter, *, optional: bool = False) -> dict[str, Vector]:
         by_key = {self._key(text): text for text in texts}
 
         async def make(batch: Sequence[bytes]) -> dict[bytes, bytes]:
-            vectors = await self._ask([by_key[key] for key in batch], meter, spare=spare)
+            vectors = await self._ask([by_key[key] for key in batch], meter, optional=optional)
             return {key: vector.tobytes() for key, vector in zip(batch, vectors, strict=True)}
 
         def batches(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -130,40 +130,44 @@ class EndpointEmbedder:
     def _key(self, text: str) -> bytes:
         return key_of("embedding", self.model, str(self._wanted or 0), text)
 
-    async def _ask(self, texts: list[str], meter: Meter, *, spare: bool) -> list[Vector]:
-        """The vectors of one batch; a batch that is not taken goes in halves, a text that is not taken is halved."""
+    async def _ask(self, texts: list[str], meter: Meter, *, optional: bool) -> list[Vector]:
+        """Returns the vectors of one batch. If the endpoint rejects it, halves the batch; a rejected text is halved."""
         try:
-            return await self._call(texts, meter, spare=spare, asks_for_length=self._asks_for_length)
+            return await self._call(texts, meter, optional=optional, asks_for_length=self._asks_for_length)
         except MalformedRequestError:
             if self._asks_for_length:
                 with suppress(MalformedRequestError):
-                    vectors = await self._call(texts, meter, spare=spare, asks_for_length=False)
-                    # Most models have one length and do not let one ask for it; remembered only where that was it.
+                    vectors = await self._call(texts, meter, optional=optional, asks_for_length=False)
+                    # Most models have a fixed length and reject a request for one. Remembered only if that was the
+                    # cause, which is certain once the call without it has succeeded.
                     self._asks_for_length = False
                     return vectors
             if len(texts) > 1:
                 half = len(texts) // 2
                 first, second = texts[:half], texts[half:]
-                return [*await self._ask(first, meter, spare=spare), *await self._ask(second, meter, spare=spare)]
+                return [
+                    *await self._ask(first, meter, optional=optional),
+                    *await self._ask(second, meter, optional=optional),
+                ]
             tokens = count_tokens(texts[0])
             if tokens <= _SHORTEST:
                 raise
-            return await self._ask([truncate_to_tokens(texts[0], tokens // 2)], meter, spare=spare)
+            return await self._ask([truncate_to_tokens(texts[0], tokens // 2)], meter, optional=optional)
 
-    async def _call(self, texts: list[str], meter: Meter, *, spare: bool, asks_for_length: bool) -> list[Vector]:
+    async def _call(self, texts: list[str], meter: Meter, *, optional: bool, asks_for_length: bool) -> list[Vector]:
         options: dict[str, Any] = {"dimensions": self._wanted} if asks_for_length else {}
         read = sum(map(count_tokens, texts))
 
         async def create(client: openai.AsyncOpenAI) -> tuple[list[Vector], int]:
             try:
                 answer: Any = await client.embeddings.create(model=self.model, input=texts, **options)
-            except (AttributeError, TypeError) as error:  # the SDK unpacks the vectors of whatever came
+            except (AttributeError, TypeError) as error:  # the SDK unpacks vectors without checking the answer
                 raise BrokenAnswerError("an answer that holds no embeddings") from error
             vectors = _checked(answer, len(texts))
-            return vectors, told_or_counted(getattr(answer.usage, "prompt_tokens", None), read)
+            return vectors, reported_or_counted(getattr(answer.usage, "prompt_tokens", None), read)
 
         with meter.call("embedding", self.model, read) as call:
-            vectors, tokens = await self._endpoint.call(create, spare=spare)
+            vectors, tokens = await self._endpoint.call(create, optional=optional)
             call.answered(tokens)
         if self._dimensions and len(vectors[0]) != self._dimensions:
             raise EmbeddingDimensionError(self.model, len(vectors[0]), self._dimensions)
@@ -171,7 +175,7 @@ class EndpointEmbedder:
 
 
 def _clean(text: str) -> str:
-    """What is asked for: without blanks around, of bounded length, and all of it UTF-8."""
+    """Returns the text to embed: stripped, of bounded length, and valid UTF-8."""
     return truncate_to_tokens(text.strip(), TEXT_TOKENS).encode("utf-8", "replace").decode()
 
 
@@ -189,13 +193,13 @@ def _batches(keys: Sequence[bytes], texts: Mapping[bytes, str]) -> Iterator[list
 
 
 def _checked(answer: Any, count: int) -> list[Vector]:
-    """The vectors of an answer as unit vectors, in the order of the texts."""
+    """Returns the vectors of an answer as unit vectors, in the order of the texts."""
     if not isinstance(answer, CreateEmbeddingResponse) or not isinstance(answer.data, list):
         raise BrokenAnswerError("an answer that holds no embeddings")
     if len(answer.data) != count:
         raise BrokenAnswerError(f"{len(answer.data)} vectors for {count} texts")
     places = {getattr(item, "index", None): item for item in answer.data}
-    # Some servers leave the index out, and answer in order.
+    # Some servers leave out the index and answer in order.
     ordered = [places[place] for place in range(count)] if places.keys() >= set(range(count)) else answer.data
     vectors = [_unit(getattr(item, "embedding", None)) for item in ordered]
     if len({len(vector) for vector in vectors}) > 1:

@@ -1,7 +1,7 @@
-"""One model behind a URL: calls through the OpenAI SDK, tried again when the endpoint is busy or silent.
+"""Calls one model behind a URL through the OpenAI SDK, and retries if the endpoint is busy or does not answer.
 
-Which answers are worth another attempt, and how long to wait before it, is ours to say (the SDK's own retries are off):
-one policy for chat, embeddings and ranking, which also knows when an endpoint is down for good.
+The SDK's own retries are off. We decide which answers are retried and how long to wait, so that there is one policy for
+chat, embeddings and reranking, which also notices when an endpoint is down.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from memotree.models.meter import Kind
 from memotree.models.rate_limit import RateLimiter
 
 LONGEST_RETRY_AFTER: Final = 60.0
-"""Seconds that an endpoint may ask us to wait; one that asks for more is not asked again."""
+"""The most seconds that an endpoint may ask us to wait; if it asks for more, the call is not retried."""
 
-_NO_KEY: Final = "none"  # the SDK refuses to start without one; a local endpoint reads none
+_NO_KEY: Final = "none"  # the SDK requires a key; local endpoints ignore it
 _TRY_AGAIN: Final = frozenset({408, 409, 425, 429})
 _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _BUSY_FROM: Final = 500
@@ -43,12 +43,12 @@ class Endpoint:
     """A model behind a URL; for one event loop.
 
     Args:
-        kind: What it is for.
-        url: The base of its API (``…/v1``).
-        model: Its name there.
-        key: Its key; empty for none.
-        limiter: Shared by all endpoints.
-        retry_policy: How long to wait for it.
+        kind: The kind of model.
+        url: The base URL of its API (``…/v1``).
+        model: The name of the model.
+        key: The API key; empty for none.
+        limiter: The rate limiter shared by all endpoints.
+        retry_policy: When to retry, and how long to wait.
     """
 
     def __init__(
@@ -60,30 +60,30 @@ class Endpoint:
         self._limiter = limiter
         self._retry_policy = retry_policy
         self._failed = 0
-        self._spared_until = 0.0
+        self._down_until = 0.0
         self._client = openai.AsyncOpenAI(
             api_key=key or _NO_KEY, base_url=url, max_retries=0, timeout=retry_policy.timeout + 1
         )
-        # Which the SDK takes from the environment: what is sent is what the settings say.
+        # The SDK takes these from the environment, but only our settings may decide what is sent.
         self._client.organization = self._client.project = None
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Closes the connections."""
         await self._client.close()
 
-    async def call(self, ask: Callable[[openai.AsyncOpenAI], Awaitable[_T]], *, spare: bool = False) -> _T:
-        """What ``ask`` gets from the endpoint, tried again while that may help.
+    async def call(self, ask: Callable[[openai.AsyncOpenAI], Awaitable[_T]], *, optional: bool = False) -> _T:
+        """Returns the result of ``ask``, retried while that may help.
 
         Args:
             ask: Makes the call and checks the form of its answer (``BrokenAnswerError``).
-            spare: Whether the caller can do without: then an endpoint that is down is not asked for a while.
+            optional: Whether the caller can do without the answer; such calls fail at once while the endpoint is down.
 
         Raises:
-            ModelUnavailableError: It did not answer in all attempts, or is spared.
-            ModelRefusedError: It refuses the key, the model or the path.
-            MalformedRequestError: It does not take this request.
+            ModelUnavailableError: If no attempt was answered, or the endpoint is down and the call is optional.
+            ModelRefusedError: If the endpoint refuses the key, the model or the path.
+            MalformedRequestError: If the endpoint rejects this request.
         """
-        attempts = self._attempts(spare=spare)
+        attempts = self._attempts(optional=optional)
         try:
             answer = await self._try(ask, attempts)
         except Exception as error:
@@ -91,17 +91,17 @@ class Endpoint:
         self._failed = 0
         return answer
 
-    def _attempts(self, *, spare: bool) -> int:
-        """How often to try: once when the endpoint was down a while ago, so that only one caller waits for it."""
-        if not spare or self._failed < self._retry_policy.failures:
+    def _attempts(self, *, optional: bool) -> int:
+        """Returns the number of attempts: 1 after an outage, so that only one optional call probes the endpoint."""
+        if not optional or self._failed < self._retry_policy.failures:
             return self._retry_policy.attempts
         now = asyncio.get_running_loop().time()
-        if now < self._spared_until:
+        if now < self._down_until:
             raise ModelUnavailableError(
-                f"The {self.kind} model {self.model!r} did not answer {self._failed} calls in a row and is spared for "
-                f"{self._retry_policy.rest:.0f} seconds; send the same call again then."
+                f"The {self.kind} model {self.model!r} did not answer {self._failed} calls in a row and is not called "
+                f"for {self._retry_policy.cool_down:.0f} seconds; send the same call again after that."
             )
-        self._spared_until = now + self._retry_policy.rest
+        self._down_until = now + self._retry_policy.cool_down
         return 1
 
     async def _try(self, ask: Callable[[openai.AsyncOpenAI], Awaitable[_T]], attempts: int) -> _T:
@@ -109,59 +109,61 @@ class Endpoint:
             stop=stop_after_attempt(attempts),
             retry=retry_if_exception(_may_pass),
             wait=self._wait,
-            before_sleep=self._tell,
+            before_sleep=self._log_retry,
             sleep=asyncio.sleep,
             reraise=True,
         )
         async for attempt in retrying:
             with attempt:
-                async with self._limiter.place(), asyncio.timeout(self._retry_policy.timeout):
+                async with self._limiter.slot(), asyncio.timeout(self._retry_policy.timeout):
                     return await ask(self._client)
         raise AssertionError("tenacity either returns or raises")
 
     def _wait(self, state: RetryCallState) -> float:
-        """What the endpoint asked for, and else a random time that may be longer at each attempt ("full jitter")."""
+        """Returns the seconds the endpoint asked us to wait, else a random time up to a growing limit (full jitter)."""
         error = state.outcome.exception() if state.outcome else None
         asked = retry_after(error) if isinstance(error, openai.APIStatusError) else None
         jitter: float = wait_random_exponential(self._retry_policy.first_wait, self._retry_policy.longest_wait)(state)
-        return jitter if asked is None else asked + min(jitter, asked / 10)  # not all waiting calls in one moment
+        return (
+            jitter if asked is None else asked + min(jitter, asked / 10)
+        )  # so that waiting calls don't all retry at once
 
-    def _tell(self, state: RetryCallState) -> None:
+    def _log_retry(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         wait = round(state.upcoming_sleep, 1)
-        _log.info("a model is asked again", kind=self.kind, model=self.model, why=_named(error), wait=wait)
+        _log.info("retrying a model call", kind=self.kind, model=self.model, why=_named(error), wait=wait)
 
     def _translated(self, error: Exception, attempts: int) -> Exception:
-        """The domain error for a call that failed for good."""
+        """Returns the domain error for a call that failed in all attempts."""
         if isinstance(error, openai.APIStatusError) and error.status_code in _MALFORMED:
-            # The endpoint answers, so it is not down.
+            # The endpoint has answered, so this does not count as a failure.
             return MalformedRequestError(
-                f"The {self.kind} model {self.model!r} at {self._host} does not take a request ({_named(error)}); "
+                f"The {self.kind} model {self.model!r} at {self._host} rejected a request ({_named(error)}); "
                 f"check that MEMOTREE_{self.kind.upper()}_MODEL names a model of this kind.",
                 str(error.message),
             )
         if isinstance(error, openai.APIStatusError) and not _may_pass(error) and _code(error) not in _NO_MONEY:
             self._count_failure()
             return ModelRefusedError(
-                f"The {self.kind} model {self.model!r} at {self._host} refuses the call ({_named(error)}); check "
+                f"The {self.kind} model {self.model!r} at {self._host} refused the call ({_named(error)}); check "
                 f"MEMOTREE_{self.kind.upper()}_URL, _MODEL and _API_KEY."
             )
         if isinstance(error, (openai.OpenAIError, BrokenAnswerError, TimeoutError, ValueError)):
             self._count_failure()
             return ModelUnavailableError(
                 f"The {self.kind} model {self.model!r} at {self._host} gave no usable answer in {attempts} attempts "
-                f"({_named(error)}). Resume the work, or send the same call again, when it does."
+                f"({_named(error)}). Resume the work, or send the same call again, when it answers again."
             )
-        return error  # ours, or a fault of ours
+        return error  # one of our own errors, or a bug
 
     def _count_failure(self) -> None:
         self._failed += 1
         if self._failed >= self._retry_policy.failures:
-            self._spared_until = asyncio.get_running_loop().time() + self._retry_policy.rest
+            self._down_until = asyncio.get_running_loop().time() + self._retry_policy.cool_down
 
 
 def retry_after(error: openai.APIStatusError) -> float | None:
-    """The seconds that the endpoint asks to wait (RFC 9110, section 10.2.3: a number or a date), if it does."""
+    """Returns the seconds of the Retry-After header (RFC 9110, section 10.2.3: a number or a date), if there is one."""
     value = error.response.headers.get("retry-after", "").strip()
     try:
         return max(0.0, float(value))
@@ -175,14 +177,14 @@ def retry_after(error: openai.APIStatusError) -> float | None:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether another attempt may go better."""
+    """Whether another attempt may succeed."""
     if isinstance(error, openai.APIResponseValidationError):
         return True
     if isinstance(error, openai.APIStatusError):
         if _code(error) in _NO_MONEY or (retry_after(error) or 0) > LONGEST_RETRY_AFTER:
             return False
         return error.status_code in _TRY_AGAIN or error.status_code >= _BUSY_FROM
-    # ValueError: half a JSON, which the SDK lets pass.
+    # ValueError: truncated JSON, which the SDK does not check.
     return isinstance(error, (openai.APIConnectionError, BrokenAnswerError, TimeoutError, ValueError))
 
 
@@ -191,11 +193,11 @@ def _code(error: openai.APIStatusError) -> str:
 
 
 def _named(error: BaseException | None) -> str:
-    """What happened, without anything that the endpoint wrote, which might repeat a key."""
+    """Returns what happened, without any text of the endpoint, which might contain a key."""
     if isinstance(error, openai.APIStatusError):
         return f"HTTP {error.status_code}"
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return "too slow"
     if isinstance(error, openai.APIConnectionError):
         return "no connection"
-    return str(error) if isinstance(error, BrokenAnswerError) else "an answer that is no JSON"
+    return str(error) if isinstance(error, BrokenAnswerError) else "an answer that is not JSON"

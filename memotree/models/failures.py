@@ -1,6 +1,7 @@
-"""What can be wrong with a model behind a URL, and how long to wait for one.
+"""The errors of models behind URLs, and the retry policy.
 
-Apart from the code that calls, since the SDK takes a second to import and only those who call need it.
+This is a module of its own because the code that makes calls imports the SDK, which takes a second, and only callers
+need that.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from memotree_storage.errors import FailedPreconditionError, UnavailableError
 
 
 class ModelUnavailableError(UnavailableError):
-    """A model does not answer, or not with anything usable; the same work may be resumed later."""
+    """A model does not answer, or its answer is unusable; the same work can be resumed later."""
 
     reason = "MODEL_UNAVAILABLE"
 
@@ -21,37 +22,38 @@ class ModelRefusedError(FailedPreconditionError):
 
 
 class MalformedRequestError(ModelRefusedError):
-    """A model's endpoint does not take this request, because of its size or of a part that it does not know."""
+    """A model's endpoint rejects this request because of its size, or because of a part that it does not support."""
 
     reason = "MODEL_REQUEST_MALFORMED"
 
-    def __init__(self, message: str, told: str = "") -> None:
+    def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
-        self.told = told
-        """What the endpoint said about it; not for clients."""
+        self.detail = detail
+        """The message of the endpoint; not shown to clients."""
 
 
 class BrokenAnswerError(Exception):
-    """An answer that has not the form it must have; the call is worth another attempt."""
+    """An answer does not have the required form; the call is retried."""
 
 
 class UnusableAnswerError(ModelUnavailableError):
-    """A chat model answers, but not with what it was asked for."""
+    """A chat model refused to answer, or its answers were invalid."""
 
     reason = "MODEL_ANSWER_UNUSABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long an endpoint is waited for. Times are in seconds.
+    """When calls of an endpoint are retried. Times are in seconds.
 
     Attributes:
-        timeout: The longest that one attempt may take.
-        attempts: How often a call is made at most.
-        first_wait: The longest wait before the second attempt; it doubles, and each wait is random up to it.
+        timeout: The longest time that one attempt may take.
+        attempts: The most attempts of a call.
+        first_wait: Upper limit of the wait before the second attempt. The limit doubles at each attempt; the wait is
+            random below it.
         longest_wait: The longest wait between two attempts, unless the endpoint asks for another one.
-        failures: After so many calls in a row that failed for good, the endpoint counts as down.
-        rest: For so long it is then spared the calls that can do without it.
+        failures: The endpoint counts as down after this many calls in a row failed in all attempts.
+        cool_down: For this long it then gets no calls that are optional.
     """
 
     timeout: float = 60.0
@@ -59,4 +61,4 @@ class RetryPolicy:
     first_wait: float = 1.0
     longest_wait: float = 20.0
     failures: int = 3
-    rest: float = 30.0
+    cool_down: float = 30.0

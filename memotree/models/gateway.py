@@ -1,4 +1,4 @@
-"""The only way to a model: what the service wants of one, whichever is configured, and what stands in when it fails."""
+"""The gateway to all models: calls the configured models, or built-in ones if those fail or none are configured."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,23 +34,23 @@ __all__ = ["Answer", "ChatMissingError", "ContextNode", "Decision", "Explore", "
 
 _SHOWN_ID: Final = 40
 _SHOWN_IDS: Final = 5
-"""Ids, and characters of each, that are told of those that a model makes up: they may be any text."""
+"""An id made up by a model may be any text; warnings quote at most this many ids and characters of each."""
 
 _log: Final = structlog.get_logger(__name__)
 
 
 class ChatMissingError(FailedPreconditionError):
-    """A call that only a chat model can answer, and none is configured."""
+    """The call needs a chat model, and none is configured."""
 
     reason = "CHAT_MODEL_MISSING"
 
 
 class Models:
-    """Summaries, decisions, vectors and rankings; one a server, for one event loop.
+    """Makes summaries, decisions, vectors and rankings; one per server, for one event loop.
 
     Args:
-        cache: What models answered before.
-        remote: The models behind URLs; without them everything is built in.
+        cache: The cache of answers.
+        remote: The models behind URLs; without them all models are built in.
     """
 
     def __init__(self, cache: AnswerCache, remote: "RemoteModels | None" = None) -> None:
@@ -61,11 +61,11 @@ class Models:
         self._remote_embedder = remote.embedder if remote else None
         self._builtin = WordllamaEmbedder()
         self.embedder: Embedder = self._remote_embedder or self._builtin
-        """Makes the vectors of the store."""
+        """The embedder of the store."""
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, retry_policy: RetryPolicy | None = None) -> Self:
-        """The models that the settings name; nothing is asked before `open`."""
+        """Returns the models that the settings name; makes no calls before `open`."""
         cache = AnswerCache(database)
         if settings.chat_url is settings.embedding_url is settings.rerank_url is None:
             return cls(cache)
@@ -75,17 +75,17 @@ class Models:
         return cls(cache, connect(settings, cache, retry_policy or RetryPolicy(timeout=timeout, attempts=attempts)))
 
     async def open(self) -> None:
-        """Learn what has to be known before the index opens: the length of the vectors. The database has to be open.
+        """Finds out the length of the vectors, which the index needs to open. The database must be open.
 
         Raises:
-            ModelUnavailableError: The embedding model does not answer, and was never asked before.
-            ModelRefusedError: Its endpoint refuses the call.
+            ModelUnavailableError: If the embedding model does not answer, and its vector length is not cached.
+            ModelRefusedError: If its endpoint refuses the call.
         """
         if self._remote_embedder is not None:
             await self._remote_embedder.learn()
 
     async def close(self) -> None:
-        """Close the connections to every endpoint."""
+        """Closes the connections to every endpoint."""
         if self._remote is not None:
             await self._remote.close()
 
@@ -96,32 +96,22 @@ class Models:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether summaries and vectors are all built in, so that those of ``…_now`` are the ones that stand."""
+        """Whether summaries and vectors are both built in, so that the ``…_now`` methods give the final ones."""
         return self._chat is None and self._remote_embedder is None
-
-    @property
-    def chat_model(self) -> str:
-        """The chat model's name, or ""."""
-        return self._chat.model if self._chat else ""
 
     @property
     def has_ranking(self) -> bool:
         """Whether a reranking model is configured."""
         return self._ranking is not None
 
-    @property
-    def rerank_model(self) -> str:
-        """The reranking model's name, or that of the built-in ranking."""
-        return self._ranking.model if self._ranking else relevance.MADE_BY
-
     async def embed(self, texts: Sequence[str], meter: Meter) -> Vectors:
-        """One unit row per text, in order.
+        """Returns one unit vector per text, in order.
 
         Raises:
-            ModelUnavailableError: The model does not answer; what it answered before is kept.
-            ModelRefusedError: The endpoint refuses the call.
-            EmbeddingDimensionError: Its vectors have another length than the index.
-            BudgetExhaustedError: The meter's limit is reached.
+            ModelUnavailableError: If the model does not answer; its earlier answers stay cached.
+            ModelRefusedError: If the endpoint refuses the call.
+            EmbeddingDimensionError: If its vectors have another length than those of the index.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         if self._remote_embedder is not None:
             return await self._remote_embedder.embed(texts, meter)
@@ -130,10 +120,10 @@ class Models:
     # --- Summaries ---------------------------------------------------------------------------------------------------
 
     async def summarise_text(self, text: str, meter: Meter) -> Summary:
-        """The summary of a text; a chat model that fails never fails the caller (`Summary.pending`).
+        """Returns the summary of a text; if the chat model fails, the built-in one with `Summary.pending`.
 
         Raises:
-            BudgetExhaustedError: The meter's limit is reached.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         pending = False
         if self._chat is not None and text.strip():
@@ -144,37 +134,37 @@ class Models:
         return replace(self.summarise_text_now(text), pending=pending)
 
     async def summarise_children(self, summaries: Sequence[str], meter: Meter) -> Summary:
-        """The summary of a node from those of its children, in order; otherwise as `summarise_text`.
+        """Returns the summary of a node from those of its children, in order; otherwise like `summarise_text`.
 
         Raises:
-            BudgetExhaustedError: The meter's limit is reached.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
-        told = [summary for summary in summaries if summary.strip()]
+        filled = [summary for summary in summaries if summary.strip()]
         pending = False
-        if self._chat is not None and told:
-            made = await self._summarise(self._chat, parent_question(told), meter)
+        if self._chat is not None and filled:
+            made = await self._summarise(self._chat, parent_question(filled), meter)
             if made is not None:
                 return made
             pending = True
-        return replace(self.summarise_children_now(told), pending=pending)
+        return replace(self.summarise_children_now(filled), pending=pending)
 
     @staticmethod
     def summarise_text_now(text: str) -> Summary:
-        """The built-in summary of a text, in the calling thread; many of them belong into one beside the event loop."""
+        """Returns the built-in summary of a text, in the calling thread; call it off the event loop for many texts."""
         return Summary(extractive.summary_of("", text), extractive.MADE_BY)
 
     @staticmethod
     def summarise_children_now(summaries: Sequence[str]) -> Summary:
-        """The built-in summary from those of children; otherwise as `summarise_text_now`."""
+        """Returns the built-in summary of a node from those of its children; otherwise like `summarise_text_now`."""
         return Summary(extractive.digest_of([summary for summary in summaries if summary.strip()]), extractive.MADE_BY)
 
     def embed_now(self, texts: Sequence[str]) -> Vectors:
-        """The built-in vectors, in the calling thread."""
+        """Returns the vectors of the built-in model, in the calling thread."""
         return self._builtin.embed_now(texts)
 
     async def _summarise(self, chat: "Chat", question: Question[SummaryAnswer], meter: Meter) -> Summary | None:
         async def make(batch: Sequence[bytes]) -> dict[bytes, bytes]:
-            answer = await chat.ask(question, meter, spare=True)
+            answer = await chat.ask(question, meter, optional=True)
             return {batch[0]: extractive.fitted(answer.summary).encode("utf-8", "replace")}
 
         label = question.prompt.label
@@ -182,7 +172,7 @@ class Models:
         try:
             values, found = await self._cache.answers(label, chat.model, [key], make, one_batch)
         except (ModelUnavailableError, ModelRefusedError) as error:
-            _stand_in(error, meter)
+            _note_fallback(error, meter)
             return None
         meter.cached("chat", chat.model, found)
         return Summary(values[key].decode(), f"{chat.model} {label}")
@@ -190,12 +180,12 @@ class Models:
     # --- Ranking -----------------------------------------------------------------------------------------------------
 
     async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
-        """How well each text answers a query, from 0 to 1, in order.
+        """Returns the relevance of each text for a query, from 0 to 1, in the order of the texts.
 
-        When the reranking model fails, the built-in ranking answers and the meter has a warning.
+        If the reranking model fails, the built-in ranking is used and the meter gets a warning.
 
         Raises:
-            BudgetExhaustedError: The meter's limit is reached.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         if not texts:
             return []
@@ -203,7 +193,7 @@ class Models:
             try:
                 return await self._ranking.scores(query, texts, meter)
             except (ModelUnavailableError, ModelRefusedError) as error:
-                _stand_in(error, meter)
+                _note_fallback(error, meter)
         return relevance.relevance(query, texts, await self._builtin.embed([query, *texts]))
 
     # --- The loop ----------------------------------------------------------------------------------------------------
@@ -211,19 +201,19 @@ class Models:
     async def decide(
         self, query: str, nodes: Sequence[ContextNode], meter: Meter, *, must_answer: bool = False
     ) -> Decision:
-        """The next step to answer a query: an answer, or the node to look into.
+        """Returns the next step to answer a query: an answer, or the node to explore.
 
         Args:
-            query: What the user asks.
-            nodes: What is known so far.
+            query: The question of the user.
+            nodes: The nodes found so far.
             meter: Counts the calls.
-            must_answer: Whether this is the last step, so that only an answer will do.
+            must_answer: Whether this is the last step, in which only an answer is valid.
 
         Raises:
-            ChatMissingError: No chat model is configured.
-            ModelUnavailableError: It does not answer, or not with a decision.
-            ModelRefusedError: The endpoint refuses the call.
-            BudgetExhaustedError: The meter's limit is reached.
+            ChatMissingError: If no chat model is configured.
+            ModelUnavailableError: If the model does not answer, or not with a valid decision.
+            ModelRefusedError: If the endpoint refuses the call.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         chat = self._chat
         if chat is None:
@@ -244,11 +234,11 @@ class Models:
         shown = {node.node_id for node in nodes}
         named = list(dict.fromkeys(payload.cited_node_ids))
         if unknown := [node_id[:_SHOWN_ID] for node_id in named if node_id not in shown]:
-            told = ", ".join(map(repr, unknown[:_SHOWN_IDS]))
-            meter.warn(f"The model cited {told}, which it was not shown; that is left out.")
+            quoted = ", ".join(map(repr, unknown[:_SHOWN_IDS]))
+            meter.warn(f"The model cited {quoted}, which it was not shown; these citations were left out.")
         return Answer(payload.final_answer, tuple(node_id for node_id in named if node_id in shown))
 
 
-def _stand_in(error: MemoTreeError, meter: Meter) -> None:
-    _log.warning("a model failed and a built-in one stands in", why=error.message)
+def _note_fallback(error: MemoTreeError, meter: Meter) -> None:
+    _log.warning("a model failed; the built-in one is used instead", why=error.message)
     meter.warn(error.message)

@@ -1,4 +1,4 @@
-"""Which script a text is in, to notice an answer in another language than its input."""
+"""Detects the script of a text, to notice answers in another language than their input."""
 
 import unicodedata
 from collections import Counter
@@ -11,14 +11,15 @@ _MAIN: Final = 0.6
 _ENOUGH: Final = 0.2
 _EAST_ASIAN: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO"})
 _WEIGHTS: Final = {"CJK": 3, "HANGUL": 3}
-"""How many letters a character counts: a word of these scripts is one or two of them."""
+"""The weight of a character in letters; a word in these scripts is only one or two characters."""
 
 
-def speaks_otherwise(source: str, answer: str) -> bool:
+def differs_in_script(source: str, answer: str) -> bool:
     """Whether an answer is in another script than the text it is about.
 
-    Only a clear case counts: at least six tenths of the source are of one script, and less than a fifth of the answer
-    is; names and terms stay what they are in every language. Languages of one script are not told apart.
+    True only in a clear case: at least six tenths of the source are in one script, and less than a fifth of the answer
+    is. Some is allowed, because names and terms are not translated. Languages with the same script are not
+    distinguished.
     """
     found, answered = scripts(source), scripts(answer)
     total, total_answer = sum(found.values()), sum(answered.values())
@@ -29,7 +30,7 @@ def speaks_otherwise(source: str, answer: str) -> bool:
 
 
 def scripts(text: str) -> Counter[str]:
-    """The letters of each script in the beginning of a text; Chinese and Japanese are one."""
+    """Counts the letters of each script at the beginning of a text; Chinese and Japanese count as one script."""
     counts: Counter[str] = Counter()
     for character, times in Counter(text[:_SAMPLE]).items():
         script = _script(character)

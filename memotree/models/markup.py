@@ -1,10 +1,10 @@
-"""Takes the marks of Markdown and reStructuredText off a text, and changes nothing that the text says.
+"""Removes the markup of Markdown and reStructuredText from a text without changing its words.
 
-Emphasis is told by the flanking rules and the stack of delimiters of CommonMark 0.31 (section 6.2), made stricter where
-a mark may be part of a name or formula: in doubt a mark stays. So ``__init__``, ``2*3*4``, ``*.py``, URLs and inline
-code (with its backticks: taken off, they would let a second pass take the code for emphasis) come out as they went in.
-A Markdown parser was tried (markdown-it-py 4.3): it took 2.5 ms for 2 KB of dense markup, where this takes a tenth, and
-knows no reStructuredText. The time grows with the length of the text.
+Emphasis is recognised by the flanking rules and the delimiter stack of CommonMark 0.31 (section 6.2), with stricter
+rules where a mark may be part of a name or formula: when in doubt, a mark stays. So ``__init__``, ``2*3*4``, ``*.py``,
+URLs and inline code are unchanged. Inline code keeps its backticks, because without them a second pass could take the
+code for emphasis. We tried a Markdown parser (markdown-it-py 4.3): it took 2.5 ms for 2 KB of dense markup, ten times
+as long as this module, and does not support reStructuredText. The time is linear in the length of the text.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class Kind(Enum):
-    """What part of a text a block is."""
+    """The kind of a block."""
 
     PARAGRAPH = "paragraph"
     HEADING = "heading"
@@ -45,7 +45,7 @@ _LINE_START: Final = re.compile(r"(?:(#{1,6})|([-*+•])|([0-9]{1,3})[.)])(?:[ \
 _CHECK_BOX: Final = re.compile(r"\[[ xX]\](?:[ \t]+|\Z)")
 _CLOSING_HASHES: Final = re.compile(r"[ \t]+#+\Z")
 UNPRINTED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
-"""Characters that no title, brief or summary may have."""
+"""Characters that are not allowed in titles, briefs and summaries."""
 
 # --- Inline ---
 _SPECIAL: Final = re.compile(r"_\w*|\*+|`+|\[|!\[|<|://|:(?=\w)|\\[\\`*_\[<!:]")
@@ -69,15 +69,17 @@ _BREAKING_NAMES: Final = (
     "p pre section summary table tbody td tfoot th thead tr ul"
 )
 _BREAKING_TAGS: Final = frozenset(_BREAKING_NAMES.split())
-_MOST_NESTED: Final = 8  # quotes and lists in each other at the start of one line
-_LONGEST_RUN: Final = 3  # of emphasis marks; longer ones are drawings
-_UNSPACED_FROM: Final = "\u0e00"  # scripts that come before put spaces between words
-_NO_BEGINNING: Final = frozenset(".,;:/|\\)]}=<>%&+")  # what emphasised text does not begin with, but patterns do
+_MOST_NESTED: Final = 8  # nested quotes and lists at the start of one line
+_LONGEST_RUN: Final = 3  # of emphasis marks; longer runs are rules or drawings
+_UNSPACED_FROM: Final = "\u0e00"  # scripts before this put spaces between words
+_NO_BEGINNING: Final = frozenset(
+    ".,;:/|\\)]}=<>%&+"
+)  # emphasised text does not begin with these; patterns and formulas do
 _BRACKETS: Final = ")]}"
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The parts of a text in order, without code blocks, rules, directives, comments and definitions of links."""
+    """Yields the parts of a text in order, without code blocks, rules, directives, comments and link definitions."""
     text = _LINE_END.sub("\n", UNPRINTED.sub("", text)).replace("\u2029", "\n\n")
     text = _without_comments(_FENCED.sub("\n", text))
     labels: frozenset[str] = frozenset()
@@ -91,7 +93,8 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def _without_comments(text: str) -> str:
-    # Behind the last end every beginning would be searched in vain, and is no comment.
+    # Only the text up to the last comment end can have comments. After it, the regular expression would search in vain
+    # for the end of each comment start.
     end = text.rfind(_COMMENT_END) + len(_COMMENT_END)
     return _COMMENT.sub("", text[:end]) + text[end:] if end >= len(_COMMENT_END) else text
 
@@ -101,7 +104,7 @@ def _label(text: str) -> str:
 
 
 def _raw_blocks(text: str) -> Iterator[tuple[str, Kind]]:
-    """The parts with their inline marks."""
+    """Yields the parts with their inline markup."""
     lines: list[str] = []
     kind = Kind.PARAGRAPH
     for whole in text.split("\n"):
@@ -124,9 +127,9 @@ def _raw_blocks(text: str) -> Iterator[tuple[str, Kind]]:
 
 
 def _unprefixed(line: str, *, goes_on: bool) -> tuple[str, Kind | None]:
-    """A line without the marks at its start, and what begins with it.
+    """Returns a line without the markup at its start, and the kind of block that begins with it, if any.
 
-    Within a paragraph no number but 1 begins a list: there it ends a sentence of the line before.
+    Within a paragraph only the number 1 begins a list; another number there ends the sentence of the line before.
     """
     begins: Kind | None = None
     offset = 0
@@ -154,7 +157,7 @@ def _unprefixed(line: str, *, goes_on: bool) -> tuple[str, Kind | None]:
 
 @dataclass(slots=True)
 class _Run:
-    """Emphasis marks that may open: where they stand in the output, which, and how many are left."""
+    """A run of marks that may open emphasis: its index in the output, the mark, and how many of them are left."""
 
     place: int
     mark: str
@@ -162,7 +165,7 @@ class _Run:
 
 
 class _Line:
-    """One pass over a line: what is kept, and the marks that wait for their partner."""
+    """One pass over a line: the output so far, and the open runs that wait for their closing marks."""
 
     def __init__(self, text: str, labels: frozenset[str]) -> None:
         self._text = text
@@ -173,7 +176,7 @@ class _Line:
         self._ticks: dict[int, int] | None = None
 
     def plain(self) -> str:
-        """The line without its marks."""
+        """Returns the line without its markup."""
         text = self._text
         offset = 0
         while found := _SPECIAL.search(text, offset):
@@ -184,7 +187,7 @@ class _Line:
         return "".join(self._out)
 
     def _take(self, token: str, start: int) -> int:
-        """Keep or drop what begins with a token; the offset behind it is returned."""
+        """Keeps or drops the markup that begins with a token; returns the offset after it."""
         first = token[0]
         if first in "*_":
             return self._emphasis(token, start)
@@ -204,10 +207,10 @@ class _Line:
         return end
 
     def _code_end(self, ticks: str, start: int) -> int:
-        """Behind the inline code that begins here, or behind the backticks when none of that length follow."""
+        """Returns the offset after the inline code that begins here, or after the backticks if they are not closed."""
         end = start + len(ticks)
         if self._ticks is None:
-            # The last place of each length: a search that would find nothing is not made.
+            # The last offset of each run length, so that runs without a partner need no search.
             self._ticks = {len(found[0]): found.start() for found in _TICKS.finditer(self._text)}
         if self._ticks.get(len(ticks), -1) > start:
             for found in _TICKS.finditer(self._text, end):
@@ -219,13 +222,13 @@ class _Line:
         found = _URL_REST.match(self._text, start)
         end = found.end() if found else start
         tail = _URL_TAIL.search(self._text, max(start, end - _LONGEST_RUN - 2), end)
-        # Marks behind a URL close emphasis around it, unless it has such marks itself.
+        # Marks after a URL close emphasis around it, unless the URL contains such marks itself.
         if tail and not set("*_") & set(tail[0]) & set(self._text[start : tail.start()]):
             return tail.start()
         return end
 
     def _link(self, start: int) -> int:
-        """The text of a link; brackets that are none stay, as those of ``a[i][j]`` do."""
+        """Keeps the text of a link; brackets that are not a link are unchanged, such as those of ``a[i][j]``."""
         found = _LINK.match(self._text, start)
         before = self._text[start - 1] if start else ""
         end = start + (2 if self._text[start] == "!" else 1)
@@ -238,7 +241,7 @@ class _Line:
         return found.end()
 
     def _angle(self, start: int) -> int:
-        """An address in angle brackets, a tag of HTML, or just a sign."""
+        """Handles an angle bracket: an address in brackets, an HTML tag, or just a sign."""
         if found := _AUTOLINK.match(self._text, start):
             self._out.append(found[1])
             return found.end()
@@ -253,7 +256,7 @@ class _Line:
         return found.end()
 
     def _is_tag(self, name: str, start: int, *, closes: bool) -> bool:
-        """Whether what looks like a tag is one: right behind a word it might be the parameter of a type."""
+        """Whether this is a tag; directly after a word it could be a type parameter, unless a closing tag follows."""
         before = self._text[start - 1] if start else ""
         if closes or name in _VOID_TAGS or not _is_spaced_word(before):
             return True
@@ -278,12 +281,12 @@ class _Line:
         return end
 
     def _close(self, mark: str, count: int) -> int:
-        """Take off as many marks as an opening run has; how many are left is returned."""
+        """Removes as many marks as the opening runs have; returns how many closing marks are left."""
         while count and self._waiting[mark]:
             run = self._open.pop()
             self._waiting[run.mark] -= 1
             if run.mark != mark:
-                continue  # it stands inside of what is closed here, so it opens nothing any more
+                continue  # it is inside the emphasis that closes here, so it cannot open any more
             used = min(count, run.left)
             count -= used
             run.left -= used
@@ -309,7 +312,7 @@ def _is_spaced_word(character: str) -> bool:
 
 
 def _is_unspaced_word(character: str) -> bool:
-    """Beside such a one CommonMark's rules fail: they wait for a blank that these scripts never have."""
+    """Whether CommonMark's rules fail beside this character: they need a blank, which unspaced scripts never have."""
     return character.isalnum() and character >= _UNSPACED_FROM
 
 
@@ -330,5 +333,5 @@ def _can_close(mark: str, before: str, after: str) -> bool:
 
 
 def _is_wordlike(character: str) -> bool:
-    """Neither white space nor punctuation nor a symbol."""
+    """Whether a character is neither white space nor punctuation nor a symbol."""
     return character.isalnum() or not (character.isspace() or unicodedata.category(character)[0] in "PSZ")

@@ -1,6 +1,6 @@
-"""What a piece of work asks of models: calls and tokens per kind and model, and a limit that stops it cleanly."""
+"""Counts the model calls and tokens of a piece of work by kind and model, and stops it at a limit."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -14,7 +14,7 @@ _MOST_WARNINGS: Final = 20
 
 
 class BudgetExhaustedError(TooLargeError):
-    """The next call of a model would exceed the budget of this work."""
+    """The next model call would exceed the budget of this work."""
 
     reason = "MODEL_BUDGET_EXHAUSTED"
     stops_job = True
@@ -22,14 +22,14 @@ class BudgetExhaustedError(TooLargeError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one model was asked for.
+    """The usage of one model.
 
     Attributes:
         kind: "chat", "embedding" or "rerank".
         model: Its name.
         calls: Calls that it answered.
-        prompt_tokens: Tokens that it read, as it says, or as MemoTree counts when it does not.
-        completion_tokens: Tokens that it wrote.
+        prompt_tokens: Tokens that it read, as its endpoint reports, or by MemoTree's counter if it reports none.
+        completion_tokens: Tokens that it wrote, counted in the same way.
         cached: Texts that were answered from the cache.
     """
 
@@ -46,7 +46,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, other: "Usage") -> "Usage":
-        """Both together."""
+        """Returns the sum of both."""
         return replace(
             self,
             calls=self.calls + other.calls,
@@ -56,19 +56,19 @@ class Usage:
         )
 
 
-def told_or_counted(told: Any, counted: int) -> int:
-    """The tokens that an endpoint says, when it says a number that can be one."""
-    return told if isinstance(told, int) and told > 0 else counted
+def reported_or_counted(reported: Any, counted: int) -> int:
+    """Returns the number of tokens that an endpoint reports if it is plausible, else our own count."""
+    return reported if isinstance(reported, int) and reported > 0 else counted
 
 
 class PlannedCall:
-    """One call that is under way; whoever makes it says what it used."""
+    """One call in progress; its caller reports what it used with `answered`."""
 
     def __init__(self) -> None:
         self.used: tuple[int, int] | None = None
 
     def answered(self, prompt_tokens: int, completion_tokens: int = 0) -> None:
-        """The model answered, and counted so many tokens."""
+        """Records that the model answered, and the tokens that it used."""
         self.used = (prompt_tokens, completion_tokens)
 
 
@@ -76,77 +76,62 @@ class Meter:
     """Counts the model calls of one piece of work; for one event loop.
 
     Args:
-        max_calls: The most calls that it may make; 0 is no limit.
-        max_tokens: The most tokens that models may read and write for it; 0 is no limit.
-        earlier: What an earlier attempt at the same work used; it counts.
-        spent: Tokens of earlier attempts that are told elsewhere; they count against the limit and are no usage here.
+        max_tokens: The most tokens that models may read and write for it; 0 for no limit.
+        spent: Tokens of earlier attempts that are reported elsewhere; they count against the limit but not as usage.
     """
 
-    def __init__(
-        self, *, max_calls: int = 0, max_tokens: int = 0, earlier: Iterable[Usage] = (), spent: int = 0
-    ) -> None:
-        self._max_calls = max_calls
+    def __init__(self, *, max_tokens: int = 0, spent: int = 0) -> None:
         self._spent = spent
         self._max_tokens = max_tokens
         self._used: dict[tuple[Kind, str], Usage] = {}
-        self._calls_ahead = 0
         self._tokens_ahead = 0
         self._warnings: dict[str, None] = {}
-        for usage in earlier:
-            self._add(usage)
 
     @property
     def usage(self) -> list[Usage]:
-        """What was used so far, by kind and model."""
+        """The usage so far, ordered by kind and model."""
         return [self._used[key] for key in sorted(self._used)]
 
     @property
-    def calls(self) -> int:
-        """Calls answered so far, of all models."""
-        return sum(usage.calls for usage in self._used.values())
-
-    @property
     def tokens(self) -> int:
-        """Tokens so far, of all models."""
+        """The number of tokens so far, of all models."""
         return sum(usage.tokens for usage in self._used.values())
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know: each model that failed and what stood in for it, once."""
+        """The warnings for a person, each once, such as models that failed and were replaced by built-in ones."""
         return list(self._warnings)
 
     @contextmanager
     def call(self, kind: Kind, model: str, estimate: int) -> Iterator[PlannedCall]:
-        """The place of one call, which counts once it was answered.
+        """Reserves one call, which is counted if it is answered.
 
         Args:
-            kind: Of the model.
-            model: Its name.
-            estimate: How many tokens the call may need; they are set aside while it is under way.
+            kind: The kind of the model.
+            model: The name of the model.
+            estimate: The tokens that the call may need; they are reserved while it is in progress.
 
         Raises:
-            BudgetExhaustedError: The call would exceed the limit.
+            BudgetExhaustedError: If the call would exceed the limit.
         """
         self._check(estimate)
         planned = PlannedCall()
-        self._calls_ahead += 1
         self._tokens_ahead += estimate
         try:
             yield planned
         finally:
-            self._calls_ahead -= 1
             self._tokens_ahead -= estimate
             if planned.used is not None:
                 read, wrote = planned.used
                 self._add(Usage(kind, model, calls=1, prompt_tokens=read, completion_tokens=wrote))
 
     def cached(self, kind: Kind, model: str, count: int = 1) -> None:
-        """So many texts were answered from the cache."""
+        """Counts texts that were answered from the cache."""
         if count:
             self._add(Usage(kind, model, cached=count))
 
     def warn(self, sentence: str) -> None:
-        """Note something that a person should know; the same sentence stands once."""
+        """Adds a warning for a person; a repeated sentence is kept once."""
         if len(self._warnings) < _MOST_WARNINGS:
             self._warnings[sentence] = None
 
@@ -156,13 +141,8 @@ class Meter:
         self._used[key] = usage if known is None else known.plus(usage)
 
     def _check(self, estimate: int) -> None:
-        if self._max_calls and self.calls + self._calls_ahead >= self._max_calls:
-            raise BudgetExhaustedError(
-                f"The budget of {self._max_calls:,} model calls is used up. What was made so far is kept; resume the "
-                "work with a greater budget."
-            )
         if self._max_tokens and self._spent + self.tokens + self._tokens_ahead + estimate > self._max_tokens:
             raise BudgetExhaustedError(
-                f"The next model call would exceed the budget of {self._max_tokens:,} tokens. What was made so far is "
+                f"The next model call would exceed the budget of {self._max_tokens:,} tokens. All results so far are "
                 "kept; resume the work with a greater budget."
             )

@@ -1,4 +1,4 @@
-"""The JSON object in what a chat model wrote, whatever it put around it."""
+"""Finds the JSON object in the answer of a chat model, whatever text surrounds it."""
 
 import json
 import re
@@ -11,13 +11,13 @@ _decoder: Final = json.JSONDecoder(strict=False)  # models write line breaks int
 
 
 def first_object(text: str) -> dict[str, Any] | None:
-    """The first whole JSON object in a text, fenced or not; ``None`` when there is none.
+    """Returns the first whole JSON object in a text, fenced or not; ``None`` if there is none.
 
-    An object of a model's thoughts may stand in front (``<think>…</think>``), so what is thought is left out.
+    Prefers the text after ``<think>…</think>``, because the model's thoughts may contain an object, too.
     """
     text = text[:_LONGEST]
-    _, closed, behind = text.rpartition("</think>")
-    for part in (behind, text) if closed else (text,):
+    _, closed, answer = text.rpartition("</think>")
+    for part in (answer, text) if closed else (text,):
         fenced = _FENCE.search(part)
         found = (_at_start(fenced[1]) if fenced else None) or _anywhere(part)
         if found is not None:

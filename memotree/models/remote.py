@@ -1,4 +1,4 @@
-"""The models behind URLs that the settings name, sharing one pace."""
+"""Connects to the models behind URLs that the settings name; they share one rate limiter."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,34 +13,37 @@ from memotree.models.rate_limit import RateLimiter
 from memotree.models.reranking import EndpointRanking, rerank_base
 from memotree.settings import Settings
 
-_EMBEDDING_REST: Final = 5.0
-"""Seconds: nothing stands in for a vector, so that an embedding model which is back is soon asked again."""
+_EMBEDDING_COOL_DOWN: Final = 5.0
+"""In seconds. It is short because there is no substitute for a vector: the model should be called again soon after an
+outage."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteModels:
-    """What is configured; ``None`` where a built-in model does the work."""
+    """The configured models; ``None`` where the built-in model is used."""
 
     embedder: EndpointEmbedder | None = None
     chat: Chat | None = None
     ranking: EndpointRanking | None = None
 
     async def close(self) -> None:
-        """Close the connections to every endpoint."""
+        """Closes the connections to every endpoint."""
         for part in (self.embedder, self.chat, self.ranking):
             if part is not None:
                 await part.close()
 
 
 def connect(settings: Settings, cache: AnswerCache, retry_policy: RetryPolicy) -> RemoteModels:
-    """The models that the settings name; nothing is asked yet."""
+    """Returns the models that the settings name; makes no calls."""
     limiter = RateLimiter(settings.model_concurrency, settings.model_requests_per_minute)
 
     def endpoint(kind: Kind, url: str) -> Endpoint:
         secret = getattr(settings, f"{kind}_api_key")
         key = secret.get_secret_value() if secret else ""
-        rest = min(_EMBEDDING_REST, retry_policy.rest) if kind == "embedding" else retry_policy.rest
-        return Endpoint(kind, url, getattr(settings, f"{kind}_model"), key, limiter, replace(retry_policy, rest=rest))
+        cool_down = min(_EMBEDDING_COOL_DOWN, retry_policy.cool_down) if kind == "embedding" else retry_policy.cool_down
+        return Endpoint(
+            kind, url, getattr(settings, f"{kind}_model"), key, limiter, replace(retry_policy, cool_down=cool_down)
+        )
 
     embedder = chat = ranking = None
     if settings.embedding_url is not None:

@@ -1,4 +1,4 @@
-"""Ranking of texts by a model behind a URL, over the `/rerank` call that Cohere, Jina and vLLM share."""
+"""Reranks texts with a model behind a URL, by the `/rerank` call that Cohere, Jina and vLLM share."""
 
 import math
 import struct
@@ -14,7 +14,7 @@ from memotree.models.failures import BrokenAnswerError
 from memotree.models.meter import Meter
 
 BATCH_TEXTS: Final = 64
-"""The most texts of one call."""
+"""The most texts in one call."""
 
 _TEXT_TOKENS: Final = 2_000
 _PATH: Final = "/rerank"
@@ -22,12 +22,12 @@ _SCORE: Final = struct.Struct("<d")
 
 
 def rerank_base(url: str) -> str:
-    """The base of the API; people give the whole address of the call as well."""
+    """Returns the base URL of the API; people may configure the full URL of the call instead."""
     return url.rstrip("/").removesuffix(_PATH)
 
 
 class EndpointRanking:
-    """Scores texts by a query, with a cache of every pair; for one event loop."""
+    """Scores texts for a query, with a cache of every pair; for one event loop."""
 
     def __init__(self, endpoint: Endpoint, cache: AnswerCache) -> None:
         self._endpoint = endpoint
@@ -43,12 +43,12 @@ class EndpointRanking:
         await self._endpoint.close()
 
     async def scores(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
-        """A score from 0 to 1 for each text, in order.
+        """Returns a score from 0 to 1 for each text, in the order of the texts.
 
         Raises:
-            ModelUnavailableError: The endpoint does not answer with scores.
-            ModelRefusedError: It refuses the call.
-            BudgetExhaustedError: The meter's limit is reached.
+            ModelUnavailableError: If the endpoint does not answer with scores.
+            ModelRefusedError: If the endpoint refuses the call.
+            BudgetExhaustedError: If the meter's limit is reached.
         """
         query, cut = _clean(query), [_clean(text) for text in texts]
         by_key = {key_of("rerank", self.model, query, text): text for text in cut if text}
@@ -71,7 +71,7 @@ class EndpointRanking:
             return _checked(await client.post(_PATH, cast_to=object, body=body), len(texts))
 
         with meter.call("rerank", self.model, read) as call:
-            scores = await self._endpoint.call(post, spare=True)
+            scores = await self._endpoint.call(post, optional=True)
             call.answered(read)
         return scores
 
@@ -85,7 +85,7 @@ def _batches(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def _checked(answer: Any, count: int) -> list[float]:
-    """The score of each text, in the order of the texts."""
+    """Returns the score of each text in an answer, in the order of the texts."""
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
         raise BrokenAnswerError("an answer without results")
@@ -109,7 +109,7 @@ def _entry(result: Any) -> tuple[int, float]:
 
 
 def _calibrated(raw: dict[str, float]) -> dict[str, float]:
-    """Scores from 0 to 1: a server that gives logits gives some outside of that, and then all of them are."""
+    """Returns scores from 0 to 1. If any is outside that range, the server returns logits and all are converted."""
     if all(0.0 <= score <= 1.0 for score in raw.values()):
         return raw
     return {text: 1 / (1 + math.exp(-max(-50.0, min(50.0, score)))) for text, score in raw.items()}

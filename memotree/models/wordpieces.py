@@ -1,8 +1,8 @@
-"""Texts as token numbers of the built-in model, word by word: a word that was read before costs a look-up.
+"""Tokenizes texts for the built-in model word by word; a word that was seen before costs only a look-up.
 
-No token of the model reaches across the space before a word or across a line's end, so the tokens of a text are those
-of its words. The tokenizer itself takes a whole text for one word and needs four times as long for English prose. A
-word that is long (a run of an unspaced script, say) hardly comes again, so its text goes to the tokenizer as a whole.
+No token of the model crosses the space before a word or the end of a line, so the tokens of a text are those of its
+words. The tokenizer itself treats a whole text as one word and takes four times as long for English prose. A long word
+(such as a run of an unspaced script) is rarely repeated, so a text with one goes to the tokenizer as a whole.
 """
 
 import re
@@ -10,21 +10,22 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _SPACE: Final = "\u2581"
-"""How the tokenizer writes a space; it puts one before each text."""
+"""The character that the tokenizer writes for a space; it puts one before each text."""
 
 _WORD: Final = re.compile(f"{_SPACE}+[^{_SPACE}\n]*|[^{_SPACE}\n]+|\n")
 _LONGEST: Final = 64
 _LONG_WORD: Final = re.compile(f"[^ {_SPACE}\n]{{{_LONGEST},}}|[ {_SPACE}]{{{_LONGEST},}}")
-_SPECIAL: Final = re.compile("<unk>|</?s>")  # one token each, wherever it stands
+_SPECIAL: Final = re.compile("<unk>|</?s>")  # one token each, anywhere in a text
 _MOST_WORDS: Final = 1 << 16
-"""Words that are remembered: some twenty megabytes."""
+"""The most words that are cached: about twenty megabytes. Then the cache is cleared, because a plain dictionary answers
+ten times as fast as one that tracks the order of use under a lock."""
 
 
 class WordPieces:
-    """The token numbers of texts. Safe to share between threads.
+    """Returns the token ids of texts. Safe to share between threads.
 
     Args:
-        tokenizer: Of WordLlama, without padding.
+        tokenizer: WordLlama's tokenizer, without padding.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -32,7 +33,7 @@ class WordPieces:
         self._known: dict[str, tuple[int, ...]] = {}
 
     def of(self, texts: Sequence[str]) -> list[Sequence[int]]:
-        """The numbers of each text's tokens, as the tokenizer gives them."""
+        """Returns the token ids of each text, the same as the tokenizer would."""
         whole = [place for place, text in enumerate(texts) if _LONG_WORD.search(text) or _SPECIAL.search(text)]
         encoded = self._tokenizer.encode_batch_fast([texts[place] for place in whole], add_special_tokens=False)
         found: dict[int, Sequence[int]] = {place: one.ids for place, one in zip(whole, encoded, strict=True)}

@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.node import Node, Relation, Source
-from memotree_storage.model.validation import InvalidTimeError, check_author, check_time
+from memotree_storage.model.node import Relation, Source
+from memotree_storage.model.validation import InvalidTimeError, check_author, check_text, check_time
 from memotree_storage.ports import Signature
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.sessions import Session
 
 from memotree.v1 import session_service_pb2, types_pb2
+
+_MESSAGE_BYTES = 64 << 10
 
 Level = types_pb2.LevelOfDetail
 TITLE = types_pb2.LEVEL_OF_DETAIL_TITLE
@@ -185,13 +187,14 @@ def session_message(session: Session) -> session_service_pb2.Session:
     )
 
 
-def text_of(node: Node, level: Level.ValueType) -> str:
-    """The text of a node at a level: its title, then its brief, its summary (the brief if it has none) or content."""
-    parts = [node.title]
-    if level == BRIEF:
-        parts.append(node.brief)
-    elif level == SUMMARY:
-        parts.append(node.summary or node.brief)
-    elif level == DETAIL:
-        parts.append(node.content)
-    return "\n\n".join(part for part in parts if part)
+def check_message(message: str) -> str:
+    """The checked message of a commit, without white space around it.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or has characters that no commit message can hold.
+    """
+    stripped = message.strip()
+    if not stripped:
+        raise InvalidInputError.at("message", "is needed: say what the commit is for.")
+    check_text("message", stripped, multiline=True, max_bytes=_MESSAGE_BYTES)
+    return stripped

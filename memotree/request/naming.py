@@ -1,66 +1,12 @@
-"""Names of workspaces, branches and tags: which are allowed, and the errors for unknown and taken ones."""
+"""Checks the names of workspaces, branches and tags."""
 
-from typing import Final
-
-from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from memotree_storage.commit.refs import ConfusingNameError
+from memotree_storage.errors import InvalidInputError
 from memotree_storage.git.objects import is_hex_id
 from memotree_storage.git.refs import InvalidRefNameError, check_ref_name
 from memotree_storage.model.node import is_id
 from memotree_storage.model.validation import check_name
-
-BRANCHES: Final = "refs/heads/"
-TAGS: Final = "refs/tags/"
-
-
-class BranchNotFoundError(NotFoundError):
-    """The workspace has no branch of that name."""
-
-    reason = "BRANCH_NOT_FOUND"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no branch {name!r}. List them with ListBranches, or create it.", "branch", name)
-
-
-class BranchExistsError(AlreadyExistsError):
-    """A branch of that name exists already."""
-
-    reason = "BRANCH_EXISTS"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Branch {name!r} exists already; nothing was written. Choose another name.", "branch", name)
-
-
-class TagNotFoundError(NotFoundError):
-    """The workspace has no tag of that name."""
-
-    reason = "TAG_NOT_FOUND"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no tag {name!r}. List them with ListTags.", "tag", name)
-
-
-class TagExistsError(AlreadyExistsError):
-    """A tag of that name exists already."""
-
-    reason = "TAG_EXISTS"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Tag {name!r} exists already; nothing was written. Choose another name.", "tag", name)
-
-
-class ConfusingNameError(InvalidInputError):
-    """A name that reads like something else: a workspace's like an id, a branch's or tag's like another revision."""
-
-    reason = "CONFUSING_NAME"
-
-    @classmethod
-    def taken(cls, name: str, ref: str, field: str = "name") -> InvalidInputError:
-        """The error for a branch named like an existing tag, or a tag like a branch; ``ref`` is the existing one."""
-        return cls.at(
-            field,
-            f"{name!r} is the name of {ref} already, and a revision of that name would be ambiguous. Nothing was "
-            "written. Choose another name.",
-        )
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 
 def check_workspace_name(name: str, field: str = "name") -> None:

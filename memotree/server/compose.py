@@ -27,7 +27,7 @@ from memotree.jobs import JobOperations, JobRunner, rebuilds
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
-from memotree.request.pages import PageTokens, read_or_make_key
+from memotree.request.pages import PageTokens
 from memotree.server.app import MakeFace, Operations, Server
 from memotree.server.app import serve as run
 from memotree.sessions import SessionOperations
@@ -65,7 +65,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
     """
     async with AsyncExitStack() as stack:
         store, models = await open_store_and_models(settings, stack)
-        pages = PageTokens(_page_key(settings))
+        pages = PageTokens()
         limits = service_limits(settings)
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
@@ -206,9 +206,3 @@ async def _postgres(settings: Settings, stack: AsyncExitStack) -> EmbeddedPostgr
     stack.push_async_callback(server.stop)
     await server.start()
     return server
-
-
-def _page_key(settings: Settings) -> bytes:
-    if settings.page_token_key is not None:
-        return settings.page_token_key.get_secret_value().encode()
-    return read_or_make_key(settings.data_folder / "page-token.key")

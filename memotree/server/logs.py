@@ -2,22 +2,20 @@
 
 import logging
 import sys
-from typing import TextIO
 
 import structlog
 
 from memotree.settings import LogFormat
 
 
-def configure_logging(level: str, form: LogFormat, stream: TextIO | None = None) -> None:
-    """Send the log of this process to ``stream`` (standard error if not given).
+def configure_logging(level: str, form: LogFormat) -> None:
+    """Send the log of this process to standard error.
 
     Args:
         level: The lowest level that is logged, e.g. ``"info"``.
         form: ``console`` for people, ``json`` for programs, ``auto`` for ``console`` on a terminal and else ``json``.
-        stream: Where the lines go.
     """
-    target = stream if stream is not None else sys.stderr
+    target = sys.stderr
     for_people = form == "console" or (form == "auto" and target.isatty())
     shape: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]

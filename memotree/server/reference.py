@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 import memotree
 from memotree.errors import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Answer, Code, status_code
 from memotree.settings import CONFIG_NAME, CONFIG_VARIABLE, Settings, variable
+from memotree.statuses import ERROR_STATUSES
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 """The folder of the pages in a checkout."""
@@ -97,9 +98,12 @@ def errors_page() -> str:
     for reason, answer in {**foreign_answers(), HIDDEN.reason: HIDDEN}.items():
         rows.setdefault(answer.code, {}).setdefault(reason, answer.message)
     families = {kind.reason for kind in FAMILIES}
+    by_code = {each.code: each for each in ERROR_STATUSES}
     parts = [ERRORS_INTRO]
     for code in sorted(rows, key=lambda code: code.value[0]):
-        parts.append(f"\n## {code.name}\n\n| reason | when |\n|---|---|\n")
+        told = by_code[code]
+        parts.append(f"\n## {code.name}\n\n`{told.client}` in the Python client, {told.http} over HTTP.\n")
+        parts.append("\n| reason | when |\n|---|---|\n")
         order = sorted(rows[code], key=lambda reason: (reason not in families, reason))
         parts += [f"| `{reason}` | {rows[code][reason]} |\n" for reason in order]
     return "".join(parts)

@@ -29,7 +29,7 @@ from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs_pb
 from memotree.v1 import node_service_pb2, session_service_pb2, types_pb2
 
-IMPATIENT: Final = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1000, rest=60)
+IMPATIENT: Final = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=1000, cool_down=60)
 SUCCEEDED: Final = jobs_pb.JOB_STATE_SUCCEEDED
 STOPPED: Final = jobs_pb.JOB_STATE_STOPPED
 FAILED: Final = jobs_pb.JOB_STATE_FAILED

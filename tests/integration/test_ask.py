@@ -262,7 +262,7 @@ async def test_invented_nodes_and_leaves_cannot_be_explored(world: World, forest
         assert len(steps[1].node_id) <= 40
         assert not steps[1].nodes
         assert script.forced == [False, True]
-        assert any("could not explore" in warning for warning in answer.warnings)
+        assert any("cannot explore" in warning for warning in answer.warnings)
 
 
 @pytest.mark.requirement("FOREST-9")
@@ -422,7 +422,7 @@ async def test_a_caller_that_goes_away_stops_the_model_at_once(world: World, for
         await ask(world, Slow(), forest.stone.id)
 
     task = asyncio.create_task(whole())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await reached.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -175,7 +175,7 @@ async def test_of_very_many_children_words_and_meaning_choose_those_that_are_ran
     answer = await drill(world, drilling, top)
     assert ids(answer) == [wanted.id]
     assert len(marked.read) == MOST_RERANKED
-    assert f"{count - MOST_RERANKED} were passed over" in answer.warnings[0]
+    assert f"{count - MOST_RERANKED} were skipped" in answer.warnings[0]
     assert answer.below_threshold == MOST_RERANKED - 1
 
 

@@ -1,1 +1,1 @@
-"""Answers questions from the trees: one level down, or the loop of a chat model, with citations."""
+"""Answers questions from the trees with citations: a drill-down by one level, or a loop with a chat model."""

@@ -1,4 +1,4 @@
-"""Ask: recall first, then let the chat model answer or explore, a bounded number of times, with citations."""
+"""Ask: recalls nodes, then lets the chat model answer or explore in a bounded number of steps. Answers cite nodes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
@@ -34,34 +34,35 @@ DEFAULT_BUDGET: Final = 4000
 MOST_BUDGET: Final = 200_000
 
 _RECALL_SHARE: Final = 0.75
-"""The part of a decision's budget that recalled passages may fill; the rest is for the nodes above them."""
+"""The share of a decision's budget that recalled passages may fill; the rest is for their ancestors."""
 
 _MOST_ABOVE: Final = 12
-"""Nodes above the recalled ones that are shown, so that there is something to explore."""
+"""The most ancestors of recalled nodes that are shown, so that there is something to explore."""
 
 _LEAST_BELOW: Final = 3
-"""Children that are shown after an exploration even if none reaches the threshold, and at most ``_MOST_BELOW``."""
+"""The children shown after an exploration: at least this many even if none reaches the threshold, and at most
+``_MOST_BELOW``."""
 
 _MOST_BELOW: Final = 20
 
 _SHOWN_ID: Final = 40
-"""Characters that are told of an id that a model gives: it may be any text."""
+"""An id given by a model may be any text; messages quote at most this many characters of it."""
 
-_INSTEAD: Final = "The chat model failed, so the answer is the passages that fit best."
-_FAR: Final = "No passage has a word of the question; these are the nearest in meaning, and may not be about it."
-_NOTHING: Final = "Nothing in the memory fits this question."
+_INSTEAD: Final = "The chat model failed, so the answer consists of the passages that match best."
+_FAR: Final = "No passage has a word of the question; these are the nearest by meaning and may be about something else."
+_NOTHING: Final = "Nothing in the memory matches this question."
 
 
 class RecallOperation(Protocol):
-    """Finds the first nodes; ``memotree.forest.recall.recall.Recalling`` does."""
+    """Finds the first nodes; implemented by ``memotree.forest.recall.recall.Recall``."""
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
-        """What the trees say about a question."""
+        """Finds the nodes that answer a question."""
         ...
 
 
 class DecisionModel(Protocol):
-    """Chooses between an answer and an exploration; ``memotree.models`` does."""
+    """Decides between an answer and an exploration; implemented by ``memotree.models``."""
 
     @property
     def has_chat(self) -> bool:
@@ -76,15 +77,15 @@ class DecisionModel(Protocol):
         *,
         must_answer: bool = False,
     ) -> Decision:
-        """The next step; ``must_answer`` allows no exploration."""
+        """Returns the next step; with ``must_answer`` the model may not explore."""
         ...
 
 
 @dataclass(slots=True)
 class _Question:
-    """One question under way, all of it at one state.
+    """One question in progress; all its steps read the same state.
 
-    ``revision`` names that state: the commit, so that a branch that moves meanwhile changes nothing, or the session.
+    ``revision`` names that state: the session, or the commit, so that a branch that moves meanwhile has no effect.
     """
 
     request: pb.AskRequest
@@ -98,7 +99,7 @@ class _Question:
     warnings: list[str] = field(default_factory=list)
 
     def admits(self, version: Version) -> bool:
-        """Whether a node may be shown: the filter of the request holds for what is explored, too."""
+        """Whether a node may be shown: the filter of the request also applies to explored nodes."""
         return self.wanted.admits(version) and (self.scope is None or version.entry_id in self.scope)
 
 
@@ -107,9 +108,9 @@ class Ask:
 
     Args:
         recalling: Finds the first nodes.
-        drilling: Goes down from them.
+        drilling: Returns the children of a node that the model explores.
         store: An open store.
-        models: Decides; without a chat model the answer is the passages themselves.
+        models: Decide on each step; without a chat model the answer consists of the passages themselves.
     """
 
     def __init__(self, recalling: RecallOperation, drilling: DrillDown, store: Store, models: DecisionModel) -> None:
@@ -119,10 +120,10 @@ class Ask:
         self._models = models
 
     async def ask(self, request: pb.AskRequest) -> AsyncIterator[pb.AskResponse]:
-        """Answer a question: each step as it is taken, the answer last.
+        """Answers a question; yields each step when it is taken, and the answer last.
 
         Raises:
-            InvalidInputError: No question, or a number outside of its bounds.
+            InvalidInputError: If there is no question, or a number is out of bounds.
         """
         asked = await self._begin(request)
         recalled = await self._recall(asked)
@@ -130,8 +131,8 @@ class Ask:
         yield _step(1, "recall", nodes=fresh)
         if not self._models.has_chat:
             asked.warnings.append(
-                "No chat model is configured, so the answer is the passages that fit best. Set MEMOTREE_CHAT_URL for "
-                "answers in words."
+                "No chat model is configured, so the answer consists of the passages that match best. Set "
+                "MEMOTREE_CHAT_URL to get answers written by a model."
             )
             yield await self._extractive(asked, recalled)
             return
@@ -143,7 +144,7 @@ class Ask:
                 yield event
 
     async def _decisions(self, asked: _Question, recalled: pb.RecallResponse) -> AsyncGenerator[pb.AskResponse, None]:
-        """The loop: the model answers, or explores and is asked again; the last time it has to answer."""
+        """Runs the loop: the model answers, or explores and is asked again; in the last step it must answer."""
         most = asked.request.max_steps or DEFAULT_STEPS
         count, must_answer = 0, False
         while count < most:
@@ -156,7 +157,7 @@ class Ask:
                 if must_answer:
                     asked.warnings.append(f"{_INSTEAD} {error.message}")
                     break
-                asked.warnings.append(f"Step {count + 1} is lost: {error.message}")
+                asked.warnings.append(f"Step {count + 1} was skipped: {error.message}")
                 must_answer = True
                 continue
             except MemoTreeError as error:
@@ -168,7 +169,8 @@ class Ask:
                 return
             fresh = await self._explore(asked, decision, count) if not must_answer else []
             yield _step(count + 1, "explore", _clean(decision.node_id)[:_SHOWN_ID], _clean(decision.reasoning), fresh)
-            # A model that names what it cannot explore is told so by the hints of the nodes, where it was shown them.
+            # If the model named a node it cannot explore, the node's hint says so in the next step. It must answer now
+            # if it has not been shown the node, because there is no hint then, or if the node is a leaf.
             known = asked.context.get(decision.node_id)
             must_answer = known is None or known.is_leaf
         yield await self._extractive(asked, recalled, exhausted=count == most)
@@ -211,26 +213,26 @@ class Ask:
         return recalled
 
     async def _first(self, asked: _Question, recalled: pb.RecallResponse) -> list[Shown]:
-        """What was recalled, and the nodes just above it, which is where more can be found."""
-        found = [one for passage in recalled.passages for one in passage.nodes] + list(recalled.nodes)
+        """Returns the recalled nodes, and their parents and roots, below which more can be found."""
+        found = [node for passage in recalled.passages for node in passage.nodes] + list(recalled.nodes)
         if asked.scope is not None:
-            found = [one for one in found if one.node.id in asked.scope]
-        shown = [_recalled(one) for one in found]
+            found = [recalled_node for recalled_node in found if recalled_node.node.id in asked.scope]
+        shown = [_recalled(recalled_node) for recalled_node in found]
         above: dict[str, float] = {}
-        for one in sorted(shown, key=lambda each: -each.score):
-            for node_id in (one.node.path[-1:], one.node.path[:1]):  # its parent, and the root of its tree
-                above.setdefault("".join(node_id), one.score)
+        for item in sorted(shown, key=lambda item: -item.score):
+            for node_id in (item.node.path[-1:], item.node.path[:1]):  # its parent, and the root of its tree
+                above.setdefault("".join(node_id), item.score)
         wanted = [node_id for node_id in above if node_id and asked.context.get(node_id) is None]
         async with self._store.database.connection() as conn:
             versions = await tree.versions(Snapshot(conn, asked.state), wanted)
-            kept = [each for each in wanted if each in versions and asked.admits(versions[each])][:_MOST_ABOVE]
+            kept = [key for key in wanted if key in versions and asked.admits(versions[key])][:_MOST_ABOVE]
             nodes = await nodes_at(Snapshot(conn, asked.state), self._store, kept, SUMMARY)
         hint = "stands above passages that were found; more of the same may be below"
         shown += [Shown(node, "", hint, above[node.id], -1) for node in nodes]
         return await self._with_text(asked, shown)
 
     async def _with_text(self, asked: _Question, shown: Sequence[Shown]) -> list[Shown]:
-        """The nodes with the text of their own: those that have children, too, come without it from what found them."""
+        """Fills in the content of nodes that have both content and children, which recall returns without content."""
         missing = [
             one.node
             for one in shown
@@ -246,10 +248,10 @@ class Ask:
         return list(shown)
 
     async def _explore(self, asked: _Question, decision: Explore, count: int) -> list[Shown]:
-        """Show what is below a node, or note why not."""
+        """Returns the children of a node to show, or adds a warning if it cannot be explored."""
         refusal = asked.context.refusal(decision.node_id)
         if refusal:
-            asked.warnings.append(f"Step {count + 1}: the model could not explore what it named. {refusal}")
+            asked.warnings.append(f"Step {count + 1}: the model named a node that it cannot explore. {refusal}")
             return []
         known = asked.context.get(decision.node_id)
         question = f"{asked.request.query}\n{_clean(decision.reasoning)}"[:MAX_QUERY_CHARS]
@@ -262,8 +264,8 @@ class Ask:
         )
         try:
             below = await self._drilling.drill(request, asked.meter)
-        except lookup.NodeNotFoundError:  # of a session that changes meanwhile
-            asked.warnings.append(f"Step {count + 1}: node {decision.node_id} is not there any more.")
+        except lookup.NodeNotFoundError:  # in a session that changes meanwhile
+            asked.warnings.append(f"Step {count + 1}: node {decision.node_id} no longer exists.")
             below = pb.DrillDownResponse()
         if known is not None:
             known.explored = True
@@ -288,26 +290,26 @@ class Ask:
         return await self._with_text(asked, shown)
 
     async def _answer(self, asked: _Question, decision: Answer, *, exhausted: bool) -> pb.AskResponse:
-        """The model's answer with the nodes that it names, or else those that say the same."""
+        """Returns the model's answer with the nodes it cites, or else those that share most words with it."""
         cited, unknown = asked.context.cited(decision.cited)
         if unknown:
             asked.warnings.append(
                 f"The model cited {', '.join(repr(name[:_SHOWN_ID]) for name in unknown[:5])}, which it was not shown; "
-                "that is left out."
+                "these citations were left out."
             )
         if not cited:
             cited = await asyncio.to_thread(nearest_by_words, decision.text, asked.context.leaves())
             asked.warnings.append(
-                "The model named no passages; those cited share most words with its answer."
+                "The model cited no passages; the ones cited here share most words with its answer."
                 if cited
-                else "The model named no passages, and none says the same in its words: check the answer."
+                else "The model cited no passages, and none shares enough words with its answer: check the answer."
             )
         return await self._end(asked, _clean(decision.text), [one.node.id for one in cited], exhausted=exhausted)
 
     async def _extractive(
         self, asked: _Question, recalled: pb.RecallResponse, *, exhausted: bool = False
     ) -> pb.AskResponse:
-        """The passages that were recalled, as the answer."""
+        """Returns the recalled passages as the answer."""
         budget = asked.request.token_budget or EXTRACTIVE_BUDGET
         text, cited = extract(recalled, budget, asked.scope)
         if not cited:
@@ -337,7 +339,7 @@ class Ask:
 
 
 def _clean(text: str) -> str:
-    """A text of a model as it can be sent and searched for: no NUL, no half of a surrogate pair."""
+    """Returns a model's text without NUL characters and lone surrogates, so that it can be sent and searched for."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
@@ -358,7 +360,7 @@ def _step(
 
 
 def _at_title(node: types_pb2.Node) -> types_pb2.Node:
-    """A node without its texts."""
+    """Returns a copy of a node without its texts."""
     message = types_pb2.Node()
     message.CopyFrom(node)
     message.brief = message.summary = message.content = ""

@@ -1,4 +1,4 @@
-"""DrillDown: one level down from a node, its children by their relevance for a question."""
+"""DrillDown: returns the children of a node, ranked by their relevance for a question."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,22 @@ from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 DEFAULT_THRESHOLD: Final = 0.5
-"""The least score of a child that is returned, unless the caller says (the seed's)."""
+"""The default for the least score of a child that is returned (the seed's)."""
 
 MAX_QUERY_CHARS: Final = 8192
 
 MOST_RERANKED: Final = 200
-"""Children that the reranker reads; of more, words and meaning choose these first."""
+"""The most children that the reranker reads; if there are more, lexical and vector search choose them."""
 
 _RERANKED_CHARS: Final = 4000
-"""Characters of a leaf's content that the reranker reads: what a leaf is about stands at its beginning."""
+"""The characters of a leaf's content that the reranker reads; the beginning of a leaf says what it is about."""
 
 _READ_AT_ONCE: Final = 100
 _READ_TOKENS: Final = 1 << 19
-"""Leaves, and tokens of them, whose contents are in memory at once."""
+"""The most leaves, and the most tokens of them, whose contents are in memory at once."""
 
 _MOST_TOKENS: Final = 1 << 19
-"""Tokens of the contents in one answer: 2 MiB of English, well below what a message may carry."""
+"""The most tokens of contents in one answer: 2 MiB of English, well below the size limit of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +49,27 @@ class _Scored:
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    """What stands below a node: the versions looked at in document order, which of them are leaves, and the rest."""
+    """The children of a node: those to rerank in document order, the leaves among them, and the number skipped."""
 
     versions: list[Version]
     leaves: frozenset[str]
-    passed_over: int
+    skipped: int
 
 
 class Reranker(Protocol):
-    """Scores texts for a question; ``memotree.models`` does."""
+    """Scores texts for a question; implemented by ``memotree.models``."""
 
     async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
-        """A score from 0 to 1 for each text, in their order."""
+        """Returns a score from 0 to 1 for each text, in the order of the texts."""
         ...
 
 
 class DrillDown:
-    """Goes down a tree, level by level.
+    """Returns the children of a node, ranked for a question.
 
     Args:
         store: An open store.
-        models: Reranks.
+        models: Rerank the children.
     """
 
     def __init__(self, store: Store, models: Reranker) -> None:
@@ -77,15 +77,15 @@ class DrillDown:
         self._models = models
 
     async def drill_down(self, request: pb.DrillDownRequest) -> pb.DrillDownResponse:
-        """Go one level down from a node."""
+        """Returns the children of a node, ranked for a question."""
         return await self.drill(request, Meter())
 
     async def drill(self, request: pb.DrillDownRequest, meter: Meter) -> pb.DrillDownResponse:
-        """The same, and what the models were asked for is counted by ``meter``.
+        """Does the same and counts the calls to models with ``meter``. A node without children is itself the result.
 
         Raises:
-            InvalidInputError: No question, or a threshold outside of 0 to 1.
-            NodeNotFoundError: The node is not alive at the revision.
+            InvalidInputError: If there is no question, or the threshold is not from 0 to 1.
+            NodeNotFoundError: If the node is not alive at the revision.
         """
         check_question("query", request.query)
         threshold = _threshold(request)
@@ -102,20 +102,20 @@ class DrillDown:
             _Scored(version, _bounded(score), version.entry_id in below.leaves)
             for version, score in zip(below.versions, scores, strict=True)
         ]
-        ranked = sorted(scored, key=lambda each: -each.score)  # stable: equals stay in document order
+        ranked = sorted(scored, key=lambda each: -each.score)  # stable: ties stay in document order
         kept = [each for each in ranked if each.score >= threshold]
         warnings = _warnings(below, ranked, kept, threshold)
         return await self._answer(place.state, kept, len(ranked) - len(kept), warnings)
 
     async def _below(self, state: State, ids: Sequence[str], query: str) -> _Below:
-        """The children that the reranker reads: all of them, or the first by words and meaning."""
+        """Returns the children that the reranker reads: all of them, or the best by lexical and vector search."""
         chosen: Sequence[str] = ids
         if len(ids) > MOST_RERANKED:
             found = await self._store.search.find(
                 state, SearchQuery(query, MOST_RERANKED, words=True, meaning=True, node_ids=set(ids))
             )
             near = {hit.version.entry_id for hit in found}
-            # What no search finds (nothing in it is like the question) fills up in document order.
+            # If the search finds too few, other children fill up the list in document order.
             near.update([entry_id for entry_id in ids if entry_id not in near][: MOST_RERANKED - len(near)])
             chosen = [entry_id for entry_id in ids if entry_id in near]
         async with self._store.database.connection() as conn:
@@ -128,14 +128,14 @@ class DrillDown:
         )
 
     async def _texts(self, state: State, below: _Below) -> list[str]:
-        """What the reranker reads of each child: title and summary; of a leaf its content too, which is the truth."""
-        told: dict[str, str] = {}
+        """Returns the text of each child for the reranker: title and summary, and for a leaf its content, too."""
+        beginnings: dict[str, str] = {}
         leaves = [version for version in below.versions if version.entry_id in below.leaves]
-        for some in in_pieces(leaves, _READ_AT_ONCE, _READ_TOKENS):
+        for batch in in_pieces(leaves, _READ_AT_ONCE, _READ_TOKENS):
             async with self._store.database.connection() as conn:
-                nodes = await contents(Snapshot(conn, state), self._store, some)
-            told.update({entry_id: node.content[:_RERANKED_CHARS] for entry_id, node in nodes.items()})
-        return [_text(version, told.get(version.entry_id, "")) for version in below.versions]
+                nodes = await contents(Snapshot(conn, state), self._store, batch)
+            beginnings.update({entry_id: node.content[:_RERANKED_CHARS] for entry_id, node in nodes.items()})
+        return [_text(version, beginnings.get(version.entry_id, "")) for version in below.versions]
 
     async def _answer(
         self, state: State, found: Sequence[_Scored], below_threshold: int, warnings: Sequence[str]
@@ -145,10 +145,11 @@ class DrillDown:
         async with self._store.database.connection() as conn:
             messages = await _messages(Snapshot(conn, state), self._store, found, detailed)
             citations = await cite(Snapshot(conn, state), self._store, [each.version for each in found])
-        told = list(warnings)
+        all_warnings = list(warnings)
         if cut:
-            told.append(
-                f"{cut} leaves come without their content, which is too much for one answer; read them one by one."
+            all_warnings.append(
+                f"{cut} leaves are returned without their content, because it is too large for one answer; read them "
+                "one by one."
             )
         return pb.DrillDownResponse(
             nodes=[
@@ -162,14 +163,14 @@ class DrillDown:
             ],
             below_threshold=below_threshold,
             commit_id=state.commit_id,
-            warnings=told,
+            warnings=all_warnings,
         )
 
 
 async def _messages(
     snapshot: Snapshot, store: Store, found: Sequence[_Scored], detailed: frozenset[str]
 ) -> Mapping[str, types_pb2.Node]:
-    """The nodes as messages by id: leaves with their content as far as there is room, others with their summary."""
+    """Returns the nodes as messages by id: the ``detailed`` ones with their content, others with their summary."""
     plain = [each.version.entry_id for each in found if each.version.entry_id not in detailed]
     messages = await nodes_at(snapshot, store, sorted(detailed), DETAIL)
     messages += await nodes_at(snapshot, store, plain, SUMMARY)
@@ -177,7 +178,7 @@ async def _messages(
 
 
 def _within(found: Sequence[_Scored]) -> frozenset[str]:
-    """The leaves whose contents one answer has room for, best first; the first one always."""
+    """Returns the leaves whose contents fit one answer, best first; the first one is always included."""
     room, kept = _MOST_TOKENS, set[str]()
     for each in found:
         if each.is_leaf and (not kept or each.version.tokens <= room):
@@ -192,44 +193,44 @@ def _text(version: Version, content: str) -> str:
 
 
 def _warnings(below: _Below, ranked: Sequence[_Scored], kept: Sequence[_Scored], threshold: float) -> list[str]:
-    told = []
-    if below.passed_over:
-        told.append(
-            f"The node has {len(below.versions) + below.passed_over} children; words and meaning chose {MOST_RERANKED} "
-            f"of them, which were reranked, and {below.passed_over} were passed over."
+    warnings = []
+    if below.skipped:
+        warnings.append(
+            f"The node has {len(below.versions) + below.skipped} children; lexical and vector search chose "
+            f"{MOST_RERANKED} of them for reranking, and {below.skipped} were skipped."
         )
     if ranked and not kept:
-        told.append(
+        warnings.append(
             f"No child reaches the threshold of {threshold:g}; the best score is {ranked[0].score:.2f} "
             f"({ranked[0].version.title!r}). Ask in other words, or give a lower threshold."
         )
-    return told
+    return warnings
 
 
 def _threshold(request: pb.DrillDownRequest) -> float:
     if not request.HasField("threshold"):
         return DEFAULT_THRESHOLD
-    if not 0.0 <= request.threshold <= 1.0:  # refuses NaN too
+    if not 0.0 <= request.threshold <= 1.0:  # also rejects NaN
         raise InvalidInputError.at("threshold", f"is {request.threshold:g}; give a number from 0 to 1.")
     return request.threshold
 
 
 def check_question(field: str, text: str) -> None:
-    """Refuse a question that is blank, too long, or has a NUL character.
+    """Rejects a question that is blank, too long, or has a NUL character.
 
     Raises:
-        InvalidInputError: It is one of these.
+        InvalidInputError: If the question is one of these.
     """
     if not text.strip():
         raise InvalidInputError.at(field, "is needed.")
     if len(text) > MAX_QUERY_CHARS:
         raise InvalidInputError.at(
-            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the telling words."
+            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the words that matter."
         )
     if "\x00" in text:
         raise InvalidInputError.at(field, "has a NUL character; leave it out.")
 
 
 def _bounded(score: float) -> float:
-    """A score from 0 to 1, whatever an endpoint answered."""
+    """Returns a score from 0 to 1, whatever an endpoint answered."""
     return 0.0 if math.isnan(score) else min(1.0, max(0.0, score))

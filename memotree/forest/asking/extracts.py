@@ -1,4 +1,4 @@
-"""Answers without a chat model: the best of what was recalled, as it stands in the documents."""
+"""Answers without a chat model: the best recalled passages, verbatim."""
 
 from collections.abc import Collection
 from typing import Final
@@ -8,26 +8,26 @@ from memotree_storage.model.tokens import truncate_to_tokens
 from memotree.v1 import forest_service_pb2 as pb
 
 EXTRACTIVE_BUDGET: Final = 1000
-"""Tokens of an answer made of passages, unless the caller gives a budget: a person reads it, not a model."""
+"""The default budget in tokens of an answer made of passages. It is small because a person reads it, not a model."""
 
 EXTRACTIVE_SHARE: Final = 0.25
-"""The part of the best score that a passage of such an answer must have: what is there for its room alone misleads."""
+"""The share of the best score that a passage must have to be included; one that only fills up the budget misleads."""
 
 
 def extract(recalled: pb.RecallResponse, budget: int, scope: set[str] | None = None) -> tuple[str, list[str]]:
-    """The best of what was recalled as one text within a budget of tokens, and the ids of the nodes that it is from.
+    """Returns the best recalled nodes as one text within a budget of tokens, and the ids of these nodes.
 
-    Leaves that stand side by side stay joined as in their document; a blank line is between others.
+    Adjacent leaves of a document are joined as in the document; others are separated by a blank line.
     """
     places: list[tuple[int, pb.RecalledNode]] = []
     for number, passage in enumerate(recalled.passages):
-        places += [(number, one) for one in passage.nodes]
-    places += [(-1 - number, one) for number, one in enumerate(recalled.nodes)]
+        places += [(number, node) for node in passage.nodes]
+    places += [(-1 - number, node) for number, node in enumerate(recalled.nodes)]
     if scope is not None:
         places = [place for place in places if place[1].node.id in scope]
     chosen, left = set[int](), budget
-    least = EXTRACTIVE_SHARE * max((one.score for _, one in places), default=0.0)
-    for index in sorted(range(len(places)), key=lambda each: -places[each][1].score):
+    least = EXTRACTIVE_SHARE * max((node.score for _, node in places), default=0.0)
+    for index in sorted(range(len(places)), key=lambda index: -places[index][1].score):
         one = places[index][1]
         tokens = one.tokens or one.node.content_tokens
         if not chosen or (tokens <= left and one.score >= least):
@@ -44,11 +44,11 @@ def extract(recalled: pb.RecallResponse, budget: int, scope: set[str] | None = N
 
 
 def lacks_words(recalled: pb.RecallResponse, cited: Collection[str]) -> bool:
-    """Whether no passage of an answer has a word of the question, as far as the traces tell.
+    """Whether, according to the traces, no cited passage has a word of the question.
 
-    The best of what was found is the best of what is there, and no more: shares of a score are relative to it. Where
-    not even a word is shared, nearness in meaning may be chance.
+    Scores are relative to the best match, so even the best one may be irrelevant. If not a single word is shared,
+    similarity by meaning may be chance.
     """
-    nodes = [*(one for passage in recalled.passages for one in passage.nodes), *recalled.nodes]
-    told = [[signal.name for signal in one.trace.signals] for one in nodes if one.node.id in cited]
-    return bool(told) and all(signals and "words" not in signals for signals in told)
+    nodes = [*(node for passage in recalled.passages for node in passage.nodes), *recalled.nodes]
+    traced = [[signal.name for signal in node.trace.signals] for node in nodes if node.node.id in cited]
+    return bool(traced) and all(signals and "words" not in signals for signals in traced)

@@ -1,6 +1,6 @@
-"""The loop that answers a question: what the chat model sees, what it may explore, and what its answer rests on.
+"""The context of the loop that answers a question: what the model is shown, may explore and can cite.
 
-Nothing here reads a store or calls a model; `asking.py` does both. Whatever a document says, a model can only name
+Nothing here reads a store or calls a model; `ask.py` does both. Whatever a document says, a model can only refer to
 nodes that it was shown: every id that it gives is looked up here, and nowhere else.
 """
 
@@ -17,36 +17,36 @@ from memotree.v1 import types_pb2
 
 LEAF: Final = "LEAF_CHUNK"
 INNER: Final = "SUMMARY_NODE"
-"""The names that the loop's prompt has for the two kinds of nodes (the seed's)."""
+"""The names of the two kinds of nodes in the loop's prompt (the seed's)."""
 
 _KEYS_TOKENS: Final = 28
-"""Tokens of a node's keys, id and type in the prompt."""
+"""The tokens of a node's keys, id and type in the prompt."""
 
 _FULL_SHARE: Final = 0.75
-"""The part of the budget that goes to nodes as they are; the rest keeps the outlines of all others."""
+"""The share of the budget for nodes in full; the rest is for the outlines of all others."""
 
 _LEAST_CUT: Final = 60
-"""Tokens that a text must have left for it to be worth cutting."""
+"""A text is cut only if at least this many tokens of it remain."""
 
 _MOST_CITED: Final = 3
-"""Leaves that are cited when the model names none."""
+"""The most leaves that are cited if the model names none."""
 
 _LEAST_SHARED: Final = 3.0
-"""What a further leaf must add to those before it, in weighted words: more than one word that few texts have."""
+"""The weight of words that a further leaf must add to those before it: more than that of a single rare word."""
 
 
 @dataclass(slots=True)
 class Shown:
-    """A node that the model was shown.
+    """A node that the model is shown.
 
     Attributes:
-        node: It, with its summary.
-        content: Its own text; empty for a node whose content is derived from what is below it.
+        node: The node with its summary.
+        content: Its own text; empty for a node whose content is derived from its leaves.
         hint: Why it is shown.
-        score: How well it fits the question, within its step.
-        step: The step that brought it; 0 for the nodes that were recalled.
-        explored: Whether what is below it was shown.
-        refused: How often the model wanted to explore it again.
+        score: How well it matches the question, compared with other nodes of the same step.
+        step: The step that found it; 0 for recalled nodes, -1 for their ancestors.
+        explored: Whether its children were shown.
+        refused: How often the model asked to explore it again.
     """
 
     node: types_pb2.Node
@@ -59,20 +59,20 @@ class Shown:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether nothing is below it."""
+        """Whether the node has no children."""
         return self.node.child_count == 0
 
     @property
     def outline(self) -> str:
-        """What it is about."""
+        """The summary of the node, else its brief, else its title."""
         return self.node.summary or self.node.brief or self.node.title
 
 
 class Context:
-    """The nodes of one question, in the order in which they came.
+    """The nodes shown for one question, in the order in which they were found.
 
     Args:
-        budget: The most tokens of them that one decision may read.
+        budget: The most tokens of them in one prompt.
     """
 
     def __init__(self, budget: int) -> None:
@@ -80,34 +80,34 @@ class Context:
         self._nodes: dict[str, Shown] = {}
 
     def add(self, nodes: Iterable[Shown]) -> list[Shown]:
-        """Show more nodes; those that were not shown before are returned."""
-        return [one for one in nodes if self._nodes.setdefault(one.node.id, one) is one]
+        """Adds nodes and returns those that were not shown before."""
+        return [shown for shown in nodes if self._nodes.setdefault(shown.node.id, shown) is shown]
 
     def get(self, node_id: str) -> Shown | None:
-        """The node of that id, if it was shown."""
+        """Returns the node with this id, or ``None`` if it was not shown."""
         return self._nodes.get(node_id)
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def refusal(self, node_id: str) -> str:
-        """Why a node cannot be explored, as the model is told; empty when it can."""
+        """Returns why a node cannot be explored, or ``""`` if it can."""
         known = self._nodes.get(node_id)
         name = node_id[:40].encode("utf-8", "replace").decode()
         if known is None:
-            return f"{name!r} is no node of the context; only a SUMMARY_NODE that is shown there can be explored."
+            return f"{name!r} is not a node of the context; only a SUMMARY_NODE shown there can be explored."
         if known.is_leaf:
-            return f"{name} is a leaf: nothing is below it, and its text is all there is."
+            return f"{name} is a leaf and has no children; its text is all there is."
         if known.explored:
-            known.refused += 1  # its hint changes, so that the model is told and not asked the same again
-            return f"{name} was explored already; what is below it is shown."
+            known.refused += 1  # changes the hint, so that the model learns of the refusal and the prompt differs
+            return f"{name} was explored already; its children are shown."
         return ""
 
     def for_model(self) -> list[ContextNode]:
-        """The nodes as the prompt shows them, within the budget.
+        """Returns the nodes as the prompt shows them, within the budget.
 
-        What came last and fits best is shown in full, then the outlines of the others as far as there is room, or at
-        least their titles. A node that has no room at all is still known: when it is named, that counts.
+        The newest and best nodes are shown in full, then the outlines of the others while there is room, or at least
+        their titles. A node for which there is no room can still be explored and cited.
         """
         ranked = sorted(self._nodes.values(), key=lambda one: (one.explored, -one.step, -one.score))
         forms: dict[str, ContextNode] = {}
@@ -130,18 +130,18 @@ class Context:
         return [forms[node_id] for node_id in self._nodes if node_id in forms]
 
     def leaves(self) -> list[Shown]:
-        """The nodes with a text of their own, in the order in which they came."""
+        """Returns the nodes with content of their own, in the order in which they were found."""
         return [one for one in self._nodes.values() if one.content]
 
     def cited(self, named: Sequence[str]) -> tuple[list[Shown], list[str]]:
-        """The nodes that an answer names, in its order, and the names that stand for none that was shown."""
+        """Returns the nodes that an answer names, in its order, and the names of nodes that were not shown."""
         wanted = list(dict.fromkeys(named))
         known = [one for node_id in wanted if (one := self._nodes.get(node_id)) is not None]
         return known, [node_id for node_id in wanted if node_id not in self._nodes]
 
 
 def tokens_of(form: ContextNode) -> int:
-    """Tokens of a node in the prompt, near enough."""
+    """Returns the approximate number of tokens of a node in the prompt."""
     return _KEYS_TOKENS + sum(count_tokens(text) for text in (form.summary, form.hint, form.content))
 
 
@@ -155,7 +155,7 @@ def _form(one: Shown, summary: str, content: str = "") -> ContextNode:
 
 
 def _full(one: Shown, room: int) -> ContextNode | None:
-    """A node as it is, its text cut to the room if it must be; ``None`` when it is not worth that."""
+    """Returns a node in full, its text cut to the room if necessary; ``None`` if too little of it would remain."""
     if not one.content:
         form = _form(one, one.outline)
         return form if tokens_of(form) <= room else None
@@ -176,9 +176,9 @@ def _outline(one: Shown, room: int) -> ContextNode | None:
 
 
 def nearest_by_words(answer: str, leaves: Sequence[Shown]) -> list[Shown]:
-    """The leaves that share most words with an answer, each of which adds some that those before it lack.
+    """Returns the leaves that share most words with an answer; each adds words that the ones before it lack.
 
-    A word weighs the more the fewer leaves have it, so that what all of them say decides nothing.
+    A word weighs more if fewer leaves have it, so words that all leaves have hardly count.
     """
     said = set(words_of(answer))
     have = [(one, said & set(words_of(f"{one.node.title}\n{one.content}"))) for one in leaves]
@@ -190,7 +190,7 @@ def nearest_by_words(answer: str, leaves: Sequence[Shown]) -> list[Shown]:
     covered: set[str] = set()
     while have and len(chosen) < _MOST_CITED:
         gains = [sum(weight[word] for word in words - covered) for _, words in have]
-        best = max(range(len(have)), key=lambda place: gains[place])  # the first of equals
+        best = max(range(len(have)), key=lambda place: gains[place])  # the first of ties
         if gains[best] < (_LEAST_SHARED if chosen else 1.0):
             break
         one, words = have.pop(best)

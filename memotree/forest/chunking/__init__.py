@@ -1,1 +1,1 @@
-"""Cuts a document into the pieces that become leaves. Pure; import `splitting`."""
+"""Splits a document into the pieces that become leaves. Pure (no I/O); import `splitting`."""

@@ -1,7 +1,8 @@
-"""Where a text may be cut without tearing what a reader sees as one character.
+"""Finds places where a text can be cut without splitting a grapheme, which a reader sees as one character.
 
-The rules are those of Unicode's extended grapheme clusters (UAX #29) as far as the categories of the standard library
-tell them: marks stay with their letter, joined emoji together, flags whole, CR with LF, Korean syllables in one.
+Follows Unicode's extended grapheme clusters (UAX #29) as far as the character categories of the standard library allow:
+a mark stays with its letter, joined emoji stay together, as do the two letters of a flag, CR and LF, and the parts of a
+Korean syllable.
 """
 
 import unicodedata
@@ -10,11 +11,11 @@ from typing import Final
 _JOINER: Final = "\u200d"
 _MARKS: Final = frozenset({"Mn", "Me", "Mc"})
 _FURTHEST: Final = 64
-"""How far to look for a place, in characters; longer clusters are no writing but a load test."""
+"""How far to look for a place, in characters; longer clusters do not occur in real writing."""
 
 
 def may_cut(text: str, at: int) -> bool:
-    """Whether a cluster ends before the character at ``at``."""
+    """Whether a grapheme ends before the character at ``at``."""
     if at <= 0 or at >= len(text):
         return True
     before, after = text[at - 1], text[at]
@@ -28,7 +29,7 @@ def may_cut(text: str, at: int) -> bool:
 
 
 def cut_before(text: str, at: int, least: int = 0) -> int:
-    """The last place up to ``at`` and over ``least`` where the text may be cut; ``at`` when none is near."""
+    """Returns the last place in ``(least, at]`` where the text may be cut; ``at`` if there is none near it."""
     lowest = max(least, at - _FURTHEST)
     for place in range(at, lowest, -1):
         if may_cut(text, place):

@@ -1,6 +1,6 @@
-"""Where a text is best cut, from the best place to the last, as regular expressions for the splitter.
+"""The separators at which the splitter cuts a text, as regular expressions, the preferred ones first.
 
-Each expression ends a piece where its match ends, so that the pieces joined are the text.
+A piece ends where the match of a separator ends, so joining the pieces gives the text.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _CLAUSE: Final = r"(?:[，、：]|[,;:]\s+)"  # noqa: RUF001 - the same
 _BLANK: Final = r"\s+"
 
 WITHIN_PARAGRAPHS: Final = (_LINE_END, _SENTENCE, _CLAUSE, _BLANK)
-"""For text that must be cut inside of a paragraph."""
+"""For text that must be cut within a paragraph: lines, sentences, clauses, words."""
 
 PROSE: Final = (_PARAGRAPH, *WITHIN_PARAGRAPHS)
 """For text: paragraphs, lines, sentences, clauses, words."""
@@ -24,17 +24,17 @@ _LANGUAGES: Final = {language.value: language for language in Language}
 
 
 def separators_of(language: str) -> tuple[str, ...]:
-    """The separators for code of a language by its name in the splitters' library; those of prose for any other."""
+    """Returns the separators for code in a language, by its name in the splitters' library; else those of prose."""
     known = _LANGUAGES.get(language)
     if known is None:
         return PROSE
     try:
         given = RecursiveCharacterTextSplitter.get_separators_for_language(known)
-    except ValueError:  # named by the library, and without separators
+    except ValueError:  # the library names the language but has no separators for it
         return PROSE
     return (*(_at_line_start(separator) for separator in given if separator not in _PLAIN), *PROSE)
 
 
 def _at_line_start(separator: str) -> str:
-    r"""The library's ``\\nclass `` as the empty place before ``class ``: the keyword begins the next piece."""
+    r"""Turns the library's ``\\nclass `` into the empty match before ``class ``: the keyword begins the next piece."""
     return f"(?<=\\n)(?={separator[1:]})" if separator.startswith("\n") else f"(?={separator})"

@@ -1,8 +1,8 @@
-"""Cuts a document into the pieces that become leaves: joined they are its text, to the last character.
+"""Splits a document into the pieces that become leaves. Joining the pieces gives its text, to the last character.
 
-`langchain-text-splitters` chooses the places, best first: paragraphs, lines, ends of sentences (those of Chinese too),
-clauses, words; for code, the beginnings of classes and functions before them. It works inside of one stretch (the text
-of one section, or one turn) at a time. A word too long for a piece is cut between graphemes.
+`langchain-text-splitters` chooses the places, in this order: paragraphs, lines, ends of sentences (Chinese ones too),
+clauses, words; for code, the beginnings of classes and functions come first. It works on one stretch (the text of one
+section, or one turn) at a time. A word too long for a piece is cut between graphemes.
 """
 
 import re
@@ -19,13 +19,15 @@ from memotree.forest.chunking.separators import WITHIN_PARAGRAPHS, separators_of
 from memotree.forest.documents.document import NO_SECTION, Document
 
 SPLITTER: Final = "recursive-1"
-"""Names the rules of this module, to be kept with an archive: other rules would cut an unchanged text elsewhere."""
+"""The version of the rules of this module. It is stored with an archive, because other rules would cut an unchanged
+text at other places."""
 
 _BLOCK: Final = 1 << 19
-"""The longest text that the splitter gets at once, in characters; it holds a string for every word of it."""
+"""The longest text given to the splitter at once, in characters. The limit bounds its memory: it makes a string for
+every word."""
 
 _SHORT: Final = 5
-"""A piece under this part of ``chunk_size`` is too short to stand alone."""
+"""A piece shorter than ``chunk_size / _SHORT`` is joined to a neighbour."""
 
 _FINER: Final = tuple(re.compile(separator) for separator in WITHIN_PARAGRAPHS)
 
@@ -34,7 +36,7 @@ Cut = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Text of one section and at most one turn: no piece reaches over its ends."""
+    """Text of one section and at most one turn. No piece crosses the ends of a stretch."""
 
     start: int
     end: int
@@ -44,7 +46,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What becomes one leaf: ``text[start:end]``, in a section (by its index, or ``NO_SECTION``) and maybe a turn."""
+    """The text of one leaf: ``text[start:end]``, with the index of its section (or ``NO_SECTION``) and of its turn."""
 
     start: int
     end: int
@@ -53,9 +55,9 @@ class Piece:
 
 
 def stretches(document: Document) -> list[Stretch]:
-    """The document cut where its sections and turns begin, without gaps.
+    """Returns the document cut where its sections and turns begin, without gaps.
 
-    A stretch of nothing but white space goes to the one behind it (the last one to the one before it).
+    A stretch of white space alone is joined to the one after it, or to the one before it at the end of the document.
     """
     found = [stretch for stretch in _bounded(document) if stretch.end > stretch.start]
     whole: list[Stretch] = []
@@ -90,20 +92,20 @@ def _bounded(document: Document) -> Iterator[Stretch]:
 
 
 def split(document: Document, chunk_size: int, gaps: Iterable[tuple[int, int]] | None = None) -> list[Piece]:
-    """Cut a document into pieces.
+    """Splits a document into pieces.
 
     Args:
         document: The document.
         chunk_size: The most characters of a piece, at least 1.
-        gaps: The spans to cut, in order and apart; the whole text when not given. The pieces of each joined are its
-            text, and none reaches over the end of a section or turn.
+        gaps: The spans to split, in order and disjoint; the whole text if not given. Joining the pieces of a span gives
+            its text, and no piece crosses the end of a section or turn.
 
     Returns:
-        The pieces in order: never empty, never over ``chunk_size``, and never of white space alone but where a run of
-        it is too long for its neighbours.
+        The pieces in order, each of 1 to ``chunk_size`` characters. A piece is white space alone only where a run of
+        white space is too long to join it to a neighbour.
     """
     if chunk_size < 1:
-        message = f"chunk_size is {chunk_size}; a piece needs room for one character"
+        message = f"chunk_size is {chunk_size}; give at least 1, because a piece holds at least one character"
         raise ValueError(message)
     whole = stretches(document)
     parts = whole if gaps is None else _within(whole, gaps)
@@ -145,8 +147,8 @@ def _split_text(text: str, size: int, cut: Cut) -> list[tuple[int, int]]:
 class _LinearSplitter(RecursiveCharacterTextSplitter):
     """The library's splitter with its last step in linear time.
 
-    The library drops the parts of a full chunk one by one from the front of a list, so that a chunk of ``n`` parts
-    costs ``n²``; without an overlap all of them go at once. Chunks are the same.
+    The library removes the parts of a full chunk one by one from the front of a list, so a chunk of ``n`` parts costs
+    ``n²``. Chunks don't overlap here, so all parts can be removed at once. The chunks are the same.
     """
 
     def _merge_splits(self, splits: Iterable[str], separator: str) -> list[str]:
@@ -178,7 +180,7 @@ def _cutter(separators: tuple[str, ...], size: int) -> Cut:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """The text in parts of at most `_BLOCK` characters, cut at the best place in the last quarter of each."""
+    """Yields the text in parts of at most `_BLOCK` characters, each cut at the best place in its last quarter."""
     start = 0
     while len(text) - start > _BLOCK:
         latest = start + _BLOCK
@@ -196,7 +198,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _fit(piece: str, size: int) -> Iterator[str]:
-    """What no separator could cut, cut between graphemes."""
+    """Cuts a piece that no separator could cut, between graphemes."""
     start = 0
     while len(piece) - start > size:
         end = cut_before(piece, start + size, start)
@@ -206,7 +208,7 @@ def _fit(piece: str, size: int) -> Iterator[str]:
 
 
 def _whole_graphemes(text: str, ends: list[int], size: int) -> list[int]:
-    """Moves a cut that a separator put into a grapheme to the grapheme's start, where the next piece has room."""
+    """Moves each cut that is inside a grapheme to the start of the grapheme, if the next piece has room for it."""
     for index in range(1, len(ends) - 1):
         at = ends[index]
         if not may_cut(text, at):
@@ -217,10 +219,10 @@ def _whole_graphemes(text: str, ends: list[int], size: int) -> list[int]:
 
 
 def _without_crumbs(text: str, ends: list[int], size: int) -> list[tuple[int, int]]:
-    """Joins pieces that are very short to a neighbour: a heading before a long paragraph, a name before a long turn.
+    """Joins very short pieces to a neighbour, such as a heading before a long paragraph or a name before a long turn.
 
-    The splitter leaves them where the next part had to be cut itself. Where the two are too long together, they are cut
-    anew near their middle; a piece of white space alone is joined to whatever stands beside it.
+    The splitter leaves such pieces where the part after them had to be cut. If the two are too long together, they are
+    cut again near their middle. A piece of white space alone is always joined if it fits.
     """
     short = size // _SHORT
     pieces: list[tuple[int, int]] = []
@@ -242,7 +244,10 @@ def _without_crumbs(text: str, ends: list[int], size: int) -> list[tuple[int, in
 
 
 def _middle(text: str, start: int, end: int, size: int) -> int | None:
-    """The best place near the middle that cuts ``text[start:end]`` into two pieces that show something, if any."""
+    """Returns the best place near the middle to cut ``text[start:end]`` into two pieces that are not just white space.
+
+    ``None`` if there is no such place.
+    """
     middle = (start + end) // 2
     low, high = max(start + 1, end - size, middle - size // 4), min(end - 1, start + size, middle + size // 4)
     for pattern in _FINER:

@@ -1,4 +1,7 @@
-"""Reads what people call a document into one text with known parts; pure, import `read_document` and `conversation`."""
+"""Reads files and conversations into a `Document`: one text and its sections, pages and turns.
+
+Pure (no I/O); import `read_document` and `conversation`.
+"""
 
 from memotree.forest.documents.conversation import SpokenTurn, conversation
 from memotree.forest.documents.document import Document, Section, Turn, UnreadableDocumentError

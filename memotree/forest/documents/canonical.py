@@ -1,4 +1,4 @@
-"""Text as nodes may hold it: the one form that the offsets of a document refer to."""
+"""Canonical text: only characters that a node may hold. All offsets of a document refer to this form."""
 
 import re
 from typing import Final
@@ -17,11 +17,11 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def canonical_text(text: str) -> str:
-    """The text with each character that no node may hold replaced, one for one, so that offsets stay.
+    """Returns the text with each character that a node may not hold replaced by one that it may.
 
-    Line and page breaks that are control characters (vertical tab, form feed, the separators U+001C to U+001E, next
-    line) become line feeds, other control characters blanks, halves of surrogate pairs U+FFFD. Tabs, line feeds and
-    carriage returns stay.
+    Each is replaced by exactly one character, so offsets stay valid. Control characters that break lines or pages
+    (vertical tab, form feed, the separators U+001C to U+001E, next line) become line feeds, other control characters
+    become blanks, and lone surrogates become U+FFFD. Tabs, line feeds and carriage returns stay.
     """
     return _UNFIT.sub(_replacement, text)
 
@@ -34,19 +34,22 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def shows_something(text: str) -> bool:
-    """Whether there is a character in the text that a reader would see."""
+    """Whether the text has at least one visible character."""
     return _VISIBLE.search(text) is not None
 
 
 def one_line(text: str, limit: int = TITLE_CHARS) -> str:
-    """The text as one line without control characters, cut to ``limit`` characters with ``…``; may be ``""``."""
-    # A title of megabytes is cut first: what it has at its end will not be seen.
+    """Returns the text as one line without control characters, cut to ``limit`` characters and ``…``; may be ``""``."""
+    # A title may be megabytes long. Cutting it first is cheap, and its end would not be shown anyway.
     line = _SURROGATES.sub("\ufffd", _GAP.sub(" ", text[: 8 * limit])).strip()
     return line if len(line) <= limit else shorten(line, limit)
 
 
 def shorten(line: str, limit: int) -> str:
-    """The line cut to ``limit`` characters, at a blank where one is near, with ``…`` at its end when cut."""
+    """Returns the line cut to ``limit`` characters and ended with ``…``, at a blank if one is near.
+
+    A line within the limit is returned unchanged.
+    """
     if len(line) <= limit:
         return line
     head = line[: limit - 1]
@@ -55,7 +58,7 @@ def shorten(line: str, limit: int) -> str:
 
 
 def title_or(text: str, fallback: str) -> str:
-    """The text as a title, or ``fallback`` when it would show nothing."""
+    """Returns the text as a title, or ``fallback`` if the title would have no visible character."""
     title = one_line(text)
     try:
         check_text("title", title, required=True)

@@ -1,4 +1,4 @@
-"""Conversations: each turn is a line of the text, sittings or days are its sections."""
+"""Builds the document of a conversation: each turn is a line of the text, each session or day a section."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ _LIST_KEYS: Final = ("turns", "messages", "conversation")
 
 
 class InvalidTurnsError(UnreadableDocumentError):
-    """The JSON of a conversation is not a list of turns."""
+    """The JSON does not hold a list of turns."""
 
     reason = "INVALID_TURNS"
 
     def __init__(self, name: str, line: int, fault: str) -> None:
         super().__init__(
-            f"{quoted(name)} is no conversation: line {line} {fault}; give a JSON list of objects with 'speaker',"
+            f"{quoted(name)} is not a conversation: line {line} {fault}; give a JSON list of objects with 'speaker',"
             " 'text' and, if known, 'time', 'id' and 'session', or one such object per line."
         )
         self.line = line
@@ -43,7 +43,7 @@ class InvalidTurnsError(UnreadableDocumentError):
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """One turn as it is given: who said what, and when; ``id`` and ``session`` are the caller's own names."""
+    """One turn as the caller gives it: speaker, words and time; ``id`` and ``session`` are the caller's own names."""
 
     speaker: str
     text: str
@@ -53,19 +53,19 @@ class SpokenTurn:
 
 
 def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = "") -> Document:
-    """The document of a conversation.
+    """Returns the document of a conversation.
 
-    A turn reads ``speaker: words`` with a line break behind it; what its words have at their ends in white space goes.
-    Turns with an explicit session form a section as long as it stays the same; without one, as long as the day of their
-    time does. A turn with neither belongs to the section before it.
+    A turn becomes ``speaker: words`` and a line break; white space around the words is stripped. A new section starts
+    when the session of the turns changes or, for turns without a session, when the day of their time changes. A turn
+    with neither session nor day belongs to the section before it.
 
     Args:
         turns: In order. A turn without words is left out, with a warning.
         name: The name of the document, for messages.
-        title: What the conversation calls itself.
+        title: The title of the conversation.
 
     Raises:
-        EmptyDocumentError: When no turn has words.
+        EmptyDocumentError: If no turn has words.
     """
     parts: list[str] = []
     placed: list[Turn] = []
@@ -105,25 +105,25 @@ def _section_title(session: str, time: str) -> str:
 
 
 def parse_turns(text: str, *, name: str = "", by_line: bool = False) -> Document | None:
-    """The conversation that a JSON text holds, or ``None`` when it is JSON of something else.
+    """Returns the conversation that a JSON text holds, or ``None`` if the JSON holds something else.
 
     Args:
         text: A list of turns, an object with such a list under ``turns`` or ``messages`` (and maybe a ``title``), or
-            one turn a line.
+            one turn per line.
         name: The name of the document.
         by_line: Whether each line is a turn.
 
     Raises:
-        InvalidTurnsError: For broken JSON, or a list that begins with a turn and goes on with something else.
-        TooDeepDocumentError: For JSON nested beyond reason.
-        EmptyDocumentError: For a list without words.
+        InvalidTurnsError: If the JSON is broken, or the list begins with a turn and goes on with something else.
+        TooDeepDocumentError: If the JSON is nested too deep to parse.
+        EmptyDocumentError: If no turn has words.
     """
     try:
         if by_line:
             return _from_list(name, list(_lines(text, name)), "")
         return _from_value(name, json.loads(text))
     except json.JSONDecodeError as error:
-        fault = f"(column {error.colno}) is no JSON: {error.msg}"
+        fault = f"(column {error.colno}) is not JSON: {error.msg}"
         raise InvalidTurnsError(name, error.lineno, fault) from error
     except RecursionError as error:
         raise TooDeepDocumentError(name, "JSON nested too deep for a conversation", "a flat list of turns") from error
@@ -136,7 +136,7 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json.loads(line)
         except json.JSONDecodeError as error:
-            raise InvalidTurnsError(name, number, f"(column {error.colno}) is no JSON: {error.msg}") from error
+            raise InvalidTurnsError(name, number, f"(column {error.colno}) is not JSON: {error.msg}") from error
 
 
 def _from_value(name: str, value: Any) -> Document | None:

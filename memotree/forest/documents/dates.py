@@ -1,4 +1,4 @@
-"""The day that a time names, in the forms that people and programs write it; for nothing but telling days apart."""
+"""Finds the day in a time as people and programs write it. Good enough to tell days apart, and used only for that."""
 
 import re
 from typing import Final
@@ -16,7 +16,10 @@ _LONGEST: Final = 200
 
 
 def day_of(time: str) -> str:
-    """The day as ``YYYY-MM-DD``; numbers of unknown order as they are (``8/5/2023``); ``""`` when none is found."""
+    """Returns the day as ``YYYY-MM-DD``, or as written if the order of day and month is unknown (``8/5/2023``).
+
+    Returns ``""`` if there is no day in the text.
+    """
     time = time[:_LONGEST]
     for pattern in (_YEAR_FIRST, _COMPACT):
         if found := pattern.search(time):

@@ -1,4 +1,8 @@
-"""Bytes become characters: a byte order mark decides, then UTF-8, then what is declared, then a guess that is told."""
+"""Decodes the bytes of a document.
+
+The encoding is, in this order: the one of the byte order mark, the one that the sender named, UTF-8, the one that the
+document declares, and a guess, which is reported as a warning.
+"""
 
 import codecs
 import re
@@ -40,7 +44,7 @@ _WIDE_SHARE: Final = 0.3
 
 
 class BinaryDocumentError(UnreadableDocumentError):
-    """The bytes are no text."""
+    """The bytes are not text."""
 
     reason = "BINARY_DOCUMENT"
 
@@ -51,34 +55,34 @@ class BinaryDocumentError(UnreadableDocumentError):
 
 
 class UndecodableDocumentError(UnreadableDocumentError):
-    """The bytes are text in no encoding that could be told."""
+    """The bytes are not text in the encoding that was named, or in any that could be detected."""
 
     reason = "UNDECODABLE_DOCUMENT"
 
     def __init__(self, name: str, encoding: str = "") -> None:
-        what = f"is not in the encoding {encoding!r} that was named" if encoding else "is in no encoding that is known"
+        what = f"is not in the encoding {encoding!r} that was named" if encoding else "is in an unknown encoding"
         super().__init__(f"{quoted(name)} {what}; save it as UTF-8 and ingest it again.")
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Characters, and a sentence about how they were found when that was a guess."""
+    """The decoded text, and a warning if its encoding was guessed."""
 
     text: str
     warning: str = ""
 
 
 def decode(data: bytes, *, name: str = "", encoding: str = "") -> Decoded:
-    """The characters of a file.
+    """Returns the characters of a file.
 
     Args:
-        data: The bytes; a byte order mark goes.
+        data: The bytes; a byte order mark is removed.
         name: The name of the document, for messages.
         encoding: The encoding that the sender named, or ``""``.
 
     Raises:
-        BinaryDocumentError: For bytes that are no text.
-        UndecodableDocumentError: For text in no encoding that could be told, or not in the one that was named.
+        BinaryDocumentError: If the bytes are not text.
+        UndecodableDocumentError: If the encoding cannot be detected, or the text is not in the one that was named.
     """
     for mark, marked in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
@@ -108,7 +112,7 @@ def _guessed(data: bytes, sample: bytes, name: str) -> Decoded:
     declared = _DECLARED.search(sample[:4096])
     if declared is not None and (text := _maybe(data, declared[1].decode("ascii", "replace"))) is not None:
         return Decoded(text)
-    # A sample that ends within a line may end within a character.
+    # A sample that ends in the middle of a line may end in the middle of a character.
     end = sample.rfind(b"\n") + 1 if len(data) > len(sample) else 0
     best = from_bytes(sample[:end] if end else sample).best()
     if best is None:
@@ -134,7 +138,7 @@ def _maybe(data: bytes, encoding: str) -> str | None:
 
 
 def _wide_encoding(sample: bytes) -> str:
-    """UTF-16 without a mark, told by the zeros in every second byte of Latin text; ``""`` for anything else."""
+    """Detects UTF-16 without a mark by the zeros in every second byte of Latin text; ``""`` for anything else."""
     even, odd = sample[::2], sample[1::2]
     if odd.count(0) > _WIDE_SHARE * len(odd) and not even.count(0):
         return "utf-16-le"

@@ -1,4 +1,4 @@
-"""What a document is once it has been read: one text, and what is known about its parts."""
+"""A document after reading: one canonical text with its sections, pages and turns."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Final
 from memotree_storage.errors import FieldViolation, InvalidInputError
 
 NO_SECTION: Final = -1
-"""Stands for the text before the first section, and for the parent of an outermost one."""
+"""The section of the text before the first heading, and the parent of an outermost section."""
 
 DEEPEST_LEVEL: Final = 12
-"""The greatest depth of an outline; what is deeper stands at this level."""
+"""The greatest depth of an outline; deeper sections are put at this level."""
 
 _HEADING_CHARS: Final = 2000
 _JOINT: Final = " > "
 
 
 class UnreadableDocumentError(InvalidInputError):
-    """The family of documents that cannot be read; each kind has a reason of its own."""
+    """A document cannot be read. Base class: each cause has its own subclass and reason."""
 
     reason = "UNREADABLE_DOCUMENT"
 
@@ -26,7 +26,7 @@ class UnreadableDocumentError(InvalidInputError):
 
 
 class EmptyDocumentError(UnreadableDocumentError):
-    """There is nothing to read in the document."""
+    """The document has no visible text."""
 
     reason = "EMPTY_DOCUMENT"
 
@@ -35,7 +35,7 @@ class EmptyDocumentError(UnreadableDocumentError):
 
 
 class TooDeepDocumentError(UnreadableDocumentError):
-    """The document is nested deeper than anything that people write."""
+    """The document is nested too deep to be parsed safely."""
 
     reason = "DOCUMENT_TOO_DEEP"
 
@@ -44,20 +44,20 @@ class TooDeepDocumentError(UnreadableDocumentError):
 
 
 def quoted(name: str) -> str:
-    """The name of a document as it stands at the beginning of a sentence."""
+    """Returns the name of a document as the beginning of a sentence."""
     return f"The document {name[:200]!r}" if name else "The document"
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the document under a heading, with the parts below it.
+    """A part of the document under a heading, with its subsections.
 
     Attributes:
-        title: The heading: one line of at most 500 characters that shows something.
+        title: The heading: one line of at most 500 characters, at least one of them visible.
         level: Depth in the outline, 1 to `DEEPEST_LEVEL`.
         start: Offset of the heading's first character.
-        end: Offset behind the last character of the section and of all below it.
-        parent: Index of the section above, or `NO_SECTION`.
+        end: Offset after the last character of the section and its subsections.
+        parent: Index of the enclosing section, or `NO_SECTION`.
     """
 
     title: str
@@ -69,7 +69,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one speaker said at once: ``text[start:end]`` is ``"speaker: words"`` and a line break.
+    """One turn of a conversation: ``text[start:end]`` is ``"speaker: words"`` and a line break.
 
     ``time``, ``id`` and ``session`` are as the caller wrote them, ``""`` when not given.
     """
@@ -87,16 +87,16 @@ class Document:
     """A document that has been read.
 
     Attributes:
-        text: The canonical text, which all offsets refer to. It is what was decoded or extracted, with a byte order
-            mark removed and each character that a node may not hold replaced by one that it may, one for one (see
-            `canonical_text`); line ends stay as they are. So every slice of it is valid content of a node.
+        text: The canonical text; all offsets refer to it. It is the decoded or extracted text without its byte order
+            mark, and with each character that a node may not hold replaced by one that it may (see `canonical_text`);
+            line ends stay as they are. So every slice of it is valid content of a node.
         media_type: What it was read as, such as ``text/markdown``.
-        title: What it calls itself, one line, or ``""``.
-        outline: Its sections in document order, each before those below it; sections never overlap but to contain.
+        title: The title found in the document, one line, or ``""``.
+        outline: Its sections in document order, each before its subsections. Two sections are disjoint or nested.
         pages: Offset of the first character of each page; empty when there are no pages.
         turns: The turns of a conversation in order, which cover the whole text; empty for other documents.
         language: The programming language, as ``langchain_text_splitters.Language`` calls it, or ``""``.
-        warnings: Sentences about what had to be guessed or was left out.
+        warnings: Sentences that say what was guessed or left out.
     """
 
     text: str
@@ -109,16 +109,16 @@ class Document:
     warnings: tuple[str, ...] = ()
 
     def page_at(self, offset: int) -> int:
-        """The page, from 1, that the character at ``offset`` stands on; 0 for a document without pages."""
+        """Returns the page number, from 1, of the character at ``offset``; 0 for a document without pages."""
         return max(1, bisect_right(self.pages, offset)) if self.pages else 0
 
     def own_end(self, section: int) -> int:
-        """Where the text of a section itself ends: at the next section of any level, or with the document."""
+        """Returns the end of a section's own text: the start of the next section of any level, or the text's end."""
         after = section + 1
         return self.outline[after].start if after < len(self.outline) else len(self.text)
 
     def heading_path(self, section: int) -> str:
-        """The headings above the text of a section, its own last, joined by `` > ``; at most 2000 characters."""
+        """Returns the headings from the outermost section to this one, joined by `` > ``; at most 2000 characters."""
         titles: list[str] = []
         while section != NO_SECTION:
             titles.append(self.outline[section].title)

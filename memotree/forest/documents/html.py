@@ -1,4 +1,4 @@
-"""HTML as text and headings: what a reader of the page would see, block by block, without scripts and styles."""
+"""Reads HTML into text and headings: what a reader of the page sees, block by block, without scripts and styles."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from memotree.forest.documents.document import TooDeepDocumentError
 from memotree.forest.documents.outline import Heading
 
 DEEPEST: Final = 20_000
-"""How deep elements may be nested: the parser's time grows with the square of it."""
+"""The greatest depth of nested elements; the parser's time grows with the square of the depth."""
 
 _HIDDEN: Final = frozenset(
     {"script", "style", "template", "noscript", "iframe", "object", "svg", "canvas", "audio", "video", "head", "title"}
@@ -41,7 +41,7 @@ _LINES: Final = frozenset(
 )
 _CELLS: Final = frozenset({"td", "th"})
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})(?![^<>]{0,2000}/>)")
-# Elements whose end may be left out: counted, a long list would look deep.
+# Elements whose end tag may be left out. They don't count as depth, otherwise a long list would look deeply nested.
 _OPEN_ENDED: Final = frozenset(
     {
         *(
@@ -70,7 +70,7 @@ _TITLE_LOOK: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The text of a page, canonical, with its headings and its title."""
+    """The canonical text of a page, its headings and its title."""
 
     text: str
     headings: list[Heading]
@@ -78,17 +78,17 @@ class Page:
 
 
 def read(source: str, *, name: str = "") -> Page:
-    """The text of an HTML page.
+    """Returns the text of an HTML page.
 
-    Blocks stand on lines of their own, paragraphs behind an empty line, items of lists behind ``- ``, cells of a table
-    behind tabs; white space inside of a block is one blank, but in ``pre``.
+    Each block starts a line, each paragraph follows an empty line, list items begin with ``- `` or a number, and table
+    cells are separated by tabs. Runs of white space in a block become one blank, except in ``pre``.
 
     Raises:
-        TooDeepDocumentError: For elements nested over `DEEPEST` deep.
+        TooDeepDocumentError: If elements are nested more than `DEEPEST` deep.
     """
     if _depth(source) > DEEPEST:
-        raise TooDeepDocumentError(name, f"HTML nested over {DEEPEST} elements deep", "a page that people could read")
-    # The parser takes UTF-8, so halves of surrogate pairs have to go before; it would stop at a NUL.
+        raise TooDeepDocumentError(name, f"HTML nested over {DEEPEST} elements deep", "a page with less nesting")
+    # The parser takes UTF-8, so lone surrogates must be replaced first; it would also stop at a NUL.
     tree = LexborHTMLParser(canonical_text(source), options=LexborDocumentOptions.WO_EVENTS)
     writer = _Writer()
     if tree.root is not None:
@@ -115,7 +115,7 @@ def _depth(source: str) -> int:
 
 
 def _walk(root: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
-    """Every text as it comes, every element when it opens and when it closes; without recursion."""
+    """Yields text nodes in order, and elements with True where they open and False where they close; not recursive."""
     node: LexborNode | None = root
     end = root.mem_id
     while node is not None:
@@ -138,7 +138,7 @@ def _walk(root: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
 
 
 class _Writer:
-    """Lays out text: breaks and blanks wait until something visible follows them."""
+    """Lays out the text. Breaks and blanks are held back until visible text follows them."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

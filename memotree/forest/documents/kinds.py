@@ -1,4 +1,4 @@
-"""What kind of document something is: by its media type, else by its name, else by what stands in it."""
+"""Finds the kind of a document: by its media type, else by its name, else by its content."""
 
 import re
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _SUFFIXES: Final = {
     "csv": TEXT,
     "tsv": TEXT,
 }
-# The language as the splitters' library names it, by suffix and by the part of a media type behind "text/x-".
+# The language as the splitters' library names it: by file suffix here, by the part after "text/x-" below.
 _LANGUAGES: Final = {
     "c": "c",
     "cc": "cpp",
@@ -122,53 +122,53 @@ _HTML_START: Final = re.compile(
 
 
 class UnsupportedMediaTypeError(UnreadableDocumentError):
-    """Documents of this media type are not read."""
+    """MemoTree cannot read documents of this media type."""
 
     reason = "UNSUPPORTED_MEDIA_TYPE"
 
     def __init__(self, name: str, media_type: str) -> None:
         super().__init__(
-            f"{quoted(name)} is of the media type {media_type[:100]!r}, which is not read; export it as text, Markdown,"
-            " HTML or PDF and ingest that."
+            f"{quoted(name)} has the media type {media_type[:100]!r}, which is not supported; export it as text,"
+            " Markdown, HTML or PDF and ingest that."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What something is.
+    """The kind of a document.
 
     Attributes:
-        media_type: One of the constants of this module, or ``text/x-…`` for code; ``""`` when only a closer look at
-            the text can tell text from Markdown.
+        media_type: One of the constants of this module, or ``text/x-…`` for code; ``""`` if the whole text must be
+            looked at to tell plain text from Markdown.
         language: The programming language, or ``""``.
         encoding: The encoding that the media type names, or ``""``.
-        told: Whether the media type said so, and not a name or the content.
+        declared: Whether the sender's media type decided, and not the name or the content.
     """
 
     media_type: str
     language: str = ""
     encoding: str = ""
-    told: bool = False
+    declared: bool = False
 
 
 def kind_of(data: bytes, *, media_type: str, name: str) -> Kind:
-    """The kind of a document.
+    """Returns the kind of a document.
 
     Args:
-        data: Its first bytes, at least 4096 where there are as many.
-        media_type: What the sender calls it, with or without parameters; ``""`` and ``application/octet-stream`` say
-            nothing.
+        data: Its first bytes: 4096, or all if there are fewer.
+        media_type: The media type that the sender gave, with or without parameters; ``""`` and
+            ``application/octet-stream`` are ignored.
         name: A file name, or ``""``.
 
     Raises:
-        UnsupportedMediaTypeError: For a media type that is no kind of text.
+        UnsupportedMediaTypeError: If the media type is not a kind of text.
     """
     named = media_type.partition(";")[0].strip().lower()
     parameter = _PARAMETER.search(media_type)
     encoding = parameter[1] if parameter else ""
     if named not in {"", "application/octet-stream", "binary/octet-stream"}:
         return _by_media_type(named, encoding, name)
-    if data[:1024].lstrip().startswith(b"%PDF-"):  # whatever a file is called, no other kind begins so
+    if data[:1024].lstrip().startswith(b"%PDF-"):  # no other kind begins like this, whatever the file is called
         return Kind(PDF)
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower().removeprefix(".")
     if suffix in _LANGUAGES:
@@ -183,10 +183,10 @@ def kind_of(data: bytes, *, media_type: str, name: str) -> Kind:
 def _by_media_type(named: str, encoding: str, name: str) -> Kind:
     media_type = _ALIASES.get(named, named)
     if media_type in {TEXT, MARKDOWN, HTML, PDF, JSON, NDJSON, CONVERSATION}:
-        return Kind(media_type, "", encoding, told=True)
+        return Kind(media_type, "", encoding, declared=True)
     if media_type.startswith(_NOT_TEXT):
         raise UnsupportedMediaTypeError(name, media_type)
     language = _LANGUAGE_TYPES.get(media_type.partition("/")[2].removeprefix("x-"), "")
     if language:
-        return Kind(f"text/x-{language}", language, encoding, told=True)
-    return Kind(media_type if media_type.startswith("text/") else TEXT, "", encoding, told=True)
+        return Kind(f"text/x-{language}", language, encoding, declared=True)
+    return Kind(media_type if media_type.startswith("text/") else TEXT, "", encoding, declared=True)

@@ -1,4 +1,4 @@
-"""The headings of Markdown, as CommonMark sees them: none inside of code, HTML, lists or quotes."""
+"""Finds the headings of Markdown as CommonMark defines them; none in code, HTML, lists or quotes."""
 
 import re
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ _MARKS: Final = re.compile(r"[*_`\[\]<>&\\!]")
 
 
 def headings(text: str) -> list[Heading]:
-    """The ATX and setext headings of a text, with their places; a front matter is passed over."""
+    """Returns the ATX and setext headings of a text with their offsets; front matter is skipped."""
     begin = _front_matter_end(text)
     body = text[begin:]
     if not _MAYBE_HEADING.search(body):
-        return []  # a parser need not look at megabytes without a heading
+        return []  # saves parsing megabytes that have no heading
     starts = [0, *(found.end() for found in _LINE_END.finditer(body))]
     tokens = _blocks().parse(body)
     found = []
@@ -42,7 +42,7 @@ def headings(text: str) -> list[Heading]:
 
 
 def title(text: str, found: list[Heading]) -> str:
-    """What a Markdown text calls itself: its front matter's title, or its first heading of the first level."""
+    """Returns the title of a Markdown text: that of its front matter, else its first level 1 heading, else ``""``."""
     front = text[: _front_matter_end(text)]
     named = _FRONT_TITLE.search(front)
     if named is not None:
@@ -51,7 +51,7 @@ def title(text: str, found: list[Heading]) -> str:
 
 
 def looks_like_markdown(text: str) -> bool:
-    """Whether a text of unknown kind has a heading that stands free, as people write Markdown."""
+    """Whether a text of unknown kind has a Markdown heading with empty lines around it."""
     return _SURELY_HEADING.search(text[: 1 << 18]) is not None
 
 
@@ -62,7 +62,7 @@ def _front_matter_end(text: str) -> int:
 
 @cache
 def _blocks() -> MarkdownIt:
-    """A parser that stops at blocks: what stands inside of paragraphs is of no use here."""
+    """Returns a parser of blocks only; the content of paragraphs is not needed here."""
     parser = MarkdownIt("commonmark")
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser
@@ -74,7 +74,7 @@ def _inline() -> MarkdownIt:
 
 
 def _plain(source: str) -> str:
-    """The text of a heading without its marks."""
+    """Returns the text of a heading without its markup."""
     if not _MARKS.search(source):
         return one_line(source)
     tokens = _inline().parseInline(source[:_TITLE_LOOK])

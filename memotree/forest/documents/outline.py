@@ -1,4 +1,4 @@
-"""Headings in document order become nested sections."""
+"""Nests headings that are in document order into sections."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from memotree.forest.documents.document import DEEPEST_LEVEL, NO_SECTION, Sectio
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading as a format gives it: any level from 1, any text, where it starts."""
+    """A heading as its format gives it: any text, any level from 1, and the offset where it starts."""
 
     title: str
     level: int
@@ -17,14 +17,14 @@ class Heading:
 
 
 def nest(headings: Iterable[Heading], text: str) -> tuple[Section, ...]:
-    """The sections of headings that are in document order.
+    """Returns the sections that headings begin.
 
-    A heading belongs to the nearest one before it of a smaller level, at `DEEPEST_LEVEL` at the deepest; one that shows
-    nothing is called ``Section N`` by its place.
+    The parent of a heading is the nearest one before it with a smaller level; no section is deeper than
+    `DEEPEST_LEVEL`. A heading without visible text is titled ``Section N`` by its position.
 
     Args:
         headings: In order of their starts.
-        text: The whole text; white space before the first heading belongs to that section.
+        text: The whole text; white space before the first heading belongs to the first section.
     """
     given = list(headings)
     if given and not text[: given[0].start].strip():

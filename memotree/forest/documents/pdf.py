@@ -1,4 +1,4 @@
-"""PDF as text by page, with the outline where there is one, else with its pages as sections."""
+"""Reads PDF into text by page. Its sections are those of its outline, or its pages if it has none."""
 
 import logging
 import re
@@ -15,7 +15,7 @@ from memotree.forest.documents.document import Document, UnreadableDocumentError
 from memotree.forest.documents.kinds import PDF
 from memotree.forest.documents.outline import Heading, nest
 
-# The library tells of every small fault of a file; what matters of them is told by our own warnings.
+# The library logs every small fault of a file; our own warnings report those that matter.
 _log = logging.getLogger("pypdf")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
@@ -31,11 +31,11 @@ class DamagedPdfError(UnreadableDocumentError):
     reason = "DAMAGED_PDF"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{quoted(name)} is a damaged PDF; open it in a viewer, save it anew and ingest that.")
+        super().__init__(f"{quoted(name)} is a damaged PDF; open it in a viewer, save it again and ingest that.")
 
 
 class EncryptedPdfError(UnreadableDocumentError):
-    """The PDF asks for a password."""
+    """The PDF needs a password."""
 
     reason = "ENCRYPTED_PDF"
 
@@ -44,32 +44,32 @@ class EncryptedPdfError(UnreadableDocumentError):
 
 
 class PdfWithoutTextError(UnreadableDocumentError):
-    """The PDF holds pictures of text, or nothing."""
+    """The PDF has no text: it is a scan, or empty."""
 
     reason = "PDF_WITHOUT_TEXT"
 
     def __init__(self, name: str, pages: int) -> None:
         super().__init__(
-            f"{quoted(name)} is a PDF without any text on its {pages} page(s), as a scan is; run text recognition"
+            f"{quoted(name)} is a PDF without any text on its {pages} page(s), probably a scan; run text recognition"
             " (OCR) over it and ingest the result."
         )
 
 
 def read(data: bytes, *, name: str = "") -> Document:
-    """The text of a PDF, page behind page.
+    """Returns the text of a PDF, one page after the other.
 
     Raises:
-        DamagedPdfError: When it cannot be parsed.
-        EncryptedPdfError: When it asks for a password.
-        PdfWithoutTextError: When no page has text.
+        DamagedPdfError: If it cannot be parsed.
+        EncryptedPdfError: If it needs a password.
+        PdfWithoutTextError: If no page has text.
     """
     try:
         reader = PdfReader(BytesIO(data), strict=False)
         locked = reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED
         count = 0 if locked else len(reader.pages)
-    except DependencyError as error:  # a cipher that needs one more package, so there is a password
+    except DependencyError as error:  # the cipher needs an optional package, so the file is encrypted
         raise EncryptedPdfError(name) from error
-    except Exception as error:  # damage shows itself as errors of every kind
+    except Exception as error:  # the library raises any kind of error for a damaged file
         raise DamagedPdfError(name) from error
     if locked:
         raise EncryptedPdfError(name)
@@ -82,12 +82,12 @@ def read(data: bytes, *, name: str = "") -> Document:
 
 
 def _texts(reader: PdfReader, count: int) -> tuple[list[str], int]:
-    """The text of every page, ending with a line break unless it is empty, and how many could not be read."""
+    """Returns the text of every page, ended by line breaks unless it is empty, and the count of unreadable pages."""
     texts, failed = [], 0
     for number in range(count):
         try:
             text = canonical_text(reader.pages[number].extract_text()).strip()
-        except Exception:  # noqa: BLE001 - as above; the other pages may be whole
+        except Exception:  # noqa: BLE001 - any kind of error, as above; the other pages may be readable
             failed += 1
             text = ""
         texts.append(f"{text}\n\n" if text else "")
@@ -110,12 +110,12 @@ def _assemble(reader: PdfReader, texts: list[str], failed: int) -> Document:
     blank = sum(1 for text in texts if not text) - failed
     warnings = [
         sentence
-        for sentence, tell in (
+        for sentence, applies in (
             (f"{failed} pages are damaged and were left out.", failed),
-            (f"{blank} pages have no text, as scans have none, and were left out.", blank),
-            ("The outline is damaged; the pages stand for it.", fault),
+            (f"{blank} pages have no text (they may be scans) and were left out.", blank),
+            ("The outline is damaged; the pages are the sections instead.", fault),
         )
-        if tell
+        if applies
     ]
     return Document(whole, PDF, _title(reader), nest(headings, whole), tuple(starts), warnings=tuple(warnings))
 
@@ -124,12 +124,12 @@ def _title(reader: PdfReader) -> str:
     try:
         metadata = reader.metadata
         return one_line(str(metadata.title)) if metadata is not None and metadata.title else ""
-    except Exception:  # noqa: BLE001 - a damaged title is none
+    except Exception:  # noqa: BLE001 - a damaged title counts as no title
         return ""
 
 
 def _outline(reader: PdfReader, texts: list[str], starts: list[int]) -> tuple[list[Heading], bool]:
-    """The headings of the outline, and whether it is there and cannot be read."""
+    """Returns the headings of the outline, and whether the outline is damaged."""
     try:
         entries = list(_entries(reader.outline))[:_MOST_HEADINGS]
         numbers = {
@@ -139,7 +139,7 @@ def _outline(reader: PdfReader, texts: list[str], starts: list[int]) -> tuple[li
         }
     except (PyPdfError, RecursionError):
         return [], True
-    except Exception:  # noqa: BLE001 - damage shows itself as errors of every kind
+    except Exception:  # noqa: BLE001 - the library raises any kind of error for a damaged file
         return [], True
     headings: list[Heading] = []
     last = 0
@@ -148,7 +148,7 @@ def _outline(reader: PdfReader, texts: list[str], starts: list[int]) -> tuple[li
         if number is None:
             continue
         place = _find(str(entry.title or ""), texts[number], max(0, last - starts[number]))
-        # An entry that points back stands where the one before it does, so that sections stay in order.
+        # An entry that points backwards gets the offset of the entry before it, so that sections stay in order.
         last = max(last, starts[number] + place)
         headings.append(Heading(one_line(str(entry.title or "")), level, last))
     return headings, False
@@ -175,7 +175,7 @@ def _page_number(entry: Destination, numbers: dict[int, int]) -> int | None:
 
 
 def _find(title: str, page: str, since: int) -> int:
-    """Where a title stands on its page, white space aside; the place to look from when it does not."""
+    """Returns the offset of a title on its page, ignoring white space, or ``since`` if the page does not have it."""
     words = _WORD.findall(title)[:_TITLE_WORDS]
     if words and since <= len(page):
         found = re.compile(r"\s*".join(re.escape(word) for word in words), re.IGNORECASE).search(page, since)

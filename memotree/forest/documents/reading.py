@@ -1,4 +1,4 @@
-"""From bytes to a document: finds out what it is and has it read."""
+"""Reads bytes into a document: finds its kind and calls the reader of that kind."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,26 +27,26 @@ _LOOK: Final = 4096
 
 
 def read_document(data: bytes | str, *, media_type: str = "", name: str = "") -> Document:
-    """Read a document of text, Markdown, HTML, PDF, code or a conversation as JSON.
+    """Reads a document: text, Markdown, HTML, PDF, code, or a conversation as JSON.
 
-    The media type says what it is, else the name's suffix, else the content. Text of every kind is read as UTF-8, or by
-    its byte order mark, or in the encoding that it or the media type declares, or in one that is guessed, with a
-    warning. See `Document.text` for what becomes of the characters.
+    The media type decides what it is, else the name's suffix, else the content. Text of every kind is decoded by its
+    byte order mark, as UTF-8, or in the encoding that it or the media type declares; if all fail, the encoding is
+    guessed, with a warning. `Document.text` says which characters are replaced.
 
     Args:
         data: The bytes of a file, or a text.
-        media_type: Such as ``text/markdown``, parameters allowed; ``""`` to find out. ``application/json`` and
-            ``application/x-ndjson`` are turns.
-        name: A file name or any other name, for the kind and for messages.
+        media_type: Such as ``text/markdown``, parameters allowed; ``""`` to detect it. ``application/json`` and
+            ``application/x-ndjson`` mean a list of turns.
+        name: A file name or any other name; used to find the kind, and in messages.
 
     Raises:
-        EmptyDocumentError: When there is no text in it.
-        BinaryDocumentError: When it is no text.
-        UndecodableDocumentError: When its encoding cannot be told.
-        UnsupportedMediaTypeError: When its media type is no kind of text.
-        InvalidTurnsError: For JSON that should be turns and is not.
-        DamagedPdfError, EncryptedPdfError, PdfWithoutTextError: For a PDF that gives no text.
-        TooDeepDocumentError: For HTML or JSON nested beyond reason.
+        EmptyDocumentError: If it has no visible text.
+        BinaryDocumentError: If it is not text.
+        UndecodableDocumentError: If its encoding cannot be detected.
+        UnsupportedMediaTypeError: If its media type is not a kind of text.
+        InvalidTurnsError: If it is declared to be turns and is not.
+        DamagedPdfError, EncryptedPdfError, PdfWithoutTextError: If no text can be extracted from a PDF.
+        TooDeepDocumentError: If HTML or JSON is nested too deep.
     """
     if not data:
         raise EmptyDocumentError(name)
@@ -94,13 +94,13 @@ def _turns(text: str, kind: Kind, name: str) -> Document:
     try:
         document = parse_turns(text, name=name, by_line=by_line)
     except InvalidTurnsError as error:
-        # A file that is called .json and is none is still text; one line of many that is no turn is a fault.
-        if kind.told or (by_line and error.line > 1):
+        # A file named .json that is not JSON is still text. A bad line after good ones is an error.
+        if kind.declared or (by_line and error.line > 1):
             raise
         document = None
     if document is not None:
         return document
-    if kind.told:
+    if kind.declared:
         raise InvalidTurnsError(name, 1, "does not begin a list of turns")
     return Document(canonical_text(text), kind.media_type)
 

@@ -1,1 +1,1 @@
-"""A document becomes trees, or brings its trees up to date: the job, new nodes, and what stays of earlier ones."""
+"""Ingests a document as a job: builds its trees, or updates them and keeps the nodes whose text is unchanged."""

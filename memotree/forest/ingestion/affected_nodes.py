@@ -1,7 +1,7 @@
-"""What a regrowth means for the nodes around: the contents of people's nodes that move, new summaries above a change.
+"""Finds all nodes that the update of a tree affects: nodes that move, and ancestors that need a new summary.
 
-In a joined archive the document's roots stand below a node of its own, and that below others: what stands above is
-summed up again, too.
+In a joined archive the document's roots are children of a node of their own, which has ancestors of its own. Those are
+summarised again, too.
 """
 
 from collections import defaultdict
@@ -26,11 +26,11 @@ from memotree.models.meter import Meter
 
 @dataclass(frozen=True, slots=True)
 class AffectedNodes:
-    """Everything that a regrowth changes.
+    """Everything that the update of a tree changes.
 
     Attributes:
-        changes: Every node that is new, changed or gone, by id.
-        versions: The nodes below the document's top as they will be, by id.
+        changes: Every node that is new, changed or deleted, by id.
+        versions: The nodes below the document's top after the update, by id.
     """
 
     changes: Mapping[str, Change]
@@ -46,16 +46,16 @@ async def find_affected_nodes(
     top: Node | None,
     meter: Meter,
 ) -> AffectedNodes:
-    """The changes of a regrowth, with new summaries for what stands above them.
+    """Returns the changes of a tree update, with new summaries for all ancestors of changed nodes.
 
     Args:
         store: The store.
-        models: Make the summaries.
-        state: What the stand was read from.
-        existing: What stands.
+        models: The models that make the summaries.
+        state: The state that the existing tree was read from.
+        existing: The existing tree.
         tree_update: What the new version changes.
-        top: In a joined archive the node that the document's roots stand below, as it shall be.
-        meter: Counts what models are asked.
+        top: In a joined archive the parent of the document's roots, as it will be; else ``None``.
+        meter: Counts the calls to models.
     """
     above = await _above(store, state, existing)
     after = dict(tree_update.after) | ({top.id: top} if top is not None else {})
@@ -82,7 +82,7 @@ async def find_affected_nodes(
 
 
 async def _above(store: Store, state: State, existing: ExistingTree) -> Scope:
-    """The top of a joined document and all above it, with their children."""
+    """Returns the top of a joined document and its ancestors, with the children of each."""
     if not existing.top:
         return Scope([], {}, {})
     async with store.database.connection() as conn:
@@ -91,7 +91,10 @@ async def _above(store: Store, state: State, existing: ExistingTree) -> Scope:
 
 
 async def _whole(store: Store, state: State, existing: ExistingTree, versions: list[Version]) -> dict[str, Node]:
-    """Nodes as they were, with their contents: of the document's own leaves they are known, summary nodes have none."""
+    """Returns nodes as they were, with their contents.
+
+    The contents of the document's own leaves are in memory already, and summary nodes have none; others are read.
+    """
     found: dict[str, Node] = {}
     unread: list[Version] = []
     for version in versions:
@@ -105,11 +108,11 @@ async def _whole(store: Store, state: State, existing: ExistingTree, versions: l
 
 
 def _scope(versions: Mapping[str, Version], looked_at: set[str]) -> Scope:
-    """The nodes to look at by depth, and the children of the derived ones.
+    """Returns the nodes to check by depth, and the children of the summary nodes among them.
 
     Args:
-        versions: These nodes and all of their children.
-        looked_at: Those to look at; what stands above one of them is among them, or outside of the versions.
+        versions: The nodes to check and all of their children.
+        looked_at: The ids to check. The parent of each is one of them, or not among the versions.
     """
     below: dict[str, list[str]] = defaultdict(list)
     for node_id, version in versions.items():

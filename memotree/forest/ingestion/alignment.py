@@ -1,8 +1,8 @@
-"""Which leaves of an earlier version still stand in a new version of a document, and what lies between them.
+"""Aligns the leaves of an earlier version with a new version of a document, and finds the gaps between them.
 
-A leaf is kept only where its exact text stands, in the same order, within one section and one turn. First turns that
-carry ids are matched by those, then what is the same at both ends, then what surrounds unique parts (see `anchors`),
-then single leaves in what is left. Work is bounded: text that repeats itself costs kept leaves, never time.
+A leaf is kept only if its exact text occurs in the new version, in the same order and within one section and one turn.
+Turns with ids are matched first, then common text at both ends, then text around unique parts (see `shared_text`), then
+single leaves in what is left. The work is bounded: repetitive text may cost kept leaves, but never time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,7 +17,8 @@ from memotree.forest.documents.document import Document, Turn
 from memotree.forest.ingestion.shared_text import common_blocks, longest_ascent
 
 THIN: Final = 24
-"""A gap with fewer visible characters is no leaf of its own: the leaf beside it is made anew together with it."""
+"""A gap with fewer visible characters is too short for a leaf of its own. A leaf beside it is given up instead, so that
+the text of both is split again."""
 
 _SEARCHED_PER_CHARACTER: Final = 16
 _SEARCHED_AT_LEAST: Final = 1 << 20
@@ -26,7 +27,7 @@ _NEAR: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class OldLeaf:
-    """A leaf of the earlier version; ``speaker`` and ``turn_id`` are those of its turn, ``""`` for other documents."""
+    """A leaf of the earlier version; ``speaker`` and ``turn_id`` are those of its turn, ``""`` if it has none."""
 
     id: str
     text: str
@@ -36,49 +37,22 @@ class OldLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An old leaf and the span of the new text that is its text."""
+    """A leaf that is kept, and the span of its text in the new version."""
 
     id: str
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What lies between two kept leaves.
-
-    Attributes:
-        start: Offset of its first character in the new text.
-        end: Offset behind its last character; ``start`` where text was only removed.
-        removed: Ids of the old leaves that stood here, in their order.
-        before: Id of the kept leaf before it, or ``None``.
-        after: Id of the kept leaf behind it, or ``None``.
-    """
-
-    start: int
-    end: int
-    removed: tuple[str, ...]
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """The kept leaves in order, and the gaps between them in order; spans of both together are the new text."""
-
-    kept: tuple[Kept, ...]
-    gaps: tuple[Gap, ...]
-
-
 _Finder: TypeAlias = Callable[[int, int, int, int], Iterator[tuple[int, int]]]
 
 
-def align(old: Sequence[OldLeaf], document: Document) -> Alignment:
-    """Compare the leaves of an earlier version with a new one.
+def align(old: Sequence[OldLeaf], document: Document) -> list[Kept]:
+    """Returns the leaves of an earlier version that a new one keeps, in order; the text between them is new.
 
     Args:
-        old: All leaves, in document order.
-        document: The new version; for text alone, ``Document(text)``.
+        old: All leaves of the earlier version, in document order.
+        document: The new version; for plain text, ``Document(text)``.
     """
     return _Aligner(old, document).align()
 
@@ -94,7 +68,7 @@ class _Aligner:
         self._starts = [0, *accumulate(len(leaf.text) for leaf in old)]
         self._searchable = _SEARCHED_PER_CHARACTER * (self._starts[-1] + len(self._text)) + _SEARCHED_AT_LEAST
 
-    def align(self) -> Alignment:
+    def align(self) -> list[Kept]:
         kept = self._by_turn_id()
         kept = self._refine(kept, self._by_both_ends)
         kept = self._refine(kept, self._by_anchors)
@@ -103,7 +77,7 @@ class _Aligner:
         return self._result(self._without_thin_gaps(kept))
 
     def _refine(self, kept: list[tuple[int, int]], find: _Finder) -> list[tuple[int, int]]:
-        """What is kept so far, and what ``find`` adds in each gap; both as (index of the leaf, start in the text)."""
+        """Returns ``kept`` and what ``find`` adds in each gap, as pairs (index of the leaf, start in the text)."""
         refined: list[tuple[int, int]] = []
         leaf = place = 0
         for index, start in [*kept, (len(self._old), len(self._text))]:
@@ -115,7 +89,7 @@ class _Aligner:
         return refined
 
     def _fits(self, index: int, start: int) -> bool:
-        """Whether a leaf may stay at a place where its text stands."""
+        """Whether a leaf may be kept at an offset where its text occurs: within one section, and in the same turn."""
         leaf = self._old[index]
         end = start + len(leaf.text)
         if not leaf.text or self._bounds[bisect_right(self._bounds, start)] < end:
@@ -128,10 +102,10 @@ class _Aligner:
     def _turn_at(self, start: int) -> Turn:
         return self._turns[max(0, bisect_right(self._turn_starts, start) - 1)]
 
-    # --- The ways to find leaves -------------------------------------------------------------------------------------
+    # --- Ways to find kept leaves ------------------------------------------------------------------------------------
 
     def _by_turn_id(self) -> list[tuple[int, int]]:
-        """Turns with an id that is unique on both sides, and whose leaves joined are the turn's text."""
+        """Matches turns whose id is unique in both versions and whose leaves, joined, are the turn's text."""
         if not self._turns:
             return []
         runs = list(_runs(self._old))
@@ -153,7 +127,7 @@ class _Aligner:
         return found
 
     def _by_both_ends(self, first: int, last: int, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Leaf for leaf from the front, then from the back."""
+        """Matches leaf by leaf from the front, then from the back."""
         while first < last and self._text.startswith(self._old[first].text, low, high):
             if self._fits(first, low):
                 yield first, low
@@ -168,7 +142,7 @@ class _Aligner:
         yield from reversed(found)
 
     def _by_anchors(self, first: int, last: int, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Leaves that lie within text that both versions share."""
+        """Matches leaves that lie within blocks of text that both versions share."""
         base = self._starts[first]
         joined = "".join(leaf.text for leaf in self._old[first:last])
         for block in common_blocks(joined, self._text[low:high]):
@@ -181,7 +155,7 @@ class _Aligner:
                 index += 1
 
     def _by_single_leaves(self, first: int, last: int, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Leaves, too short for an anchor, that stand once in the gap, between the same neighbours or bounds."""
+        """Matches leaves too short for an anchor that occur once in the gap, between the same neighbours or bounds."""
         times = Counter(leaf.text for leaf in self._old[first:last])
         found: list[tuple[int, int]] = []
         for index in range(first, last):
@@ -190,7 +164,7 @@ class _Aligner:
                 continue
             place = self._text.find(text, low, high)
             self._searchable -= high - low
-            if place >= 0 and self._stands_free(index, place) and self._text.find(text, place + 1, high) < 0:
+            if place >= 0 and self._fits_alone(index, place) and self._text.find(text, place + 1, high) < 0:
                 found.append((index, place))
         end = low
         for chosen in longest_ascent([place for _, place in found]):
@@ -200,7 +174,7 @@ class _Aligner:
                 end = place + len(self._old[index].text)
 
     def _by_neighbourhood(self, first: int, last: int, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Leaves of text that repeats itself: each where it comes next, not far away."""
+        """Matches leaves of repetitive text, each at its next occurrence if that is near."""
         for index in range(first, last):
             text = self._old[index].text
             near = min(high, low + 4 * len(text) + _NEAR)
@@ -208,12 +182,12 @@ class _Aligner:
                 continue
             self._searchable -= near - low
             place = self._text.find(text, low, near)
-            if place >= 0 and self._stands_free(index, place):
+            if place >= 0 and self._fits_alone(index, place):
                 yield index, place
                 low = place + len(text)
 
-    def _stands_free(self, index: int, start: int) -> bool:
-        """Whether a leaf fits, and is not by chance the inside of a word or line that is longer now."""
+    def _fits_alone(self, index: int, start: int) -> bool:
+        """Whether a leaf fits here and is not just a part of a word or line that is longer now."""
         if not self._fits(index, start):
             return False
         end = start + len(self._old[index].text)
@@ -224,14 +198,14 @@ class _Aligner:
         return same_before and (same_after or self._text[end - 1] == "\n")
 
     def _at_bound(self, place: int) -> int:
-        """``place`` when a section or turn begins there, else -1."""
+        """Returns ``place`` if a section or turn begins there, else -1."""
         index = bisect_left(self._bounds, place)
         return place if index < len(self._bounds) and self._bounds[index] == place else -1
 
     # --- The result --------------------------------------------------------------------------------------------------
 
     def _without_thin_gaps(self, kept: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Give up a leaf beside a gap that is too thin for a leaf of its own."""
+        """Drops a kept leaf beside each gap that is too short for a leaf of its own."""
         dropped: set[int] = set()
         place = 0
         for number, (index, start) in enumerate([*kept, (-1, len(self._text))]):
@@ -243,7 +217,7 @@ class _Aligner:
         return [leaf for number, leaf in enumerate(kept) if number not in dropped]
 
     def _too_close(self, start: int, end: int, left: int | None, right: int | None) -> Iterator[int]:
-        """Which of the two neighbours of a gap, if any, is to be made anew with it."""
+        """Yields the neighbours of a gap that are dropped, so that their text is split again with the gap's."""
         first = self._bounds[bisect_right(self._bounds, start)]
         if first >= end:
             if self._is_thin(start, end):
@@ -262,24 +236,13 @@ class _Aligner:
     def _is_thin(self, start: int, end: int) -> bool:
         return start < end and len(self._text[start : min(end, start + 64 * THIN)].strip()) < THIN
 
-    def _result(self, kept: list[tuple[int, int]]) -> Alignment:
-        found: list[Kept] = []
-        gaps: list[Gap] = []
-        leaf = place = 0
-        for index, start in [*kept, (len(self._old), len(self._text))]:
-            removed = tuple(gone.id for gone in self._old[leaf:index])
-            before = found[-1].id if found else None
-            if place < start or removed:
-                after = self._old[index].id if index < len(self._old) else None
-                gaps.append(Gap(place, start, removed, before, after))
-            if index < len(self._old):
-                leaf, place = index + 1, start + len(self._old[index].text)
-                found.append(Kept(self._old[index].id, start, place))
-        return Alignment(tuple(found), tuple(gaps))
+    def _result(self, kept: list[tuple[int, int]]) -> list[Kept]:
+        leaves = ((self._old[index], start) for index, start in kept)
+        return [Kept(leaf.id, start, start + len(leaf.text)) for leaf, start in leaves]
 
 
 def _runs(old: Sequence[OldLeaf]) -> Iterator[tuple[int, int]]:
-    """The leaves of each turn that has an id, as first and behind the last."""
+    """Yields the leaves of each turn that has an id, as a half-open range of indexes."""
     first = 0
     for index in range(1, len(old) + 1):
         if index == len(old) or old[index].turn_id != old[first].turn_id:

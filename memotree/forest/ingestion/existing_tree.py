@@ -1,7 +1,7 @@
-"""What stands of an earlier version of a document, and what of it stays under a new version; pure.
+"""The existing trees of a document, and which of their nodes a new version keeps. Pure (no I/O).
 
-A document's own nodes are the leaves and derived nodes whose source names it. Of the derived ones some stand for
-sections (they have the attribute `SECTION`), the others were made by merging neighbours.
+A document's own nodes are the leaves and summary nodes whose source names it. A summary node with the attribute
+`SECTION` is the node of a section; the others were made by merging neighbours.
 """
 
 import hashlib
@@ -22,19 +22,19 @@ from memotree.forest.ingestion.alignment import Kept
 from memotree.forest.tree_building.builder import SECTION
 
 TOP: Final = ""
-"""Stands for what the document's roots stand below: the archive, or the node of a joined document."""
+"""Means the parent of the document's roots: the archive, or the document's node in a joined archive."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingTree:
-    """The trees of a document as they stand.
+    """The existing trees of a document.
 
     Attributes:
         document_id: The document.
-        order: The ids of all nodes below the top, in pre-order; people's own among them.
-        versions: All of them by id.
-        leaves: The document's own leaves whole, by id.
-        top: The node that the document's roots stand below, or `TOP` for the archive itself.
+        order: The ids of all nodes below the top in pre-order, including nodes that people added.
+        versions: The version of each of these nodes, by id.
+        leaves: The document's own leaves with their contents, by id.
+        top: The parent of the document's roots, or `TOP` for the archive itself.
     """
 
     document_id: str
@@ -44,37 +44,37 @@ class ExistingTree:
     top: str = TOP
 
     def is_own(self, node_id: str) -> bool:
-        """Whether a node was made from the document."""
+        """Whether ingestion made a node from the document."""
         return is_own(self.versions[node_id], self.document_id)
 
     def is_section(self, node_id: str) -> bool:
-        """Whether a node stands for a section of the document."""
+        """Whether a node is the node of a section."""
         version = self.versions[node_id]
         return version.type == SUMMARY_TYPE and SECTION in version.attributes and self.is_own(node_id)
 
     def parent(self, node_id: str) -> str:
-        """The node above, or `TOP`."""
+        """Returns the id of a node's parent, or `TOP`."""
         parent_id = self.versions[node_id].parent_id
         return parent_id if parent_id in self.versions and parent_id != self.top else TOP
 
     def above(self, node_id: str) -> Iterator[str]:
-        """The nodes above, nearest first, `TOP` left out."""
+        """Yields the ids of a node's ancestors, nearest first, without `TOP`."""
         while (node_id := self.parent(node_id)) != TOP:
             yield node_id
 
     def section_of(self, node_id: str) -> str:
-        """The nearest section above a node, or `TOP`."""
+        """Returns the id of the nearest section above a node, or `TOP`."""
         return next((above for above in self.above(node_id) if self.is_section(above)), TOP)
 
 
 def is_own(version: Version, document_id: str) -> bool:
-    """Whether a node was made from a document."""
+    """Whether ingestion made a node from a document."""
     return (version.source or {}).get("document_id") == document_id and version.type in {LEAF_TYPE, SUMMARY_TYPE}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stretch of the new text between kept leaves (maybe empty), and the leaves that stood there and go."""
+    """A span of the new text between kept leaves (maybe empty), and the ids of the leaves that it replaces."""
 
     start: int
     end: int
@@ -82,7 +82,7 @@ class Run:
 
 
 def runs_between(existing: ExistingTree, kept: Sequence[Kept], length: int) -> list[Run]:
-    """What is before, between and behind the kept leaves; runs without text and without removed leaves are left out."""
+    """Returns the runs before, between and after the kept leaves, without those that have no text and no old leaf."""
     staying = {item.id: index for index, item in enumerate(kept)}
     removed: dict[int, list[str]] = defaultdict(list)
     at = 0
@@ -101,7 +101,7 @@ def runs_between(existing: ExistingTree, kept: Sequence[Kept], length: int) -> l
 
 
 def keep_edited(existing: ExistingTree, text: str, kept: Sequence[Kept]) -> list[Kept]:
-    """The kept leaves, and those that a person has edited and whose own source still stands at an end of their run."""
+    """Returns the kept leaves, and those that a person edited and whose source text is still at an end of their run."""
     found = list(kept)
     for run in runs_between(existing, kept, len(text)):
         start, end = run.start, run.end
@@ -116,7 +116,7 @@ def keep_edited(existing: ExistingTree, text: str, kept: Sequence[Kept]) -> list
 
 
 def _edited_here(existing: ExistingTree, node_id: str, text: str, start: int, end: int, *, at_end: bool) -> int:
-    """How many characters the source of an edited leaf takes at an end of a run; 0 when it is not there."""
+    """Returns the length of an edited leaf's source text if the run begins (or ends) with that text, else 0."""
     node = existing.leaves[node_id]
     source = node.source
     if source is None or source.sha256 == _hash(node.content):
@@ -133,16 +133,19 @@ def _hash(text: str) -> str:
 
 
 def section_at(stretches: Sequence[Stretch], offset: int) -> int:
-    """The section whose own text holds an offset."""
+    """Returns the index of the section whose own text contains an offset."""
     index = bisect_right(stretches, offset, key=lambda stretch: stretch.start) - 1
     return stretches[max(index, 0)].section if stretches else NO_SECTION
 
 
 def known_sections(existing: ExistingTree, document: Document, sections: Mapping[str, int]) -> dict[int, str]:
-    """The old node of each section of the new outline that is known again.
+    """Returns the existing node of each section of the new outline that is recognised.
+
+    A section is recognised by the kept leaves that it shares with an existing one (most leaves first), else by its
+    headings.
 
     Args:
-        existing: What stands.
+        existing: The existing tree.
         document: The new version.
         sections: The section of each kept leaf.
     """
@@ -169,7 +172,10 @@ def known_sections(existing: ExistingTree, document: Document, sections: Mapping
 
 
 def whole_parents(existing: ExistingTree, sections: Mapping[str, int]) -> dict[str, int]:
-    """The merged nodes that stay: those whose kept leaves all stand in one section of the new version, with that."""
+    """Returns the merged nodes whose kept leaves are all in one section of the new version, with that section.
+
+    These nodes stay.
+    """
     found: dict[str, set[int]] = defaultdict(set)
     for leaf, section in sections.items():
         for above in existing.above(leaf):
@@ -180,7 +186,7 @@ def whole_parents(existing: ExistingTree, sections: Mapping[str, int]) -> dict[s
 
 
 def used_sections(document: Document, sections: Sequence[int]) -> list[int]:
-    """The sections that have text of these sections below them, parents first."""
+    """Returns the given sections and their ancestors, parents first."""
     used: set[int] = set()
     for own in sections:
         section = own
@@ -191,6 +197,6 @@ def used_sections(document: Document, sections: Sequence[int]) -> list[int]:
 
 
 def leaf_neighbours(kept: Sequence[Kept]) -> Mapping[int, tuple[str, str]]:
-    """For the first offset of each gap, the kept leaves on both sides ("" where there is none)."""
+    """Returns the kept leaves on both sides of each gap, by the gap's first offset (``""`` if there is none)."""
     ends = [Kept("", 0, 0), *kept, Kept("", 0, 0)]
     return {left.end: (left.id, right.id) for left, right in pairwise(ends)}

@@ -1,18 +1,20 @@
-"""Documents become trees, as jobs: read at once, then split, summed up, merged and committed, however long that takes.
+"""Ingests documents as jobs: the request reads the document, the job splits, summarises, merges and commits it.
 
-A job that begins again (after a kill, an outage, or a limit) takes the same way: what models have answered is in the
-cache, new nodes have ids that the job's own id decides, and the one commit at the end is made once.
+A job that is restarted (after a crash, an outage, or a limit) repeats the same steps and gets the same result: the
+answers of models are in the cache, the ids of new nodes are derived from the job's id, and there is exactly one commit,
+at the end.
 """
 
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
 from memotree_storage.model.provenance import SUMMARY_PENDING
 from memotree_storage.postgres import registry
@@ -61,21 +63,20 @@ from memotree.v1 import job_service_pb2, maintenance_service_pb2
 KIND: Final = "ingest"
 _DOCUMENT: Final = "document"
 _PLANNED: Final = "planned"
-_ATTEMPTS: Final = 5
 JOB: Final = "ingestion"
-"""The attribute with the job that made the document's present version."""
+"""The attribute with the id of the job that made the document's current version."""
 
 _TOOL: Final = "IngestDocument"
 
 
 class IngestDocument:
-    """Takes documents in.
+    """Ingests documents.
 
     Args:
         store: The store.
         models: The gateway to the models.
-        runner: Runs the jobs; gets the work of the kind `KIND`.
-        limits: What the service allows.
+        runner: Runs the jobs; `work` is registered with it for the kind `KIND`.
+        limits: The limits of the service.
     """
 
     def __init__(self, store: Store, models: Models, runner: JobRunner, limits: ServiceLimits) -> None:
@@ -86,7 +87,7 @@ class IngestDocument:
         runner.register(KIND, self.work)
 
     async def ingest_document(self, request: pb.IngestDocumentRequest) -> AsyncIterator[pb.IngestDocumentResponse]:
-        """Queue a job for a document and tell how far it is; who stops listening does not stop it."""
+        """Queues a job for a document and streams its progress; the job continues if the caller disconnects."""
         check_request(request, self._limits)
         order = pb.IngestDocumentRequest()
         order.CopyFrom(request)
@@ -94,7 +95,9 @@ class IngestDocument:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             order.branch = request.branch or workspace.default_branch
             state = await branch_head(conn, workspace.workspace_id, order.branch)
-            if request.name and not request.request_id:  # with one, this may be the call that made the name
+            if (
+                request.name and not request.request_id
+            ):  # with a request id, this may be a repeat of the call that took the name
                 await check_name(Snapshot(conn, state), request.name, document_id=request.document_id)
             known = (
                 await find_document(Snapshot(conn, state), request.document_id, joined=False)
@@ -116,25 +119,25 @@ class IngestDocument:
             inputs={_DOCUMENT: await asyncio.to_thread(to_json, document)},
         )
         yield pb.IngestDocumentResponse(job=job_message(job))
-        told: tuple[str, int, int] | None = None
+        reported: tuple[str, int, int] | None = None
         async with aclosing(self._runner.watch(job.id)) as changes:
             async for now in changes:
                 job = now
                 step = (job.step, job.done, job.total)
-                if not job.over and job.step and step != told:
+                if not job.over and job.step and step != reported:
                     progress = maintenance_service_pb2.Progress(step=job.step, done=job.done, total=job.total)
                     yield pb.IngestDocumentResponse(progress=progress)
-                    told = step
+                    reported = step
         yield pb.IngestDocumentResponse(job=job_message(job))
 
     async def work(self, context: JobContext) -> job_service_pb2.IngestionResult:
-        """Take one document in; the work of a job."""
+        """Ingests one document; the work of a job."""
         request = context.request(pb.IngestDocumentRequest)
         document = await asyncio.to_thread(from_json, await context.input(_DOCUMENT))
         meter = await meter_of(context, request.max_model_tokens)
         run = _IngestionRun(self._store, self._models, self._limits, context, request, meter)
         try:
-            result = await run.take_patiently(document)
+            result = await run.ingest_with_retries(document)
         finally:
             note(context, meter)
         result.warnings.extend([*document.warnings, *meter.warnings])
@@ -142,7 +145,7 @@ class IngestDocument:
 
 
 class _IngestionRun:
-    """One document of one job: read the branch, make the nodes, commit them."""
+    """The ingestion of one document by one job: reads the branch, makes the nodes, commits them."""
 
     def __init__(
         self,
@@ -161,18 +164,17 @@ class _IngestionRun:
         self._meter = meter
         self._workspace_id = context.job.workspace_id
 
-    async def take_patiently(self, document: Document) -> job_service_pb2.IngestionResult:
-        """Take the document, again when somebody changed the same nodes meanwhile: what models said is in the cache.
+    async def ingest_with_retries(self, document: Document) -> job_service_pb2.IngestionResult:
+        """Ingests the document, and tries again if another commit changed the same nodes meanwhile.
+
+        A retry is cheap, because the answers of models are in the cache.
 
         Raises:
-            ImportRacedError: That happened every time.
+            ImportRacedError: If every attempt lost the race.
         """
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(ImportRacedError):
-                return await self._take(document)
-        return await self._take(document)
+        return await retry_if_raced(partial(self._ingest, document))
 
-    async def _take(self, document: Document) -> job_service_pb2.IngestionResult:
+    async def _ingest(self, document: Document) -> job_service_pb2.IngestionResult:
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, self._workspace_id, self._request.branch)
             known = await find_document(
@@ -180,7 +182,7 @@ class _IngestionRun:
             )
         if known is None:
             return await self._build_new(state, document)
-        if known.facts.get(JOB) == self._context.job.id:  # an earlier attempt was cut off behind its commit
+        if known.facts.get(JOB) == self._context.job.id:  # an earlier run of this job crashed after its commit
             planned = await self._context.kept(_PLANNED)
             result = job_service_pb2.IngestionResult.FromString(planned or b"")
             result.commit_id = known.holder.commit_id or ""
@@ -195,7 +197,7 @@ class _IngestionRun:
         return BuildContext(self._context.job.id, archive_id, self._document_id, tuple(tags), options)
 
     def _facts(self, document: Document, options: ChunkingOptions, tags: Iterable[str]) -> dict[str, str]:
-        """What the archive (or the node of a joined one) says of the document."""
+        """Returns the attributes of the document's archive (or of its node in a joined archive)."""
         return {
             DOCUMENT_ID: self._document_id,
             MEDIA_TYPE: document.media_type,
@@ -208,7 +210,7 @@ class _IngestionRun:
     # --- A new document ----------------------------------------------------------------------------------------------
 
     async def _build_new(self, state: State, document: Document) -> job_service_pb2.IngestionResult:
-        options, tags = ChunkingOptions.wanted(self._request), self._request.tags
+        options, tags = ChunkingOptions.from_request(self._request), self._request.tags
         async with self._store.database.connection() as conn:
             if self._request.name:
                 await check_name(Snapshot(conn, state), self._request.name)
@@ -221,7 +223,7 @@ class _IngestionRun:
         )
         await self._context.progress("split")
         pieces = await asyncio.to_thread(split, document, options.chunk_size)
-        builder = TreeBuilder(self._models, self._meter, self._build_context(archive.id, options, tags), self._tell)
+        builder = TreeBuilder(self._models, self._meter, self._build_context(archive.id, options, tags), self._report)
         nodes = await builder.build(document, pieces)
         result = job_service_pb2.IngestionResult(
             archive_id=archive.id,
@@ -240,7 +242,7 @@ class _IngestionRun:
     async def _update_existing(
         self, state: State, document: Document, known: KnownDocument
     ) -> job_service_pb2.IngestionResult:
-        options = ChunkingOptions.wanted(self._request, known.facts)
+        options = ChunkingOptions.from_request(self._request, known.facts)
         tags = self._request.tags or tags_of(known.facts)
         facts = {**known.facts, **self._facts(document, options, tags)}
         holder = self._renamed(known, facts)
@@ -258,7 +260,7 @@ class _IngestionRun:
         await self._context.progress("compare")
         kept = await asyncio.to_thread(align_with, document, existing)
         builder = TreeBuilder(
-            self._models, self._meter, self._build_context(result.archive_id, options, tags), self._tell
+            self._models, self._meter, self._build_context(result.archive_id, options, tags), self._report
         )
         tree_update = await TreeUpdater(builder, existing, document, kept, self._request.tags).update()
         await self._context.progress("renew summaries")
@@ -271,7 +273,7 @@ class _IngestionRun:
         return await self._commit(changes, f"Update {known.holder.title}", result)
 
     def _renamed(self, known: KnownDocument, facts: Mapping[str, str]) -> Entry:
-        """The archive or node of the document with its new facts, and the name and model that the request gives."""
+        """Returns the document's archive or node with new facts, and with the name and model of the request."""
         entry = known.entry(facts)
         if isinstance(entry, Archive):
             name = self._request.name or entry.name
@@ -295,20 +297,20 @@ class _IngestionRun:
         await self._context.progress("commit", len(changes), len(changes))
         return result
 
-    async def _tell(self, step: str, done: int, total: int) -> None:
+    async def _report(self, step: str, done: int, total: int) -> None:
         note(self._context, self._meter)
         await self._context.progress(step, done, total)
 
 
 def _same(facts: Mapping[str, str], before: Mapping[str, str]) -> bool:
-    """Whether nothing but the job differs."""
+    """Whether the facts are the same except for the job."""
     return {**facts, JOB: ""} == {**before, JOB: ""}
 
 
 def _counted(
     result: job_service_pb2.IngestionResult, tree_update: TreeUpdate, existing: ExistingTree, now: Mapping[str, Version]
 ) -> job_service_pb2.IngestionResult:
-    """The result with the counts of what the trees are now."""
+    """Fills the counts of the updated trees into the result and returns it."""
     own = [version for version in now.values() if is_own(version, existing.document_id)]
     result.created_leaves = tree_update.created
     result.kept_leaves = tree_update.kept

@@ -1,4 +1,4 @@
-"""A document that is known already: where it stands, and which of its leaves a new version still has."""
+"""Finds a document that was ingested before, reads its trees, and aligns its leaves with a new version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,14 +22,14 @@ _NAME_CHARS = 200
 
 
 class DocumentNameTakenError(AlreadyExistsError):
-    """Another archive has the name that is asked for."""
+    """Another archive has the requested name."""
 
     reason = "DOCUMENT_NAME_TAKEN"
 
     def __init__(self, name: str, archive_id: str) -> None:
         super().__init__(
             f"Archive {archive_id} is named {name!r} already. Give another name, or the document_id of that archive's "
-            "document to bring it up to date.",
+            "document to update it.",
             "archive",
             name,
         )
@@ -41,7 +41,7 @@ class KnownDocument:
 
     Attributes:
         document_id: The document.
-        holder: Its archive; in a joined archive the node that its roots stand below.
+        holder: Its archive; in a joined archive the node that is the parent of its roots.
     """
 
     document_id: str
@@ -49,21 +49,21 @@ class KnownDocument:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """What was noted of the document and of how it was split."""
+        """The stored attributes of the document: its id, its hash, and the options it was split with."""
         return self.holder.attributes
 
     def entry(self, facts: Mapping[str, str]) -> Entry:
-        """The holder with other facts."""
+        """Returns the holder with other facts."""
         if self.holder.is_archive:
             return replace(self.holder.to_archive(), attributes=dict(facts))
         return replace(self.holder.to_node(), attributes=dict(facts))
 
 
 async def check_name(snapshot: Snapshot, name: str, archive_id: str = "", *, document_id: str = "") -> None:
-    """Refuse a name that an archive has, other than this one or the one of this document.
+    """Checks that no archive has this name, except the given archive or the archive of the given document.
 
     Raises:
-        DocumentNameTakenError: One has it.
+        DocumentNameTakenError: If another archive has the name.
     """
     for other in await tree.archives(snapshot):
         own = other.entry_id == archive_id or (document_id and other.attributes.get(DOCUMENT_ID) == document_id)
@@ -72,7 +72,7 @@ async def check_name(snapshot: Snapshot, name: str, archive_id: str = "", *, doc
 
 
 async def free_name(snapshot: Snapshot, title: str) -> str:
-    """The title of a document as the name of its archive, with a number behind it when others have that name."""
+    """Returns a free archive name: the title of the document, with a number if another archive has that name."""
     taken = {archive.title for archive in await tree.archives(snapshot)}
     wanted = " ".join(title.split())
     name = wanted[:_NAME_CHARS].rstrip()
@@ -85,19 +85,19 @@ async def free_name(snapshot: Snapshot, title: str) -> str:
 
 
 async def find_document(snapshot: Snapshot, document_id: str, *, joined: bool = True) -> KnownDocument | None:
-    """Where a document stands at a state; ``None`` when it is not known there.
+    """Returns a document as it is in a snapshot, or ``None`` if the snapshot does not have it.
 
     Args:
-        snapshot: Where to look.
+        snapshot: The snapshot.
         document_id: The document.
-        joined: Whether it may stand in a joined archive, which costs a look at all nodes.
+        joined: Whether to look in joined archives, too, which has to search all nodes.
     """
     for archive in await tree.archives(snapshot):
         if archive.attributes.get(DOCUMENT_ID) == document_id:
             return KnownDocument(document_id, archive)
     if not joined:
         return None
-    # Nodes that people gave such an attribute hold nothing; one of a joined archive says how the document was cut.
+    # People may give any node this attribute. The document's node in a joined archive has the hash of the text as well.
     holders = [
         node
         for node in await tree.with_attribute(snapshot, DOCUMENT_ID, document_id)
@@ -107,7 +107,7 @@ async def find_document(snapshot: Snapshot, document_id: str, *, joined: bool = 
 
 
 async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocument) -> ExistingTree:
-    """The trees of a document as they stand, its leaves with their texts."""
+    """Reads the trees of a document, its leaves with their texts."""
     holder = known.holder
     if holder.is_archive:
         order = [item.entry_id for item in await tree.archive_tree(snapshot, holder.entry_id)]
@@ -124,12 +124,8 @@ async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocum
 
 
 def align_with(document: Document, existing: ExistingTree) -> list[Kept]:
-    """The leaves whose texts stand in the new version, in order."""
-    return list(
-        align(
-            [_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document
-        ).kept
-    )
+    """Returns the leaves whose texts occur in the new version, in order."""
+    return align([_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document)
 
 
 def _old(leaf: Node) -> OldLeaf:

@@ -1,4 +1,4 @@
-"""Positions of siblings in a wanted order, moving as few of them as can be."""
+"""Assigns positions to siblings so that they get a wanted order, and moves as few of them as possible."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from memotree_storage.model.position import many_between
 
 
 def new_positions(wanted: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """The positions of those siblings that need another one.
+    """Returns new positions for those siblings that need one.
 
     Args:
-        wanted: (id, present position) of each sibling in the wanted order; ``None`` for one that is new there.
+        wanted: (id, current position) of each sibling in the wanted order; the position is ``None`` for a new sibling.
     """
     staying = _longest_ascending([position for _, position in wanted])
     found: dict[str, str] = {}
@@ -27,7 +27,7 @@ def new_positions(wanted: Sequence[tuple[str, str | None]]) -> dict[str, str]:
 
 
 def _longest_ascending(positions: Sequence[str | None]) -> set[int]:
-    """The indexes of a longest strictly ascending part (patience sorting; Fredman, 1975)."""
+    """Returns the indexes of a longest strictly ascending subsequence (patience sorting; Fredman, 1975)."""
     tails: list[str] = []
     last: list[int] = []
     before: dict[int, int] = {}

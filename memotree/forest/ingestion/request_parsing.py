@@ -1,4 +1,4 @@
-"""What a request to ingest a document asks for: read, checked, and kept as the inputs of a job."""
+"""Reads and checks a request to ingest a document, and stores the document as the input of a job."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ from memotree_storage.model.validation import canonical_node, check_archive_name
 from memotree.forest.chunking.splitting import SPLITTER
 from memotree.forest.documents import Document, Section, SpokenTurn, Turn, conversation, read_document
 from memotree.request.limits import ServiceLimits
-from memotree.sessions.commit import check_message
+from memotree.request.messages import check_message
 from memotree.v1 import forest_service_pb2 as pb
 
 CHUNK_SIZE: Final = 1000
 SIMILARITY_THRESHOLD: Final = 0.5
 MERGE_FACTOR: Final = 8
-"""The merge limit is so many chunks: with one chunk as the limit, as the source of this design has it, next to nothing
-could be merged."""
+"""The default merge limit in chunks. With a limit of one chunk, as in the source of this design, almost nothing could
+be merged."""
 
 _SMALLEST_CHUNK: Final = 20
 _MOST_ID_CHARS: Final = 200
@@ -33,12 +33,12 @@ SPLITTER_NAME: Final = "splitter"
 
 @dataclass(frozen=True, slots=True)
 class ChunkingOptions:
-    """How a document is split and merged; kept with its archive, so that the next version is treated alike.
+    """How a document is split and merged; stored with its archive, so that the next version is treated the same way.
 
     Attributes:
-        chunk_size: The greatest leaf, in characters.
-        similarity_threshold: Neighbours merge when their similarity is over it.
-        merge_limit: The most characters that the leaves of a merged node have together.
+        chunk_size: The most characters of a leaf.
+        similarity_threshold: Neighbours merge only if their similarity is greater.
+        merge_limit: The most characters that the leaves of a merged node may have together.
     """
 
     chunk_size: int = CHUNK_SIZE
@@ -46,8 +46,8 @@ class ChunkingOptions:
     merge_limit: int = CHUNK_SIZE * MERGE_FACTOR
 
     @classmethod
-    def wanted(cls, request: pb.IngestDocumentRequest, before: Mapping[str, str] | None = None) -> Self:
-        """What the request asks for; what it does not say is as it was ``before``, else by default."""
+    def from_request(cls, request: pb.IngestDocumentRequest, before: Mapping[str, str] | None = None) -> Self:
+        """Returns the options of a request; an option not given is taken from the attributes ``before``, or default."""
         known = _known(before or {})
         chunk_size = request.chunk_size or int(known.get("chunk_size", CHUNK_SIZE))
         if request.merge_limit or request.chunk_size:
@@ -61,12 +61,12 @@ class ChunkingOptions:
         return cls(chunk_size, threshold, merge_limit)
 
     def attributes(self) -> dict[str, str]:
-        """As attributes of the archive."""
+        """Returns the options as attributes of the archive."""
         return {name: str(value) for name, value in asdict(self).items()} | {SPLITTER_NAME: SPLITTER}
 
 
 def _known(attributes: Mapping[str, str]) -> dict[str, float]:
-    """The settings among an archive's attributes; what a person made unreadable there counts as not said."""
+    """Returns the options among an archive's attributes; people can edit these, so unreadable values are ignored."""
     found = {}
     for field in fields(ChunkingOptions):
         try:
@@ -77,21 +77,21 @@ def _known(attributes: Mapping[str, str]) -> dict[str, float]:
 
 
 def tag_attribute(tags: Iterable[str]) -> dict[str, str]:
-    """The tags of a document's nodes as an attribute of the archive; no tag has a comma."""
-    told = ",".join(sorted({tag.strip() for tag in tags}))
-    return {TAGS: told} if told else {}
+    """Returns the tags of a document's nodes as an attribute of the archive, joined by commas; no tag has a comma."""
+    joined = ",".join(sorted({tag.strip() for tag in tags}))
+    return {TAGS: joined} if joined else {}
 
 
 def tags_of(attributes: Mapping[str, str]) -> list[str]:
-    """The tags that `tag_attribute` kept."""
+    """Returns the tags that `tag_attribute` stored."""
     return [tag for tag in attributes.get(TAGS, "").split(",") if tag]
 
 
 def check_request(request: pb.IngestDocumentRequest, limits: ServiceLimits) -> None:
-    """Refuse a request whose values cannot be meant, before anything is paid for.
+    """Rejects a request with invalid values before any model is paid for.
 
     Raises:
-        InvalidInputError: With every fault.
+        InvalidInputError: With every invalid field.
     """
     most_chars = limits.node.content_bytes // 4
     faults = []
@@ -125,10 +125,10 @@ def _text_faults(request: pb.IngestDocumentRequest, limits: ServiceLimits) -> It
 
 
 async def read(request: pb.IngestDocumentRequest) -> Document:
-    """The document of a request.
+    """Reads the document of a request.
 
     Raises:
-        UnreadableDocumentError: It has no text, or none that can be read.
+        UnreadableDocumentError: If it has no text, or none that can be read.
     """
     name = request.name or request.document_id
     if request.WhichOneof("document") == "conversation":
@@ -145,14 +145,14 @@ def _conversation(request: pb.IngestDocumentRequest) -> Document:
 
 
 def to_json(document: Document) -> bytes:
-    """A document as the input of a job: what was read once need not be read again."""
+    """Returns a document as the input of a job, so that the job need not parse the file again."""
     return json.dumps(asdict(document), ensure_ascii=False).encode()
 
 
 def from_json(data: bytes) -> Document:
-    """The document that `to_json` kept."""
-    told: dict[str, Any] = json.loads(data)
-    outline = tuple(Section(**section) for section in told.pop("outline"))
-    turns = tuple(Turn(**turn) for turn in told.pop("turns"))
-    pages, warnings = tuple(told.pop("pages")), tuple(told.pop("warnings"))
-    return Document(**told, outline=outline, turns=turns, pages=pages, warnings=warnings)
+    """Returns the document that `to_json` stored."""
+    values: dict[str, Any] = json.loads(data)
+    outline = tuple(Section(**section) for section in values.pop("outline"))
+    turns = tuple(Turn(**turn) for turn in values.pop("turns"))
+    pages, warnings = tuple(values.pop("pages")), tuple(values.pop("warnings"))
+    return Document(**values, outline=outline, turns=turns, pages=pages, warnings=warnings)

@@ -1,9 +1,9 @@
-"""Text that two versions of a document share, found in near-linear time.
+"""Finds text that two versions of a document share, in near-linear time.
 
-Both versions are cut at places that their content defines (where a hash of the last few characters has certain bits, as
-rsync and backup programs do), so that an edit moves only the cuts beside it. A part that is unique in both versions
-is an anchor (as lines are in patience diff); the longest row of anchors in the same order stays, and each is extended
-to both sides as far as the characters agree.
+Both versions are cut by content-defined chunking, as rsync and backup programs do: where a hash of the last few
+characters has certain bits. So an edit moves only the cuts near it. A part that is unique in both versions is an anchor
+(like lines in patience diff). The longest sequence of anchors in the same order is kept, and each anchor is extended to
+both sides as far as the characters are equal.
 """
 
 from bisect import bisect_left
@@ -15,14 +15,14 @@ import numpy as np
 
 _WINDOW: Final = 8
 _LEAST: Final = 16
-_BITS: Final = 31  # a cut about every 32 characters, and never within `_LEAST`
+_BITS: Final = 31  # a cut about every 32 characters, and at least `_LEAST` apart
 _FACTORS: Final = tuple(pow(0x9E3779B1, power + 1, 1 << 32) for power in range(_WINDOW))
 _HASHED_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Characters that are the same: ``length`` from ``old`` in the one text and from ``new`` in the other."""
+    """A common block: ``length`` equal characters from offset ``old`` of one text and offset ``new`` of the other."""
 
     old: int
     new: int
@@ -30,7 +30,7 @@ class Block:
 
 
 def common_blocks(old: str, new: str) -> list[Block]:
-    """Blocks that two texts share, in order and apart in both; not all there are, but those around unique parts."""
+    """Returns common blocks of two texts, ordered and disjoint in both; only those around parts unique in both."""
     ours, theirs = _unique_parts(old), _unique_parts(new)
     pairs = [(start, theirs[part]) for part, start in ours.items() if part in theirs]
     blocks: list[Block] = []
@@ -47,7 +47,7 @@ def common_blocks(old: str, new: str) -> list[Block]:
 
 
 def longest_ascent(numbers: Sequence[int]) -> list[int]:
-    """The indexes of a longest strictly ascending subsequence, in O(n log n)."""
+    """Returns the indexes of a longest strictly ascending subsequence, in O(n log n)."""
     tails: list[int] = []
     ends: list[int] = []
     before: list[int] = []
@@ -65,10 +65,10 @@ def longest_ascent(numbers: Sequence[int]) -> list[int]:
 
 
 def common_prefix(one: str, at: int, two: str, there: int) -> int:
-    """How many characters agree from the two places on."""
+    """Returns how many characters are equal from the two offsets on."""
     most = min(len(one) - at, len(two) - there)
     low, step = 0, 64
-    # Whole slices are compared: growing while they agree, then halved where they do not.
+    # Compares whole slices: their length doubles while they are equal and is halved when they are not.
     while low < most:
         step = min(step, most - low)
         if one[at + low : at + low + step] == two[there + low : there + low + step]:
@@ -83,7 +83,7 @@ def common_prefix(one: str, at: int, two: str, there: int) -> int:
 
 
 def _common_suffix(one: str, at: int, two: str, there: int, most: int) -> int:
-    """How many characters agree before the two places, at most ``most``."""
+    """Returns how many characters are equal before the two offsets, at most ``most``."""
     low, step = 0, 64
     while low < most:
         step = min(step, most - low)
@@ -99,7 +99,7 @@ def _common_suffix(one: str, at: int, two: str, there: int, most: int) -> int:
 
 
 def _unique_parts(text: str) -> dict[str, int]:
-    """The parts that occur once among all parts of the text, with their starts, in order."""
+    """Returns the parts that occur only once among all parts of the text, with their starts, in order."""
     seen: dict[str, int] = {}
     start = 0
     for end in _cuts(text):
@@ -110,7 +110,7 @@ def _unique_parts(text: str) -> dict[str, int]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-    """Where the content says to cut, the end of the text last."""
+    """Yields the content-defined cuts; the last one is the end of the text."""
     last = 0
     for base in range(0, len(text), _HASHED_AT_ONCE):
         low = max(0, base - _WINDOW + 1)

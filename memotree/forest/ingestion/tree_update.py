@@ -1,13 +1,13 @@
-"""A tree brought up to date with a new version of its document: what stands in both versions stays as it is.
+"""Updates the trees of a document to a new version, and keeps the nodes whose text is in both versions.
 
-1. `align` finds which leaves' texts stand in the new version, in their order. They keep their ids, and their files. A
-   leaf that a person has edited stays, too, when the text it was cut from is there.
-2. The text between them is split anew; each run of new leaves is merged within itself, and put where the leaves stood
+1. `align` finds the leaves whose texts occur in the new version, in their order. They keep their ids and their files. A
+   leaf that a person has edited stays, too, if the text it was made from is still there.
+2. The text between them is split again. Each run of new leaves is merged within itself and put where the leaves were
    that it replaces.
-3. Sections are known again by the leaves they keep, or else by their headings; what has lost all its leaves goes.
-4. Positions change only where the order does, and only what stands above a change is summed up again.
+3. Sections are recognised by the leaves they keep, else by their headings. Nodes without any leaf left are deleted.
+4. Positions change only where the order does, and only ancestors of changed nodes are summarised again.
 
-What people have put into the tree beside the document's own nodes stays; below a node that goes, it moves up.
+Nodes that people have added to the tree stay. If the parent of such a node is deleted, the node moves up.
 """
 
 import asyncio
@@ -47,11 +47,11 @@ class TreeUpdate:
     """What a new version of a document changes in its trees.
 
     Attributes:
-        after: Every node that is new or changed, by id; those that are not the document's own without their contents.
-        gone: The ids of the nodes that go.
-        created: How many leaves are new.
-        kept: How many leaves stayed.
-        removed: How many leaves go.
+        after: Every node that is new or changed, by id; nodes that are not the document's own lack their contents.
+        gone: The ids of the nodes to delete.
+        created: The number of new leaves.
+        kept: The number of leaves that stay.
+        removed: The number of leaves to delete.
     """
 
     after: Mapping[str, Node]
@@ -62,14 +62,14 @@ class TreeUpdate:
 
 
 class TreeUpdater:
-    """Brings the trees of one document up to date.
+    """Updates the trees of one document.
 
     Args:
         builder: Makes new nodes.
-        existing: What stands.
+        existing: The existing trees.
         document: The new version.
-        kept: The leaves whose text stands in it.
-        tags: Tags that the document's nodes get that stay.
+        kept: The leaves whose text occurs in it.
+        tags: Tags that are added to the document's nodes that stay.
     """
 
     def __init__(
@@ -90,31 +90,31 @@ class TreeUpdater:
         self._start = {item.id: item.start for item in self._kept}
         self._neighbours = leaf_neighbours(self._kept)
         self._whole = whole_parents(existing, self._section)
-        self._home: dict[str, str] = {}
+        self._parent: dict[str, str] = {}
         self._new: dict[str, Node] = {}
         self._section_node: dict[int, str] = {}
 
     async def update(self) -> TreeUpdate:
-        """The changes, summaries of what stands above them left as they are."""
+        """Returns the changes; the summaries of the ancestors of changed nodes are not renewed here."""
         runs = runs_between(self._existing, self._kept, len(self._document.text))
         filled = [run for run in runs if run.end > run.start]
         gaps = [(run.start, run.end) for run in filled]
         pieces = await asyncio.to_thread(split, self._document, self._builder.context.options.chunk_size, gaps)
         self._name_sections(pieces)
-        self._house_kept()
+        self._set_kept_parents()
         groups = _groups(pieces, filled)
         merged_pieces = await self._builder.merge_pieces(self._document, pieces, [group for group, _ in groups])
         for number, (group, run) in enumerate(groups):
-            self._add_group(pieces, group, number, merged_pieces, self._place(run, group.section))
+            self._add_group(pieces, group, number, merged_pieces, self._parent_of_run(run, group.section))
         gone = self._gone()
-        self._house_foreign(gone)
+        self._set_foreign_parents(gone)
         after = await asyncio.to_thread(self._changed)
         return TreeUpdate(after, gone, len(pieces), len(self._kept), len(self._existing.leaves) - len(self._kept))
 
     # --- Sections ----------------------------------------------------------------------------------------------------
 
     def _name_sections(self, pieces: Sequence[Piece]) -> None:
-        """Find or make the node of every section that has text."""
+        """Finds or makes the node of every section that has text."""
         known = known_sections(self._existing, self._document, self._section)
         for section in used_sections(self._document, [*self._section.values(), *(piece.section for piece in pieces)]):
             outlined = self._document.outline[section]
@@ -126,7 +126,7 @@ class TreeUpdater:
                 self._new[node_id] = self._builder.inner(self._document, planned, node_id, _NO_SUMMARY, (), None, "")
                 self._start[node_id] = outlined.start
             self._section_node[section] = node_id
-            self._home[node_id] = parent
+            self._parent[node_id] = parent
 
     def _planned(self, title: str, start: int, end: int, section: int, merged: int | None = None) -> PlannedInner:
         digest = hashlib.sha256(self._document.text[start:end].encode()).hexdigest()
@@ -138,12 +138,12 @@ class TreeUpdater:
     def _node_of(self, section: int) -> str:
         return self._section_node.get(section, TOP)
 
-    # --- Homes -------------------------------------------------------------------------------------------------------
+    # --- Parents -----------------------------------------------------------------------------------------------------
 
-    def _house_kept(self) -> None:
-        """Leaves and merged nodes stay below the nearest merged node that is whole, else go to their section."""
+    def _set_kept_parents(self) -> None:
+        """Puts kept leaves and merged nodes below their nearest merged ancestor that stays, else their section."""
         for node_id, section in (*self._section.items(), *self._whole.items()):
-            self._home[node_id] = self._whole_above(node_id, section) or self._node_of(section)
+            self._parent[node_id] = self._whole_above(node_id, section) or self._node_of(section)
 
     def _whole_above(self, node_id: str, section: int) -> str:
         for above in self._existing.above(node_id):
@@ -153,21 +153,21 @@ class TreeUpdater:
                 return above
         return ""
 
-    def _place(self, run: Run, section: int) -> str:
-        """What a run's new leaves stand directly below."""
+    def _parent_of_run(self, run: Run, section: int) -> str:
+        """Returns the parent for the roots of a run's new leaves."""
         for node_id in run.removed:
             above = self._whole_above(node_id, section)
             if above:
                 return above
         for neighbour in self._neighbours[run.start]:
             if neighbour and self._section[neighbour] == section:
-                return self._home[neighbour]
+                return self._parent[neighbour]
         return self._node_of(section)
 
     def _add_group(
-        self, pieces: Sequence[Piece], group: Group, number: int, merged_pieces: MergedPieces, home: str
+        self, pieces: Sequence[Piece], group: Group, number: int, merged_pieces: MergedPieces, top: str
     ) -> None:
-        """Put a run's leaves, and what they were merged to, below a node."""
+        """Puts a run's leaves and the nodes merged from them below the node ``top``."""
         merging = merged_pieces.mergings[number]
         nodes = [self._leaf(pieces, index, merged_pieces.summaries[index]) for index in group_indexes(group)]
         spans = [(pieces[index].start, pieces[index].end) for index in group_indexes(group)]
@@ -178,9 +178,9 @@ class TreeUpdater:
                 self._merged(group, parent, spans[-1], merged_pieces.parents[number][parent - merging.leaves], below)
             )
             for child in below:
-                self._home[child.id] = nodes[-1].id
+                self._parent[child.id] = nodes[-1].id
         for root in merging.roots:
-            self._home[nodes[root].id] = home
+            self._parent[nodes[root].id] = top
         self._new.update((node.id, node) for node in nodes)
         self._start.update((node.id, span[0]) for node, span in zip(nodes, spans, strict=True))
 
@@ -203,28 +203,28 @@ class TreeUpdater:
         node_id = self._builder.context.new_id(f"merged {start}", end)
         return self._builder.inner(self._document, planned, node_id, summary, below, None, "")
 
-    # --- What goes, and what people put there ------------------------------------------------------------------------
+    # --- Nodes to delete, and nodes that people added ----------------------------------------------------------------
 
     def _gone(self) -> frozenset[str]:
         own = {node_id for node_id in self._existing.order if self._existing.is_own(node_id)}
-        return frozenset(own - self._home.keys())
+        return frozenset(own - self._parent.keys())
 
-    def _house_foreign(self, gone: frozenset[str]) -> None:
+    def _set_foreign_parents(self, gone: frozenset[str]) -> None:
         for node_id in self._existing.order:
-            if node_id not in self._home and node_id not in gone:
+            if node_id not in self._parent and node_id not in gone:
                 above = (above for above in self._existing.above(node_id) if above not in gone)
-                self._home[node_id] = next(above, TOP)
+                self._parent[node_id] = next(above, TOP)
 
     # --- Order -------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> dict[str, Node]:
-        """Every node that is new, or has another parent, position or heading."""
+        """Returns every node that is new or differs from before, such as in its parent, position, title or tags."""
         positions = self._positions(self._first_offsets())
         changed: dict[str, Node] = {}
         context = self._builder.context
         top = self._existing.top or None
-        for node_id, home in self._home.items():
-            parent = home or top
+        for node_id, own_parent in self._parent.items():
+            parent = own_parent or top
             if node_id in self._new:
                 changed[node_id] = replace(self._new[node_id], parent_id=parent, position=positions[node_id])
                 continue
@@ -236,8 +236,8 @@ class TreeUpdater:
         for section, node_id in self._section_node.items():
             outlined = self._document.outline[section]
             node = changed[node_id]
-            told = {**node.attributes, SECTION: str(outlined.level)}
-            changed[node_id] = replace(node, title=outlined.title, attributes=told)
+            attributes = {**node.attributes, SECTION: str(outlined.level)}
+            changed[node_id] = replace(node, title=outlined.title, attributes=attributes)
         return {node_id: node for node_id, node in changed.items() if self._differs(node)}
 
     def _differs(self, node: Node) -> bool:
@@ -247,54 +247,54 @@ class TreeUpdater:
         return node != before
 
     def _first_offsets(self) -> dict[str, int]:
-        """Where the text below each of the document's nodes begins."""
-        first = {node_id: start for node_id, start in self._start.items() if node_id in self._home}
+        """Returns the offset at which the text of each of the document's nodes begins."""
+        first = {node_id: start for node_id, start in self._start.items() if node_id in self._parent}
         for node_id, start in list(first.items()):
-            above = self._home[node_id]
+            above = self._parent[node_id]
             while above != TOP and first.get(above, start + 1) > start:
                 first[above] = start
-                above = self._home.get(above, TOP)
+                above = self._parent.get(above, TOP)
         return first
 
     def _positions(self, first: Mapping[str, int]) -> dict[str, str]:
-        """The positions that change; people's nodes stay behind the sibling that they stood behind."""
+        """Returns the positions that change; a node that people added stays after the sibling it was after."""
         families: dict[str, list[str]] = defaultdict(list)
-        for node_id, home in self._home.items():
-            families[home].append(node_id)
+        for node_id, parent in self._parent.items():
+            families[parent].append(node_id)
         found: dict[str, str] = {}
         rank = {node_id: index for index, node_id in enumerate(self._existing.order)}
-        for home, members in families.items():
-            ordered = sorted((node_id for node_id in members if node_id in first), key=lambda each: (first[each], each))
-            for node_id in sorted((each for each in members if each not in first), key=lambda each: rank[each]):
-                ordered.insert(self._behind(node_id, ordered, rank), node_id)
-            found |= new_positions([(node_id, self._present(node_id, home)) for node_id in ordered])
+        for parent, members in families.items():
+            ordered = sorted((node_id for node_id in members if node_id in first), key=lambda own: (first[own], own))
+            for node_id in sorted((other for other in members if other not in first), key=lambda other: rank[other]):
+                ordered.insert(self._index_after(node_id, ordered, rank), node_id)
+            found |= new_positions([(node_id, self._present(node_id, parent)) for node_id in ordered])
         return found
 
     @staticmethod
-    def _behind(node_id: str, ordered: Sequence[str], rank: Mapping[str, int]) -> int:
-        """The place behind the last sibling that stood before a node."""
-        before = [index for index, each in enumerate(ordered) if each in rank and rank[each] < rank[node_id]]
+    def _index_after(node_id: str, ordered: Sequence[str], rank: Mapping[str, int]) -> int:
+        """Returns the index after the last sibling that was before a node."""
+        before = [index for index, other in enumerate(ordered) if other in rank and rank[other] < rank[node_id]]
         return before[-1] + 1 if before else 0
 
-    def _present(self, node_id: str, home: str) -> str | None:
-        if node_id in self._new or self._existing.parent(node_id) != home:
+    def _present(self, node_id: str, parent: str) -> str | None:
+        if node_id in self._new or self._existing.parent(node_id) != parent:
             return None
         return self._existing.versions[node_id].position
 
 
 def group_indexes(group: Group) -> range:
-    """The indexes of a group's pieces."""
+    """Returns the indexes of a group's pieces."""
     return range(group.first, group.first + group.count)
 
 
 def _groups(pieces: Sequence[Piece], runs: Sequence[Run]) -> list[tuple[Group, Run]]:
-    """The new pieces by run and section (what merges with one another), with the runs that they fill."""
+    """Groups the new pieces by run and section, and returns each group with the run it fills."""
     groups: list[tuple[Group, Run]] = []
-    ahead = iter(runs)
+    remaining = iter(runs)
     run: Run | None = None
     for index, piece in enumerate(pieces):
         while run is None or piece.start >= run.end:
-            run = next(ahead)
+            run = next(remaining)
         group, last = groups[-1] if groups else (None, None)
         if group is not None and run is last and group.section == piece.section:
             groups[-1] = (replace(group, count=group.count + 1), run)

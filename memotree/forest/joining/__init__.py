@@ -1,1 +1,1 @@
-"""Archives that are about the same: suggested, and joined under a new root."""
+"""Suggests similar archives, and joins archives under a new root."""

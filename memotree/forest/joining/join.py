@@ -1,17 +1,20 @@
-"""Joining archives of one model: one archive is made of several, in one commit.
+"""Joins several archives of one model into one archive, in one commit.
 
-A joined archive has one root. Below it each former archive is a node with its name and its attributes (those of a
-document that was ingested among them, so that ingestion finds it again), and below that its former roots. No node gets
-another id: of a former root the file changes in its parent and archive, of all others in their archive alone.
+A joined archive has one root. Each former archive becomes a child of the root: a node with the archive's name and its
+attributes (including those of an ingested document, so that ingestion finds it again). The archive's former roots are
+the children of that node. Ids do not change: the file of a former root changes in its parent and archive, all other
+files only in their archive.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
+from memotree_storage.commit.direct_import import ImportBrokenError, commit_entries, retry_if_raced
+from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
@@ -41,27 +44,25 @@ from memotree.request import lookup
 from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
-from memotree.sessions.commit_message import ListedChange, compose
 from memotree.v1 import forest_service_pb2 as pb
 
 JOINED_FROM: Final = "joined_from"
-"""The attribute, of the node that stands for a former archive, that has that archive's id."""
+"""The attribute of a former archive's node with the id of that archive."""
 
 _DESCRIPTION: Final = "description"
 _DESCRIPTION_TOKENS: Final = 1000
 _TOOL: Final = "MergeArchives"
 _MOST_ARCHIVES: Final = 1000
 _MOST_MOVED: Final = 200_000
-"""Nodes of one join: their files are all rewritten by one commit."""
+"""The most nodes of one join; one commit rewrites all their files."""
 
 _MOST_SUMMED: Final = 200
-"""Roots of an archive whose summaries its own is made from."""
+"""The most roots of an archive from which its summary is made."""
 
 _LISTED: Final = 5
 _MESSAGE_CHARS: Final = 20_000
-_ATTEMPTS: Final = 5
 _AT_ONCE: Final = 500
-"""Versions that one statement reads; their rows are decoded on the event loop."""
+"""The number of versions that one statement reads. It is limited because their rows are decoded on the event loop."""
 
 
 class ArchiveNameTakenError(AlreadyExistsError):
@@ -71,8 +72,8 @@ class ArchiveNameTakenError(AlreadyExistsError):
 
     def __init__(self, name: str, archive_id: str) -> None:
         super().__init__(
-            f"Archive {archive_id} is named {name!r} already and is not among those that are joined. Choose another "
-            "name, or join it as well.",
+            f"Archive {archive_id} is named {name!r} already and is not one of the archives to join. Choose another "
+            "name, or join that archive as well.",
             "archive",
             name,
         )
@@ -85,18 +86,18 @@ class ArchivesDifferError(FailedPreconditionError):
 
 
 class JoinTooLargeError(TooLargeError):
-    """The archives have more nodes together than one commit rewrites."""
+    """The archives together have more nodes than one commit may rewrite."""
 
     reason = "JOIN_TOO_LARGE"
 
 
 class _NotMadeError(Exception):
-    """No call with this request id has been answered; takes the claim of the id back."""
+    """No call with this request id was answered yet. Raised to roll back the transaction that claims the id."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Former:
-    """An archive that is joined: its version, its roots in their order, and all its nodes."""
+    """An archive to join: its version, its roots in their order, and all its nodes."""
 
     archive: Archive
     version: Version
@@ -107,7 +108,7 @@ class _Former:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A request that was looked through; ``seed`` decides the ids of what is new."""
+    """A checked request; the ids of new entries are derived from ``seed``."""
 
     request: pb.MergeArchivesRequest
     workspace_id: str
@@ -116,7 +117,7 @@ class _Order:
     seed: str
 
     def new_id(self, role: str) -> str:
-        """The id of something new, the same in each attempt at the request."""
+        """Returns the id of a new entry; it is the same in every attempt at the request."""
         return derived_id(self.workspace_id, self.seed, role)
 
 
@@ -125,8 +126,8 @@ class ArchiveJoin:
 
     Args:
         store: An open store.
-        models: Makes the vectors that are compared, and the summaries of what is new.
-        limits: Bounds of the service.
+        models: Make the vectors that are compared, and the summaries of new nodes.
+        limits: The limits of the service.
     """
 
     def __init__(self, store: Store, models: Models, limits: ServiceLimits) -> None:
@@ -134,27 +135,27 @@ class ArchiveJoin:
         self._models = models
         self._limits = limits
 
-    # --- Suggesting ---
+    # --- Suggestions ---
 
     async def suggest_archive_merges(self, request: pb.SuggestArchiveMergesRequest) -> pb.SuggestArchiveMergesResponse:
-        """Suggest archives of one model whose roots are about the same."""
+        """Suggests archives of one model whose roots are similar."""
         return await suggest(self._store, self._models, request)
 
     # --- Joining ---
 
     async def merge_archives(self, request: pb.MergeArchivesRequest) -> pb.MergeArchivesResponse:
-        """Join archives of one model under a new root, in one commit.
+        """Joins archives of one model under a new root, in one commit.
 
         Raises:
-            InvalidInputError: Fewer than two archives, or a name, message or author that cannot be.
-            ArchiveNotFoundError: One of the archives is not on the branch.
-            ArchivesDifferError: They belong to different models.
-            ArchiveNameTakenError: Another archive has the name.
-            JoinTooLargeError: They have too many nodes together.
-            ImportRacedError: The branch moved again and again meanwhile.
+            InvalidInputError: If there are fewer than two archives, or the name, message or author is invalid.
+            ArchiveNotFoundError: If one of the archives is not on the branch.
+            ArchivesDifferError: If they belong to different models.
+            ArchiveNameTakenError: If another archive has the name.
+            JoinTooLargeError: If they have too many nodes together.
+            ImportRacedError: If other commits changed the nodes during every attempt.
         """
         order = await self._order(request)
-        # One at a time: of two calls with one request id, the second finds the answer of the first.
+        # One join at a time, so that the second of two calls with the same request id finds the answer of the first.
         async with self._store.locks.of(f"{order.workspace_id} join"):
             earlier = await self._earlier(order)
             if earlier is not None:
@@ -181,7 +182,10 @@ class ArchiveJoin:
         return _Order(request, workspace.workspace_id, branch, author, request.request_id or new_id())
 
     async def _earlier(self, order: _Order) -> pb.MergeArchivesResponse | None:
-        """What this request was answered before, or would have been, had its answer not been cut off."""
+        """Returns the answer of an earlier call with this request id, or ``None``.
+
+        If the earlier call committed but crashed before it stored its answer, the answer is made from its commit.
+        """
 
         async def nothing() -> pb.MergeArchivesResponse:
             raise _NotMadeError
@@ -210,33 +214,29 @@ class ArchiveJoin:
         return await self._answer(order, commit_id)
 
     async def _join(self, order: _Order) -> str:
-        """Make the commit; from the beginning again when the branch moved meanwhile."""
-        attempt = 0
-        while True:
-            attempt += 1
-            async with self._store.database.connection() as conn:
-                head = await branch_head(conn, order.workspace_id, order.branch)
-            former = await self._former(order, head)
-            created = await self._created(order, former)
-            moved, expected = await asyncio.to_thread(_moved, order, former, created)
-            message = await asyncio.to_thread(_message, order, former, created, moved)
-            try:
-                return await commit_entries(
-                    self._store,
-                    order.workspace_id,
-                    order.branch,
-                    [*created, *moved.values()],
-                    message,
-                    order.author,
-                    removals=[one.archive.id for one in former],
-                    expected=expected,
-                )
-            except (ImportRacedError, ImportBrokenError):  # somebody changed one of them, or put a node below them
-                if attempt == _ATTEMPTS:
-                    raise
+        """Makes the commit and returns its id; starts again if another commit changed the archives meanwhile."""
+        return await retry_if_raced(partial(self._join_once, order), ImportBrokenError)
+
+    async def _join_once(self, order: _Order) -> str:
+        async with self._store.database.connection() as conn:
+            head = await branch_head(conn, order.workspace_id, order.branch)
+        former = await self._former(order, head)
+        created = await self._created(order, former)
+        moved, expected = await asyncio.to_thread(_moved, order, former, created)
+        message = await asyncio.to_thread(_message, order, former, created, moved)
+        return await commit_entries(
+            self._store,
+            order.workspace_id,
+            order.branch,
+            [*created, *moved.values()],
+            message,
+            order.author,
+            removals=[one.archive.id for one in former],
+            expected=expected,
+        )
 
     async def _former(self, order: _Order, head: State) -> list[_Former]:
-        """The archives as the head of the branch has them."""
+        """Reads the archives to join at the head of the branch."""
         async with self._store.database.connection() as conn:
             found = [
                 await lookup.archive(Snapshot(conn, head), text, f"archives[{number}]")
@@ -254,8 +254,8 @@ class ArchiveJoin:
             count = sum(map(len, ids.values()))
             if count > _MOST_MOVED:
                 raise JoinTooLargeError(
-                    f"These archives have {count:,} nodes together; at most {_MOST_MOVED:,} are moved by one commit. "
-                    "Join fewer of them at once."
+                    f"These archives have {count:,} nodes together; one commit can move at most {_MOST_MOVED:,}. "
+                    "Join fewer archives at once."
                 )
             versions: dict[str, Version] = {}
             everything = [entry_id for some in ids.values() for entry_id in some]
@@ -270,7 +270,7 @@ class ArchiveJoin:
         )
 
     async def _created(self, order: _Order, former: Sequence[_Former]) -> tuple[Archive, *tuple[Node, ...]]:
-        """What is new: the archive, its root, and a node in the place of each former archive."""
+        """Returns the new entries: the archive, its root, and a node for each former archive."""
         meter = Meter()
         archive = Archive(order.new_id("archive"), order.request.name, former[0].archive.model_id)
         root_id = order.new_id("root")
@@ -299,10 +299,10 @@ class ArchiveJoin:
     async def _stand_in(
         self, order: _Order, one: _Former, archive_id: str, root_id: str, position: str, meter: Meter
     ) -> Node:
-        """The node in the place of a former archive."""
+        """Returns the node for a former archive."""
         roots = [one.nodes[key] for key in one.roots]
         told = [root.summary or root.brief or root.title for root in roots]
-        if len(told) == 1:  # its summary is that of the whole already
+        if len(told) == 1:  # the summary of the only root is that of the whole archive
             by = roots[0].attributes.get(SUMMARY_BY, "")
             summary = Summary(told[0], by) if by else await self._models.summarise_children(told, meter)
         else:
@@ -323,7 +323,7 @@ class ArchiveJoin:
         )
 
     async def _answer(self, order: _Order, commit_id: str) -> pb.MergeArchivesResponse:
-        """What was made, as the commit has it."""
+        """Returns the response for a join, read from its commit."""
         state = State(order.workspace_id, commit_id)
         archive_id, root_id = order.new_id("archive"), order.new_id("root")
         async with self._store.database.connection() as conn:
@@ -339,14 +339,14 @@ class ArchiveJoin:
 
 
 def _check_models(archives: Sequence[Version]) -> None:
-    if len(archives) < 2:  # noqa: PLR2004 - one cannot be joined
+    if len(archives) < 2:  # noqa: PLR2004 - a single archive cannot be joined
         raise InvalidInputError.at("archives", "needs at least two different archives.")
     models = {one.to_archive().model_id for one in archives}
     if len(models) > 1:
         told = ", ".join(f"{one.title} of {one.to_archive().model_id or 'no model'}" for one in archives[:_LISTED])
         raise ArchivesDifferError(
-            f"These archives belong to different models ({told}). Join archives of one model, or give them the same "
-            "one with UpdateArchive first."
+            f"These archives belong to different models ({told}). Join archives of one model, or set the same model "
+            "for all of them with UpdateArchive first."
         )
 
 
@@ -362,7 +362,7 @@ def _former_of(
 def _moved(
     order: _Order, former: Sequence[_Former], created: Sequence[Entry]
 ) -> tuple[dict[str, Node], dict[str, str | None]]:
-    """The nodes in their new places by id, and the blobs that everything must still have when the commit is made."""
+    """Returns the moved nodes by id, and the blob that each entry must still have when the commit is made."""
     moved: dict[str, Node] = {}
     expected: dict[str, str | None] = {entry.id: None for entry in created}
     for one in former:

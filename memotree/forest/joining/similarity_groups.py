@@ -1,10 +1,10 @@
-"""Which things are alike: groups of vectors in which every two are similar; pure numpy.
+"""Groups similar vectors, so that every two in a group are similar. Pure numpy.
 
-Complete linkage: a group takes in another only when each of the one is similar enough to each of the other. Connected
-components would chain: A is like B, B like C, and A has nothing to do with C.
+This is complete linkage: two groups are joined only if each member of one is similar enough to each member of the
+other. Connected components would chain: A is similar to B and B to C, but A may have nothing to do with C.
 
-All pairs are looked at, block by block, but only the nearest few of each vector are kept, so that ten thousand vectors
-need seconds and little memory, even when all are the same.
+All pairs are compared, block by block, but only the nearest few of each vector are kept. So ten thousand vectors need
+seconds and little memory, even if all are equal.
 """
 
 from collections.abc import Iterator
@@ -16,27 +16,27 @@ from memotree_storage.ports import Vectors
 from numpy.typing import NDArray
 
 MOST_MEMBERS: Final = 20
-"""Members of a group: more than a person can judge at once."""
+"""The most members of a group; a person could not judge more at once."""
 
 _NEIGHBOURS: Final = 20
-"""Pairs that are kept of each vector, the most similar ones."""
+"""The number of most similar pairs that are kept for each vector."""
 
 _BLOCK: Final = 512
-"""Rows that are compared with all others at once: 20 MiB of similarities for ten thousand vectors."""
+"""The number of rows compared with all others at once: 20 MiB of similarities for ten thousand vectors."""
 
 _ROUNDING: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Two or more places that are alike; ``similarity`` is the least of one to its nearest other."""
+    """The indexes of two or more similar vectors; each has a cosine of ``similarity`` or more to its nearest other."""
 
     members: tuple[int, ...]
     similarity: float
 
 
 def groups(vectors: Vectors, threshold: float) -> list[Group]:
-    """Disjoint groups of alike vectors, the most similar first, equals by their first member.
+    """Returns disjoint groups of similar vectors, the most similar first, ties by their first member.
 
     Args:
         vectors: Unit vectors, shape (count, dimensions).
@@ -54,7 +54,7 @@ def groups(vectors: Vectors, threshold: float) -> list[Group]:
         for place in members[other]:
             group_of[place] = one
         members[one] += members.pop(other)
-    found = [_group(vectors, tuple(sorted(each))) for each in members.values() if len(each) > 1]
+    found = [_group(vectors, tuple(sorted(group))) for group in members.values() if len(group) > 1]
     return sorted(found, key=lambda group: (-group.similarity, group.members))
 
 
@@ -65,7 +65,7 @@ def _group(vectors: Vectors, members: tuple[int, ...]) -> Group:
 
 
 def _pairs(vectors: Vectors, threshold: float) -> Iterator[tuple[float, int, int]]:
-    """(cosine, lesser place, greater place) of pairs over the threshold: the nearest few of each, each pair once."""
+    """Yields the nearest pairs of each vector above the threshold, once each: (cosine, smaller index, larger index)."""
     seen: set[tuple[int, int]] = set()
     for start in range(0, len(vectors), _BLOCK):
         similar: NDArray[np.float32] = vectors[start : start + _BLOCK] @ vectors.T

@@ -1,4 +1,4 @@
-"""Which archives of one model are about the same, by the vectors of their roots."""
+"""Suggests similar archives of one model by the vectors of their roots."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from memotree.request.messages import archive_message
 from memotree.v1 import forest_service_pb2 as pb
 
 DEFAULT_SIMILARITY: Final = 0.6
-"""The least cosine of two archives' roots for them to be suggested together."""
+"""The default for the least cosine of two archives that are suggested together."""
 
 _MOST_ROOTS: Final = 32
-"""Roots of an archive that tell what it is about."""
+"""The most roots of an archive from which its vector is made."""
 
 _MOST_SUGGESTED: Final = 100
 _LISTED: Final = 5
@@ -33,13 +33,13 @@ _SMALLEST_NORM: Final = 1e-6
 async def suggest(
     store: Store, models: Models, request: pb.SuggestArchiveMergesRequest
 ) -> pb.SuggestArchiveMergesResponse:
-    """Suggest archives whose roots are about the same, the most similar first.
+    """Suggests groups of archives whose roots are similar, the most similar group first.
 
     Raises:
-        InvalidInputError: A threshold outside of 0 to 1.
+        InvalidInputError: If the threshold is not from 0 to 1.
     """
     threshold = request.threshold if request.HasField("threshold") else DEFAULT_SIMILARITY
-    if not 0.0 <= threshold <= 1.0:  # refuses NaN too
+    if not 0.0 <= threshold <= 1.0:  # also rejects NaN
         raise InvalidInputError.at("threshold", f"is {threshold:g}; give a number from 0 to 1.")
     async with store.database.connection() as conn:
         place = await lookup.find_revision(conn, request.workspace, request.revision)
@@ -59,8 +59,8 @@ async def suggest(
             vectors = await _vectors(
                 models, [[roots[key] for key in first[one.entry_id] if key in roots] for one in same]
             )
-            made = await asyncio.to_thread(groups, vectors, threshold)
-            found += [(group.similarity, [same[place] for place in group.members]) for group in made]
+            similar = await asyncio.to_thread(groups, vectors, threshold)
+            found += [(group.similarity, [same[place] for place in group.members]) for group in similar]
     found.sort(key=lambda pair: (-pair[0], pair[1][0].title))
     return pb.SuggestArchiveMergesResponse(
         suggestions=[
@@ -75,19 +75,19 @@ async def suggest(
 
 
 async def _vectors(models: Models, roots: Sequence[Sequence[Version]]) -> Vectors:
-    """A unit vector for each archive: the mean of what its roots are about."""
-    texts = [f"{root.title}\n{root.summary or root.brief}" for some in roots for root in some]
+    """Returns a unit vector for each archive: the normalised mean of its roots' vectors."""
+    texts = [f"{root.title}\n{root.summary or root.brief}" for own in roots for root in own]
     vectors = await models.embed(texts, Meter())
     means = np.zeros((len(roots), vectors.shape[1]), dtype=np.float32)
     start = 0
-    for number, some in enumerate(roots):
-        total = vectors[start : start + len(some)].sum(axis=0)
+    for number, own in enumerate(roots):
+        total = vectors[start : start + len(own)].sum(axis=0)
         means[number] = total / max(float(np.linalg.norm(total)), _SMALLEST_NORM)
-        start += len(some)
+        start += len(own)
     return means
 
 
 def _reason(members: Sequence[Version], similarity: float) -> str:
     names = ", ".join(one.title for one in members[:_LISTED])
     more = f" and {len(members) - _LISTED} more" if len(members) > _LISTED else ""
-    return f"{names}{more} are about the same: each has a cosine of {similarity:.2f} or more to its nearest."
+    return f"{names}{more} are similar: each has a cosine of {similarity:.2f} or more to its nearest other."

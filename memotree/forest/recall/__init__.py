@@ -1,1 +1,1 @@
-"""Finds what the trees of a state say about a question; `recalling.Recalling` is the way in."""
+"""Finds the nodes of a state that answer a question; import `recall.Recall`."""

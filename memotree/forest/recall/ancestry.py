@@ -1,7 +1,7 @@
-"""The lowest common ancestors of what a search found: several hits of one tree become the one node that holds them all.
+"""Replaces the hits of each tree by their lowest common ancestor.
 
-Ways are compared by whole steps, not by characters, so that ``1/5`` is no beginning of ``1/52``. A tree is what stands
-under one root: hits below different roots of one archive have no common ancestor and stay apart.
+Paths are compared by whole steps, not by characters, so ``1/5`` is not a prefix of ``1/52``. A tree has one root: hits
+below different roots of an archive have no common ancestor and stay apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A found node: the ids from its root down to itself, and its score."""
+    """A found node: its score, and the path of ids from its root to the node itself."""
 
-    way: tuple[str, ...]
+    path: tuple[str, ...]
     score: float
 
     @property
     def node_id(self) -> str:
-        """The node."""
-        return self.way[-1]
+        """The id of the found node."""
+        return self.path[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Representative:
-    """The node that stands for hits of one tree: a hit alone is its own; the score is the best hit's."""
+    """The lowest common ancestor of the hits of one tree, with the best hit's score; a single hit represents itself."""
 
     node_id: str
     score: float
@@ -31,22 +31,22 @@ class Representative:
 
 
 def representatives(hits: Iterable[Hit]) -> list[Representative]:
-    """One node for each tree that has hits, best first, equals by id; the hits of one are best first too."""
+    """Returns one node for each tree that has hits, best first, ties by id; its hits are in the same order."""
     trees: dict[str, list[Hit]] = {}
     for hit in hits:
-        trees.setdefault(hit.way[0], []).append(hit)
+        trees.setdefault(hit.path[0], []).append(hit)
     found = [_representative(tree) for tree in trees.values()]
-    return sorted(found, key=lambda one: (-one.score, one.node_id))
+    return sorted(found, key=lambda top: (-top.score, top.node_id))
 
 
-def lowest_common_ancestor(ways: Sequence[Sequence[str]]) -> str:
-    """The last node that all ways have in common; one of them itself when it is above all others.
+def lowest_common_ancestor(paths: Sequence[Sequence[str]]) -> str:
+    """Returns the last node that all paths share; it is the end of a path if that node is above all others.
 
     Args:
-        ways: One or more ways from one root down, each with the node itself at its end.
+        paths: One or more paths from the same root, each ending with the node itself.
     """
-    last = ways[0][0]
-    for steps in zip(*ways, strict=False):
+    last = paths[0][0]
+    for steps in zip(*paths, strict=False):
         if any(step != steps[0] for step in steps):
             break
         last = steps[0]
@@ -55,4 +55,4 @@ def lowest_common_ancestor(ways: Sequence[Sequence[str]]) -> str:
 
 def _representative(tree: Sequence[Hit]) -> Representative:
     ordered = tuple(sorted(tree, key=lambda hit: (-hit.score, hit.node_id)))
-    return Representative(lowest_common_ancestor([hit.way for hit in ordered]), ordered[0].score, ordered)
+    return Representative(lowest_common_ancestor([hit.path for hit in ordered]), ordered[0].score, ordered)

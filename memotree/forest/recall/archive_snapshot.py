@@ -1,7 +1,7 @@
-"""A tract: one archive at one state as a recall needs it, its nodes in the order of the tree with its leaves' features.
+"""Archive snapshots: one archive at one state as recall needs it, its nodes in tree order and its leaves' features.
 
-A leaf is a node with a content of its own, wherever it stands in the tree. Strings stand in arrays of fixed width, for
-a workspace may have hundreds of thousands of them.
+A leaf here is any node with content of its own, wherever it is in the tree. Strings are kept in arrays of fixed width,
+because a workspace may have hundreds of thousands of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,18 +34,18 @@ class ArchiveSnapshot:
 
     Attributes:
         archive_id: The archive.
-        ids: All its alive nodes, parents before children and siblings in their order.
-        parents: For each node the place of the one above it in ``ids``; -1 for a root.
-        ends: For each node the place behind the last one below it.
-        places: For each leaf its place in ``ids``, ascending.
-        blobs: For each leaf its version's file.
-        types: The types that leaves have.
-        type_of: For each leaf the number of its type in ``types``.
-        tag_sets: The sets of tags that leaves have.
-        tags_of: For each leaf the number of its set in ``tag_sets``.
-        moments: For each leaf its attribute `time`, or else when its version was committed, in seconds since 1970; a
-            staged one without such a time is infinitely late.
-        leaf_index: The leaves as they are scored, in their order.
+        ids: The ids of all its alive nodes in pre-order.
+        parents: For each node the index of its parent in ``ids``; -1 for a root.
+        ends: For each node the index after its last descendant.
+        places: For each leaf its index in ``ids``, ascending.
+        blobs: For each leaf the blob id of its version's file.
+        types: The node types of the leaves.
+        type_of: For each leaf the index of its type in ``types``.
+        tag_sets: The distinct sets of tags of the leaves.
+        tags_of: For each leaf the index of its set in ``tag_sets``.
+        moments: For each leaf its attribute `time`, else the time of the commit of its version, in seconds since 1970;
+            infinity for a staged leaf without that attribute.
+        leaf_index: The leaves as they are scored, in the same order.
     """
 
     archive_id: str
@@ -66,35 +66,35 @@ class ArchiveSnapshot:
 
     @property
     def weight(self) -> int:
-        """Bytes in memory; vectors that are a wood's count there."""
+        """Size in bytes. Vectors that are a slice of a corpus's are counted there and not here."""
         own = (self.ids, self.parents, self.ends, self.places, self.blobs, self.type_of, self.tags_of, self.moments)
         vectors = self.leaf_index.vectors
         shared = 0 if vectors.base is None else vectors.nbytes
         return 2000 + sum(array.nbytes for array in own) + self.leaf_index.weight - shared
 
     def leaf_id(self, number: int) -> str:
-        """The id of a leaf."""
+        """Returns the id of a leaf."""
         return bytes(self.ids[self.places[number]]).decode()
 
     def blob(self, number: int) -> str:
-        """The file of a leaf's version."""
+        """Returns the blob id of a leaf's version."""
         return bytes(self.blobs[number]).decode()
 
     def child_count(self, number: int) -> int:
-        """How many nodes stand directly below a leaf."""
+        """Returns the number of children of a leaf."""
         place = int(self.places[number])
         return int(np.count_nonzero(self.parents[place + 1 : self.ends[place]] == place))
 
     def above(self, number: int) -> list[str]:
-        """The ids above a leaf, root first."""
-        way, place = list[str](), int(self.parents[self.places[number]])
+        """Returns the ids of a leaf's ancestors, root first."""
+        path, place = list[str](), int(self.parents[self.places[number]])
         while place >= 0:
-            way.append(bytes(self.ids[place]).decode())
+            path.append(bytes(self.ids[place]).decode())
             place = int(self.parents[place])
-        return way[::-1]
+        return path[::-1]
 
     def admitted(self, wanted: Filter) -> Mask | None:
-        """Which leaves a filter admits; ``None`` for all of them. Its archives are not looked at."""
+        """Returns a mask of the leaves that a filter admits, or ``None`` for all. Ignores the filter's archives."""
         parts: list[Mask] = []
         if wanted.types:
             parts.append(np.array([name in wanted.types for name in self.types], dtype=bool)[self.type_of])
@@ -121,7 +121,7 @@ class ArchiveSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchCorpus:
-    """Several tracts of one state, and all their leaves as one grove, one tract behind the other."""
+    """Several archive snapshots of one state, and one leaf index with the leaves of all of them, in that order."""
 
     snapshots: tuple[ArchiveSnapshot, ...]
     starts: NDArray[np.int64]
@@ -129,17 +129,17 @@ class SearchCorpus:
 
     @property
     def weight(self) -> int:
-        """Bytes in memory; the tracts count by themselves."""
+        """Size of the leaf index in bytes; the archive snapshots count themselves."""
         return self.leaf_index.weight
 
     def place(self, leaf: int) -> tuple[ArchiveSnapshot, int]:
-        """The tract of a leaf of the grove, and the leaf's number there."""
-        home = int(np.searchsorted(self.starts, leaf, side="right")) - 1
-        return self.snapshots[home], leaf - int(self.starts[home])
+        """Returns the archive snapshot of a leaf of the corpus, and the leaf's number in it."""
+        owner = int(np.searchsorted(self.starts, leaf, side="right")) - 1
+        return self.snapshots[owner], leaf - int(self.starts[owner])
 
 
 def make_corpus(snapshots: Sequence[ArchiveSnapshot], dimensions: int) -> SearchCorpus:
-    """Tracts as one wood; they share its vectors from now on."""
+    """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's."""
     starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
     whole = concatenate([each.leaf_index for each in snapshots], dimensions)
     shared = tuple(
@@ -150,17 +150,17 @@ def make_corpus(snapshots: Sequence[ArchiveSnapshot], dimensions: int) -> Search
 
 
 def is_leaf(node: TreeNode) -> bool:
-    """Whether a node has a content of its own."""
+    """Whether a node has content of its own."""
     return node.tokens > 0 and node.type != SUMMARY_TYPE
 
 
 def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeatureBlock) -> ArchiveSnapshot:
-    """The tract of an archive.
+    """Returns the snapshot of an archive.
 
     Args:
         archive_id: The archive.
-        nodes: All its alive nodes, in the order of the tree.
-        features: Of those that are leaves, in the same order.
+        nodes: All its alive nodes in pre-order.
+        features: The features of its leaves, in the same order.
     """
     number = {node.entry_id: place for place, node in enumerate(nodes)}
     parents = np.fromiter((number.get(node.parent_id, -1) for node in nodes), dtype=np.int32, count=len(nodes))
@@ -193,7 +193,7 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
 
 
 def _starts(leaves: Sequence[TreeNode]) -> list[int]:
-    """Where documents begin; a joined archive has several, and a window never holds parts of two."""
+    """Returns the index of each document's first leaf; a joined archive has several, and no window spans two."""
     before = [None, *leaves]
     return [
         place
@@ -203,7 +203,7 @@ def _starts(leaves: Sequence[TreeNode]) -> list[int]:
 
 
 def _spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: Sequence[int]) -> NDArray[np.int64]:
-    """The leaves of each inner node of one document: the first one, and the one behind the last."""
+    """Returns the range of leaves of each inner node within one document, as (first, after the last)."""
     inner = np.flatnonzero(ends > np.arange(len(ends)) + 1)
     spans = np.stack([np.searchsorted(places, inner), np.searchsorted(places, ends[inner])], axis=1)
     spans = spans[spans[:, 1] > spans[:, 0]].astype(np.int64)
@@ -214,13 +214,13 @@ def _spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: Sequence[
 
 @lru_cache(maxsize=1 << 14)
 def _note(time: str | None) -> str:
-    """Words for a time: as it is written, and the date with its month's name, as people ask for it."""
+    """Returns words that make a time findable: as written, and with the month's name, as people write in questions."""
     when = read_time(time) if time else None
     return time or "" if when is None else f"{time} {when.day} {when:%B} {when.year}"
 
 
 def _ends(parents: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Behind each node's last descendant, in an order where those follow it at once."""
+    """Returns the index after each node's last descendant; nodes are in pre-order."""
     ends = np.arange(1, len(parents) + 1, dtype=np.int32).tolist()
     above = parents.tolist()
     for place in range(len(above) - 1, -1, -1):
@@ -238,12 +238,12 @@ def _moment(written: str | None, committed_at: datetime | None) -> float:
 
 
 def picked(block: LeafFeatureBlock, rows: Sequence[int] | Places) -> LeafFeatureBlock:
-    """Some rows of a block in the order given, as a block of its own."""
+    """Returns a new block with the given rows, in the given order."""
     chosen = np.asarray(rows, dtype=np.int64)
     sizes = block.offsets[chosen + 1] - block.offsets[chosen]
     offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    # Where each row's terms begin, repeated for each of them, and counted on within the row.
+    # The source index of each term: the start of its row, repeated for each term, plus its offset within the row.
     source = np.repeat(block.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
     return LeafFeatureBlock(
         version_ids=block.version_ids[chosen],
@@ -256,18 +256,18 @@ def picked(block: LeafFeatureBlock, rows: Sequence[int] | Places) -> LeafFeature
     )
 
 
-def block_of(passages: Sequence[LeafFeatures], dimensions: int) -> LeafFeatureBlock:
-    """Passages that belong to no committed version, as a block."""
-    offsets = np.zeros(len(passages) + 1, dtype=np.int64)
-    np.cumsum([len(each.terms) for each in passages], out=offsets[1:])
+def block_of(features: Sequence[LeafFeatures], dimensions: int) -> LeafFeatureBlock:
+    """Returns a block of features that belong to no committed version."""
+    offsets = np.zeros(len(features) + 1, dtype=np.int64)
+    np.cumsum([len(leaf.terms) for leaf in features], out=offsets[1:])
     return LeafFeatureBlock(
-        version_ids=np.full(len(passages), _NO_VERSION, dtype=np.int64),
-        tokens=np.array([each.tokens for each in passages], dtype=np.int32),
-        lengths=np.array([each.length for each in passages], dtype=np.int32),
+        version_ids=np.full(len(features), _NO_VERSION, dtype=np.int64),
+        tokens=np.array([leaf.tokens for leaf in features], dtype=np.int32),
+        lengths=np.array([leaf.length for leaf in features], dtype=np.int32),
         offsets=offsets,
-        terms=np.concatenate([np.zeros(0, dtype=np.uint32), *(each.terms for each in passages)]),
-        counts=np.concatenate([np.zeros(0, dtype=np.uint16), *(each.counts for each in passages)]),
-        vectors=np.array([each.vector for each in passages], dtype=np.float32).reshape(len(passages), dimensions),
+        terms=np.concatenate([np.zeros(0, dtype=np.uint32), *(leaf.terms for leaf in features)]),
+        counts=np.concatenate([np.zeros(0, dtype=np.uint16), *(leaf.counts for leaf in features)]),
+        vectors=np.array([leaf.vector for leaf in features], dtype=np.float32).reshape(len(features), dimensions),
     )
 
 
@@ -278,11 +278,11 @@ def make_snapshots(
     extra: Mapping[str, LeafFeatures],
     dimensions: int,
 ) -> list[ArchiveSnapshot]:
-    """The tracts of archives; an archive without nodes has an empty one.
+    """Returns the snapshots of archives; an archive without nodes has an empty one.
 
     Args:
         archive_ids: The archives.
-        nodes: All their alive nodes, in the order of the tree.
+        nodes: All their alive nodes in pre-order.
         block: The features of versions, in any order.
         extra: The features of leaves whose version is not in the block, by blob.
         dimensions: Length of a vector.
@@ -291,18 +291,18 @@ def make_snapshots(
     size = len(row)
     extra_row = {blob: size + place for place, blob in enumerate(extra)}
     whole = _joined(block, block_of(list(extra.values()), dimensions)) if extra else block
-    found: dict[str, list[TreeNode]] = {archive_id: [] for archive_id in archive_ids}
+    by_archive: dict[str, list[TreeNode]] = {archive_id: [] for archive_id in archive_ids}
     for node in nodes:
-        found[node.archive_id].append(node)
-    made = []
-    for archive_id, own in found.items():
+        by_archive[node.archive_id].append(node)
+    snapshots = []
+    for archive_id, own in by_archive.items():
         rows = [
             extra_row[leaf.blob] if leaf.version_id not in row else row[leaf.version_id]
             for leaf in own
             if is_leaf(leaf)
         ]
-        made.append(make_snapshot(archive_id, own, picked(whole, rows) if rows else block_of([], dimensions)))
-    return made
+        snapshots.append(make_snapshot(archive_id, own, picked(whole, rows) if rows else block_of([], dimensions)))
+    return snapshots
 
 
 def _joined(one: LeafFeatureBlock, other: LeafFeatureBlock) -> LeafFeatureBlock:

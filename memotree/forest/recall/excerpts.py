@@ -1,8 +1,9 @@
-"""The stretch of a long text that says most about a question, within a number of tokens.
+"""Finds the excerpt of a long text that matches a question best, within a number of tokens.
 
-The text is cut at line ends, and long lines at the ends of their sentences. A unit weighs the words of the question
-that it has, the rarer in the text the more; of all runs of neighbouring units that fit, the heaviest is taken, the
-first of equals. So a note of a thousand lines answers with the paragraph that matters, and not with nothing.
+The text is cut into units at line ends, and long lines at the ends of their sentences. The weight of a unit is the sum
+of the weights of the question's words in it; words that are rare in the text weigh more. Of all runs of neighbouring
+units that fit, the heaviest is taken, the first of equals. So a note of a thousand lines answers with the paragraph
+that matters, and not with nothing.
 """
 
 import math
@@ -16,14 +17,14 @@ from memotree_storage.index.terms import words_of
 from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 
 _LONG: Final = 400
-"""Characters of a line from which it is cut into sentences, and of a sentence from which it is cut anywhere."""
+"""A longer line is cut into sentences, and a longer sentence anywhere; in characters."""
 
 _SENTENCE: Final = re.compile(".*?(?:[.!?]+[\"')\\]]*\\s+|[\u3002\uff01\uff1f\uff1b]+|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a text: characters from ``start`` to before ``end``."""
+    """An excerpt of a text: the characters from ``start`` to before ``end``."""
 
     text: str
     start: int
@@ -39,9 +40,9 @@ class _Unit:
 
 
 def best_stretch(text: str, question: str, budget: int) -> Stretch:
-    """The part of a text that fits ``budget`` tokens and has most of the question's words.
+    """Returns the part of a text that fits ``budget`` tokens and matches the question's words best.
 
-    Takes time in proportion to the text; call it in a thread when that may be long.
+    The time is linear in the length of the text; call it in a thread if the text may be long.
     """
     units = _weighed(text, frozenset(words_of(question)))
     best, first, tokens, weight = (-1.0, 0, 0), 0, 0, 0.0
@@ -52,8 +53,8 @@ def best_stretch(text: str, question: str, budget: int) -> Stretch:
             first += 1
         if first <= last and round(weight, 9) > best[0]:
             best = (round(weight, 9), first, last)
-    if best[0] < 0:  # no unit fits by itself: the beginning of the heaviest
-        unit = max(units, key=lambda each: each.weight, default=_Unit(0, 0, 0, 0.0))
+    if best[0] < 0:  # no unit fits on its own: take the beginning of the heaviest
+        unit = max(units, key=lambda unit: unit.weight, default=_Unit(0, 0, 0, 0.0))
         part = truncate_to_tokens(text[unit.start : unit.end], budget)
         return Stretch(part, unit.start, unit.start + len(part))
     start, end = _filled(units, best[1], best[2], budget)
@@ -61,7 +62,7 @@ def best_stretch(text: str, question: str, budget: int) -> Stretch:
 
 
 def _filled(units: Sequence[_Unit], first: int, last: int, budget: int) -> tuple[int, int]:
-    """The run made longer while there is room: what stands behind first, then what stands before."""
+    """Extends a run of units while there is room: first with the units after it, then with those before it."""
     room = budget - sum(unit.tokens for unit in units[first : last + 1])
     while last + 1 < len(units) and units[last + 1].tokens <= room:
         last += 1
@@ -76,15 +77,15 @@ def _weighed(text: str, wanted: frozenset[str]) -> list[_Unit]:
     spans = list(_spans(text))
     found = [wanted.intersection(words_of(text[start:end])) for start, end in spans]
     spread = Counter(word for words in found for word in words)
-    telling = {word: math.log1p(len(spans) / number) for word, number in spread.items()}
+    weights = {word: math.log1p(len(spans) / number) for word, number in spread.items()}
     return [
-        _Unit(start, end, count_tokens(text[start:end]), sum(telling[word] for word in sorted(words)))
+        _Unit(start, end, count_tokens(text[start:end]), sum(weights[word] for word in sorted(words)))
         for (start, end), words in zip(spans, found, strict=True)
     ]
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Lines; of a long one its sentences; of a long one of those its pieces; together the whole text."""
+    """Yields the lines, with long lines cut into sentences and long sentences into pieces; together the whole text."""
     offset = 0
     for line in text.splitlines(keepends=True):
         if len(line) <= _LONG:

@@ -1,4 +1,4 @@
-"""Where a recall looks: the filter of a request, resolved at the state that is read."""
+"""The filter of a recall, resolved in the snapshot that is read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from memotree.request import lookup
 from memotree.v1 import forest_service_pb2 as pb
 
 TIME: str = "time"
-"""The attribute that says when a node's content was said or written."""
+"""The attribute with the time at which a node's content was said or written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What nodes must be like; ``archive_ids=None`` and ``scope_id=""`` are no limits.
+    """The conditions that nodes must meet; ``archive_ids=None`` and ``scope_id=""`` mean no condition.
 
-    ``since`` and ``until`` are compared with a node's attribute `time`, or else with the commit that made the version;
-    a change that is not committed yet is as late as can be.
+    ``since`` (inclusive) and ``until`` (exclusive) are compared with a node's attribute `time`, else with the time of
+    the commit that made its version. A change that is not committed yet is later than any time.
     """
 
     archive_ids: frozenset[str] | None = None
@@ -34,16 +34,16 @@ class Filter:
 
     @property
     def is_timed(self) -> bool:
-        """Whether times matter."""
+        """Whether the filter has a condition on times."""
         return self.since is not None or self.until is not None
 
     @property
     def admits_all(self) -> bool:
-        """Whether every node of its archives is one of those."""
+        """Whether the filter admits every node of its archives."""
         return not (self.is_timed or self.tags or self.types or self.scope_id)
 
     def admits(self, version: Version) -> bool:
-        """Whether a version is one of those; its scope aside."""
+        """Whether the filter admits a version; ignores the scope."""
         return (
             (self.archive_ids is None or version.archive_id in self.archive_ids)
             and (not self.types or version.type in self.types)
@@ -52,7 +52,7 @@ class Filter:
         )
 
     def admits_time(self, written: str, committed_at: datetime | None) -> bool:
-        """Whether a node of that attribute `time`, made by a commit of that time, is neither too early nor too late."""
+        """Whether the filter admits a node by its attribute `time` and the time of its commit (``None`` if staged)."""
         if not self.is_timed:
             return True
         when = read_time(written) or committed_at
@@ -62,21 +62,21 @@ class Filter:
 
 
 async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequence[Version]) -> Filter:
-    """The filter of a request.
+    """Reads and resolves the filter of a request.
 
     Args:
-        snapshot: What is read.
-        given: The filter as it came.
-        archives: All archives of the state.
+        snapshot: The snapshot that is read.
+        given: The filter in the request.
+        archives: All archives of the snapshot.
 
     Raises:
-        ArchiveNotFoundError: One of the archives is not there.
-        NodeNotFoundError: The scope is not there.
-        InvalidInputError: A time cannot be read, or they are the wrong way round.
+        ArchiveNotFoundError: If one of the archives does not exist.
+        NodeNotFoundError: If the scope node does not exist.
+        InvalidInputError: If a time cannot be parsed, or ``until`` is not after ``since``.
     """
     since, until = _moment("filter.since", given.since), _moment("filter.until", given.until)
     if since is not None and until is not None and since >= until:
-        raise InvalidInputError.at("filter.until", "must be after filter.since, or nothing can be between them.")
+        raise InvalidInputError.at("filter.until", "must be after filter.since; no node can match otherwise.")
     wanted: set[str] | None = None
     if given.archives:
         wanted = {
@@ -102,7 +102,7 @@ async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequ
 
 
 async def scope_ids(snapshot: Snapshot, wanted: Filter) -> set[str] | None:
-    """The nodes of the filter's scope; ``None`` when there is none."""
+    """Returns the ids of the nodes in the filter's scope, or ``None`` if it has no scope."""
     if not wanted.scope_id:
         return None
     return {item.entry_id for item in await tree.subtree(snapshot, [wanted.scope_id])}
@@ -113,5 +113,5 @@ def _moment(field: str, text: str) -> datetime | None:
         return None
     found = read_time(text)
     if found is None:
-        raise InvalidInputError.at(field, f"{text[:60]!r} is no time; write 2023-05-08 or 2023-05-08T13:56:00Z.")
+        raise InvalidInputError.at(field, f"{text[:60]!r} is not a time; write 2023-05-08 or 2023-05-08T13:56:00Z.")
     return found

@@ -1,4 +1,4 @@
-"""How rare the words of a question are in a whole workspace: one document alone knows little of that."""
+"""Inverse document frequencies over a whole workspace; one document alone is too small a sample."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from memotree.forest.recall.scoring.scores import Idf
 
 
 async def workspace_idf(conn: Connection, workspace_id: str, question: str, related: Related | None = None) -> Idf:
-    """The inverse document frequencies of a question's words among the indexed versions of a workspace."""
+    """Returns the inverse document frequencies of a question's words among the indexed versions of a workspace."""
     having, versions = await frequencies.read(conn, workspace_id, terms_of(concepts(question, related)))
 
     def idf(ids: Sequence[int]) -> float:

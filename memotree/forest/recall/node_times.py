@@ -1,9 +1,9 @@
-"""When something was said or written: the attribute `time` of a node, as people and programs write it.
+"""Parses the attribute `time` of a node: when its content was said or written, as people and programs write it.
 
-Read are RFC 3339 and ISO 8601 (`2023-05-08T13:56:00Z`, `2023-05-08 13:56`, `2023-05-08`, `2023-05`, `2023`), and
-English dates with the month as a word and, before or behind it, a time of day (`1:56 pm on 8 May, 2023`,
-`May 8th 2023`). A time without a zone is UTC, a date alone is its first moment. A date of numbers with slashes or dots
-is not read, for `05/08` is May in one country and August in another.
+The formats are RFC 3339 and ISO 8601 (`2023-05-08T13:56:00Z`, `2023-05-08 13:56`, `2023-05-08`, `2023-05`, `2023`), and
+English dates with the month as a word and an optional time of day before or after it (`1:56 pm on 8 May, 2023`,
+`May 8th 2023`). A time without a zone is UTC; a date without a time is its first moment. A date of numbers with slashes
+or dots is rejected, because `05/08` is May in one country and August in another.
 """
 
 import re
@@ -36,13 +36,13 @@ _NOON: Final = 12
 
 @lru_cache(maxsize=1 << 14)
 def read_time(text: str) -> datetime | None:
-    """The moment that a text names, or ``None`` when it names none that can be read."""
+    """Returns the time that a text names, or ``None`` if it cannot be parsed."""
     text = text.strip()
     if not text or len(text) > _MOST_CHARS:
         return None
     try:
         return _iso(text) or _written(" ".join(text.lower().split()))
-    except ValueError:  # the 31st of February, 25 o'clock
+    except ValueError:  # such as the 31st of February, or 25 o'clock
         return None
 
 
@@ -59,7 +59,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def _written(text: str) -> datetime | None:
-    """An English date with or without a time of day; anything else in the text makes it unreadable."""
+    """Parses an English date with or without a time of day; ``None`` if there is any other text."""
     found = next((match for pattern in _DATES if (match := pattern.search(text))), None)
     if found is None:
         return None
@@ -80,10 +80,10 @@ def _clock(found: re.Match[str] | None) -> tuple[int, int, int]:
         return 0, 0, 0
     hour, half = int(found["hour"]), found["half"]
     if half is None and found["minute"] is None:
-        raise ValueError("a number alone is no time of day")
+        raise ValueError("a number alone is not a time of day")
     if half is not None:
         if not 1 <= hour <= _NOON:
-            raise ValueError("there is no such hour in half a day")
+            raise ValueError("an hour with am or pm must be 1 to 12")
         hour = hour % _NOON + (_NOON if half.startswith("p") else 0)
     return hour, int(found["minute"] or 0), int(found["second"] or 0)
 
@@ -91,5 +91,5 @@ def _clock(found: re.Match[str] | None) -> tuple[int, int, int]:
 def _in_utc(found: datetime) -> datetime:
     try:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except OverflowError as error:  # the first and the last hours of the calendar
-        raise ValueError("is outside of the calendar") from error
+    except OverflowError as error:  # in the first or last hours of the calendar
+        raise ValueError("the time is outside the calendar") from error

@@ -1,7 +1,7 @@
-"""From packed leaves to what a reader gets: passages, and one Markdown text that a prompt can take.
+"""Turns packed leaves into the answer: passages, and one Markdown text for a prompt.
 
-Leaves that follow each other in their document are one passage. Documents come in the order of their best leaf, and
-within one everything is in the document's own order, whatever the scores: a reader follows a text and not a ranking.
+Leaves that follow each other in their document form one passage. Documents are ordered by their best leaf. Within a
+document everything is in document order, whatever the scores, because a reader follows a text and not a ranking.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Final
 
 _MOST_HASHES: Final = 6
 LEFT_OUT: Final = "[…]"
-"""Stands where leaves of a document were left out between two passages."""
+"""Marks the place between two passages where leaves of the document were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,14 @@ class PackedLeaf:
     """A leaf that is part of an answer.
 
     Attributes:
-        node_id: The leaf.
-        archive_id: Its document.
-        place: Its number among all leaves of the document, in order.
+        node_id: The id of the leaf.
+        archive_id: The id of its archive.
+        place: Its index among all leaves of the archive.
         score: From 0 to 1.
         tokens: Tokens of its text in the answer.
-        text: Its content, or the stretch of it that fits.
-        headings: What stands above it, outermost first.
-        span: Where the content stands in the document it was cut from, or ``None``.
+        text: Its content, or the excerpt of it that fits.
+        headings: The headings above it, outermost first.
+        span: The offsets of its content in the source document, or ``None``.
     """
 
     node_id: str
@@ -47,17 +47,17 @@ class JoinedLeaves:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """What stands above the first leaf, outermost first."""
+        """The headings above the first leaf, outermost first."""
         return self.leaves[0].headings
 
     @property
     def score(self) -> float:
-        """The best leaf's."""
+        """The score of the best leaf."""
         return max(leaf.score for leaf in self.leaves)
 
     @property
     def text(self) -> str:
-        """The leaves' texts together: as they stood, when they were cut from one text, and line by line otherwise."""
+        """The texts of the leaves joined: without a gap if they were cut from one text there, else by line breaks."""
         parts = [self.leaves[0].text]
         for before, leaf in zip(self.leaves, self.leaves[1:], strict=False):
             parts += [_between(before, leaf), leaf.text]
@@ -65,7 +65,7 @@ class JoinedLeaves:
 
 
 def joined(leaves: Iterable[PackedLeaf]) -> list[JoinedLeaves]:
-    """Passages: documents with the best leaf first (equals by id), passages and leaves in the document's order."""
+    """Returns the passages: documents by their best leaf (ties by id), within a document in document order."""
     documents: dict[str, list[PackedLeaf]] = {}
     for leaf in leaves:
         documents.setdefault(leaf.archive_id, []).append(leaf)
@@ -78,7 +78,7 @@ def joined(leaves: Iterable[PackedLeaf]) -> list[JoinedLeaves]:
 
 
 def markdown(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> str:
-    """Passages as Markdown: a heading for each document and for what stands above a leaf, ids before the leaves.
+    """Renders passages as Markdown: a heading for each document and section, and the node id before each leaf.
 
     Args:
         passages: In the order of `joined`.
@@ -112,12 +112,12 @@ def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Itera
 
 
 def _own(leaf: PackedLeaf, name: str) -> tuple[str, ...]:
-    """The headings without the one that only repeats the document's name."""
+    """Returns the headings of a leaf without a first one that only repeats the archive's name."""
     return leaf.headings[1:] if leaf.headings[:1] == (name,) else leaf.headings
 
 
 def _headings(headings: Sequence[str], shown: Sequence[str], leaf: PackedLeaf) -> Iterator[str]:
-    """Those that are not above the text already; the last one not when the leaf begins with it by itself."""
+    """Yields the headings that are not shown already, without the last one if the leaf's own text begins with it."""
     shared = 0
     while shared < min(len(headings), len(shown)) and headings[shared] == shown[shared]:
         shared += 1
@@ -133,7 +133,7 @@ def _begins_with(text: str, heading: str) -> bool:
 
 
 def _line(leaf: PackedLeaf) -> str:
-    """The leaf with its id: before a text of one line, above a longer one."""
+    """Renders a leaf with its id: before a text of one line, on a line above a longer text."""
     text = leaf.text.strip("\n")
     return f"[{leaf.node_id}]\n{text}" if "\n" in text else f"[{leaf.node_id}] {text}"
 

@@ -1,4 +1,4 @@
-"""From groves to a choice: the leaves that an answer has room for, with their scores and what each signal adds."""
+"""Ranks the leaves of a corpus and chooses those that fit the budget, with the share of each signal in their scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,16 +16,16 @@ from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Idf, Scores, score
 
 _SHORT: Final = 16
-"""Tokens of a leaf under which an equal one elsewhere is no copy."""
+"""Leaves with fewer tokens are never treated as copies of each other."""
 
 _MOST_ROUNDS: Final = 5
 _OWN_PART: Final = 0.5
-"""What a leaf's own score counts beside that of a reranking model."""
+"""The share of a leaf's own score in the final score; the rest comes from the reranking model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A leaf that was chosen: its tract, its number there, its score and the shares of it by signal."""
+    """A chosen leaf: its archive snapshot, its number in it, its score, and the share of each signal in the score."""
 
     snapshot: ArchiveSnapshot
     number: int
@@ -34,7 +34,7 @@ class Chosen:
 
     @property
     def node_id(self) -> str:
-        """The leaf."""
+        """The id of the leaf."""
         return self.snapshot.leaf_id(self.number)
 
     @property
@@ -45,9 +45,9 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen of how many admitted leaves.
+    """The chosen leaves, and how many admitted leaves they were chosen from.
 
-    ``oversized`` is the best leaf, when it has more tokens than the whole budget.
+    ``oversized`` is the best leaf if it has more tokens than the whole budget.
     """
 
     leaves: list[Chosen]
@@ -57,13 +57,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ScoredLeaves:
-    """The leaves of a wood with their scores.
+    """The leaves of a corpus with their scores.
 
     Attributes:
         corpus: The leaves.
-        admitted: Which of them may be chosen; all when it is missing.
-        scores: What they score by themselves.
-        judged: What a reranking model adds, by place; such leaves go before all others.
+        admitted: A mask of the leaves that may be chosen; all if ``None``.
+        scores: The scores of the leaves without reranking.
+        judged: What a reranking model adds to the score of the leaves that it judged, by index.
     """
 
     corpus: SearchCorpus
@@ -73,17 +73,17 @@ class ScoredLeaves:
 
     @property
     def considered(self) -> int:
-        """How many leaves may be chosen."""
+        """The number of leaves that may be chosen."""
         return len(self.corpus.leaf_index) if self.admitted is None else int(self.admitted.sum())
 
     def best(self, count: int) -> list[int]:
-        """The places of the leaves that score best, best first."""
+        """Returns the indexes of the leaves with the best scores above 0, best first."""
         total = self._total()
         ranked = np.argsort(-total, kind="stable")[:count]
         return [place for place in ranked.tolist() if total[place] > 0]
 
     def leaf(self, place: int) -> Chosen:
-        """One leaf with its score and the shares of it."""
+        """Returns a leaf with its score and the share of each signal."""
         score, shares = float(self.scores.total[place]), _shares(self.scores, place)
         if self.judged:
             extra = self.judged.get(place, 0.0)
@@ -92,7 +92,7 @@ class ScoredLeaves:
         return Chosen(*self.corpus.place(place), score, shares)
 
     def choose(self, budget: int) -> Choice:
-        """The leaves for a budget of tokens; takes milliseconds, so call it in a thread."""
+        """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread."""
         if not self.considered:
             return Choice([], 0)
         leaf_index, total = self.corpus.leaf_index, self._total()
@@ -108,7 +108,7 @@ class ScoredLeaves:
         return Choice([self.leaf(place) for place in packed.tolist()], self.considered, oversized)
 
     def reranked(self, relevance: Mapping[int, float]) -> "ScoredLeaves":
-        """The same with what a reranking model says of some leaves, from 0 to 1 by place."""
+        """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index."""
         return replace(self, judged={place: (1.0 - _OWN_PART) * value for place, value in relevance.items()})
 
     def _total(self) -> NDArray[np.float64]:
@@ -120,20 +120,20 @@ class ScoredLeaves:
 
 
 def _repeated(leaf_index: LeafIndex, packed: NDArray[np.int64], total: NDArray[np.float64]) -> list[int]:
-    """Packed leaves with the very text of a better one of another document: a copy tells nothing more.
+    """Returns packed leaves with exactly the text of a better leaf of another document: a copy adds nothing.
 
-    Equal texts have equal vectors. Short ones stay: who says "thank you" in two conversations says it twice.
+    Equal texts are detected by their equal vectors. Short leaves stay: "thank you" in two conversations is no copy.
     """
     long = packed[leaf_index.tokens[packed] >= _SHORT]
-    homes = np.searchsorted(leaf_index.starts, long, side="right")
+    documents = np.searchsorted(leaf_index.starts, long, side="right")
     first: dict[bytes, int] = {}
-    found = []
-    for place, home in sorted(
-        zip(long.tolist(), homes.tolist(), strict=True), key=lambda each: (-total[each[0]], each)
+    copies = []
+    for place, document in sorted(
+        zip(long.tolist(), documents.tolist(), strict=True), key=lambda pair: (-total[pair[0]], pair)
     ):
-        if first.setdefault(leaf_index.vectors[place].tobytes(), home) != home:
-            found.append(place)
-    return found
+        if first.setdefault(leaf_index.vectors[place].tobytes(), document) != document:
+            copies.append(place)
+    return copies
 
 
 def score_leaves(
@@ -144,15 +144,15 @@ def score_leaves(
     related: Related | None = None,
     idf: Idf | None = None,
 ) -> ScoredLeaves:
-    """Score the leaves of a wood; takes milliseconds, so call it in a thread.
+    """Scores the leaves of a corpus. Takes milliseconds of CPU, so call it in a thread.
 
     Args:
         corpus: The leaves.
-        wanted: What leaves must be like.
+        wanted: The filter that leaves must meet.
         question: The question.
         vector: Its embedding.
-        related: Knows words of a similar meaning.
-        idf: Tells how rare words are; the leaves themselves do when it is missing.
+        related: Returns words of a similar meaning.
+        idf: Returns the inverse document frequency of a word; computed from these leaves if ``None``.
     """
     admitted = _admitted(corpus.snapshots, wanted)
     return ScoredLeaves(
@@ -161,7 +161,7 @@ def score_leaves(
 
 
 def _shares(scores: Scores, place: int) -> tuple[tuple[str, float], ...]:
-    """What the signals that a reader is told of add to the score of a leaf."""
+    """Returns the share of each signal that is reported to callers in the score of a leaf."""
     node_results = {
         "words": scores.words[place] + scores.label[place],
         "meaning": scores.meaning[place],

@@ -1,11 +1,11 @@
-"""Recall: what the trees of a state say about a question, by one of three strategies.
+"""Recall: finds the nodes of a state that answer a question, by one of three strategies.
 
-LCA is the plain one: the nearest nodes by meaning, several of one tree replaced by their lowest common ancestor.
-COLLAPSED takes the best nodes of all levels by words and meaning. HYBRID scores every leaf, from its own text and from
-what stands around it, and packs the best ones under a budget of tokens in the order of their documents.
+LCA is the simplest: the nearest nodes by meaning; several hits in one tree are replaced by their lowest common
+ancestor. COLLAPSED takes the best nodes of all levels by words and meaning. HYBRID scores every leaf by its own text
+and the text around it, and packs the best leaves into a budget of tokens in document order.
 
-Every strategy reads one state. A commit is one by itself. A session may change while it is read: the answer is then
-made from the beginning, so that it never mixes what was before a change with what is after it.
+Every strategy reads one state. A commit never changes. A session may change while it is read; the answer is then made
+again from the beginning, so that it never mixes nodes from before and after a change.
 """
 
 import asyncio
@@ -52,41 +52,41 @@ SCAN_LEAVES: Final = 200_000
 
 _JUDGED: Final = 50
 _JUDGED_CHARS: Final = 4_000
-"""Leaves, and characters of each, that a reranking model judges."""
+"""The number of leaves that a reranking model judges, and the most characters of each."""
 
 _CANDIDATES: Final = 200
-"""Hits of the index that choose archives, when there are too many leaves to look at all."""
+"""The number of index hits that choose the archives if there are too many leaves to score all."""
 
 _SEEN: Final = 20_000
-"""Versions that are remembered, those of inner nodes above all."""
+"""The number of versions that are cached; most of them are of inner nodes."""
 
 _NOTHING_HERE: Final = "There is nothing to recall here yet: ingest a document, or create nodes that have content."
 _MOST_ASKED: Final = 20_000
 _TRIES: Final = 5
-"""How often an answer is begun again because its session changed meanwhile."""
+"""The most attempts at an answer if its session keeps changing meanwhile."""
 
 
 class RecallModels(Protocol):
-    """Whoever knows the embedding model and maybe a reranking model; `memotree.models.Models` does."""
+    """The models that recall needs: embeddings, and reranking if configured. `memotree.models.Models` is one."""
 
     @property
     def embedder(self) -> Embedder:
-        """Makes the vector of a question; the model that made those of the leaves."""
+        """Embeds the question; the same model that embedded the leaves."""
         ...
 
     @property
     def has_ranking(self) -> bool:
-        """Whether a reranking model is configured; the built-in ranking knows nothing that the scores do not."""
+        """Whether a reranking model is configured; the built-in reranker would add nothing to the scores."""
         ...
 
     async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
-        """How well each text answers a query, from 0 to 1, in order."""
+        """Returns the relevance of each text for a query, from 0 to 1, in the order of the texts."""
         ...
 
 
 @dataclass(slots=True)
 class _Question:
-    """A request whose values were checked, and what there is to say to a person."""
+    """The checked values of a request, and the warnings for its answer."""
 
     text: str
     strategy: pb.RecallStrategy.ValueType
@@ -97,15 +97,15 @@ class _Question:
 
 
 class Recall:
-    """Finds what the trees say about a question.
+    """Finds the nodes that answer a question.
 
     Args:
         store: An open store.
-        limits: Bounds of the service.
-        models: Gives the vector of a question, and judges the best leaves when a reranking model is configured.
-        cache_bytes: The most memory for trees that were read.
-        scan_leaves: Up to so many admitted leaves all are looked at; of more, the index chooses the archives first.
-        related: Knows words of a similar meaning; the built-in vocabulary when it is missing.
+        limits: The limits of the service.
+        models: Embed the question, and judge the best leaves if a reranking model is configured.
+        cache_bytes: The most bytes of memory for cached trees.
+        scan_leaves: Up to this many admitted leaves, all are scored; above that, the index chooses archives first.
+        related: Returns words of a similar meaning; the built-in vocabulary if ``None``.
     """
 
     def __init__(
@@ -128,12 +128,12 @@ class Recall:
         self.leaf_indexes = SnapshotCache(store, cache_bytes)
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
-        """Answer a question from the trees.
+        """Answers a question from the trees.
 
         Raises:
-            InvalidInputError: A value of the request cannot be right.
-            NotFoundError: The workspace, the revision, an archive or the scope is not there.
-            SessionMovedError: The session was changed each time that it was read.
+            InvalidInputError: If a value of the request is invalid.
+            NotFoundError: If the workspace, the revision, an archive or the scope node does not exist.
+            SessionMovedError: If the session changed during every attempt.
         """
         _read(request)
         for number in range(_TRIES):
@@ -182,7 +182,7 @@ class Recall:
         return answer
 
     async def _reranked(self, scored: ScoredLeaves, view: StateView, asked: _Question) -> ScoredLeaves:
-        """The best leaves as a reranking model sees them; what it cannot judge stays as it is."""
+        """Adds the scores of a reranking model to the best leaves; the scores of all others stay."""
         places = scored.best(_JUDGED)
         leaves = {scored.leaf(place).node_id: place for place in places}
         async with self._reading(view) as conn:
@@ -199,7 +199,7 @@ class Recall:
             return await workspace_idf(conn, view.state.workspace_id, question, self._related)
 
     async def _archives(self, asked: _Question, view: StateView, wanted: Filter) -> list[str]:
-        """The archives whose leaves are looked at: all that are admitted, or those that the index finds."""
+        """Returns the archives whose leaves are scored: all that are admitted, or those that the index finds."""
         admitted = [key for key in view.archives if wanted.archive_ids is None or key in wanted.archive_ids]
         counts = await self.leaf_indexes.leaf_counts(view)
         total = sum(counts.get(key, 0) for key in admitted)
@@ -221,8 +221,8 @@ class Recall:
                 room -= counts.get(archive_id, 0)
         chosen = chosen or ranked[:1]
         asked.warnings.append(
-            f"There are about {total} leaves, over the {self._scan_leaves} that are looked at one by one; the index "
-            f"chose {len(chosen)} of {len(admitted)} archives. Narrow the filter to look at every leaf of fewer ones."
+            f"There are about {total} leaves, more than the {self._scan_leaves} that are all scored; the index chose "
+            f"{len(chosen)} of {len(admitted)} archives. Narrow the filter to have every leaf of fewer archives scored."
         )
         return chosen
 
@@ -233,12 +233,12 @@ class Recall:
         hits = await self._hits(asked, view, wanted, words=not is_lca)
         found = {hit.version.entry_id: hit for hit in hits}
         async with self._reading(view) as conn:
-            ways = await tree.ancestors(Snapshot(conn, view.state), found)
+            paths = await tree.ancestors(Snapshot(conn, view.state), found)
             if is_lca:
-                tops = representatives(Hit((*ways[key], key), hit.score) for key, hit in found.items())
-                chosen = [_standing(top) for top in tops]
+                tops = representatives(Hit((*paths[key], key), hit.score) for key, hit in found.items())
+                chosen = [_representative_part(top) for top in tops]
             else:
-                chosen = [ResultPart(key, hit.score, _shares(hit), tuple(ways[key])) for key, hit in found.items()]
+                chosen = [ResultPart(key, hit.score, _shares(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
         nodes, used = _within(chosen, parts, asked)
         return pb.RecallResponse(
@@ -250,7 +250,7 @@ class Recall:
         )
 
     async def _hits(self, asked: _Question, view: StateView, wanted: Filter, *, words: bool) -> list[FoundNode]:
-        """The best nodes of all levels; more are asked for until enough are neither too early nor too late."""
+        """Returns the best nodes of all levels; asks for more until enough of them pass the filter's times."""
         if wanted.archive_ids is not None and not wanted.archive_ids:
             return []
         async with self._store.database.connection() as conn:
@@ -275,7 +275,7 @@ class Recall:
 
     @asynccontextmanager
     async def _reading(self, view: StateView) -> AsyncIterator[Connection]:
-        """A connection for the rest of the answer; of a session, a snapshot that has the very changes of the view."""
+        """Yields a connection for the rest of the answer; for a session, one that sees exactly the view's changes."""
         if view.state.session_id is None:
             async with self._store.database.connection() as conn:
                 yield conn
@@ -291,7 +291,7 @@ class Recall:
 def _read(request: pb.RecallRequest) -> _Question:
     check_question("query", request.query)
     if request.strategy not in pb.RecallStrategy.values():
-        raise InvalidInputError.at("strategy", f"{request.strategy} is no strategy; give LCA, COLLAPSED or HYBRID.")
+        raise InvalidInputError.at("strategy", f"{request.strategy} is not a strategy; give LCA, COLLAPSED or HYBRID.")
     if request.top_k < 0:
         raise InvalidInputError.at("top_k", f"must be 0 (for {DEFAULT_TOP_K}) to {MOST_TOP_K}.")
     if not 0 <= request.token_budget <= MOST_BUDGET:
@@ -309,28 +309,28 @@ def _read(request: pb.RecallRequest) -> _Question:
 
 def _unknown(given: pb.RecallFilter, wanted: Filter) -> list[str]:
     if wanted.archive_ids is not None and not wanted.archive_ids:
-        of = f"model {given.model_id!r}" if given.model_id else "this filter"
-        return [f"No archive is of {of} here; ListArchives tells which there are and whose they are."]
+        what = f"belongs to the model {given.model_id!r}" if given.model_id else "matches the filter"
+        return [f"No archive here {what}; ListArchives lists the archives and their models."]
     return []
 
 
 # --- The answer ------------------------------------------------------------------------------------------------------
 
 
-def _standing(top: Representative) -> ResultPart:
-    """What stands for the hits of one tree; a hit alone for itself."""
-    way = top.hits[0].way
+def _representative_part(top: Representative) -> ResultPart:
+    """Returns the result for the representative of a tree's hits."""
+    path = top.hits[0].path
     return ResultPart(
         top.node_id,
         top.score,
         (("meaning", top.score),),
-        way[: way.index(top.node_id)],
+        path[: path.index(top.node_id)],
         tuple(hit.node_id for hit in top.hits) if len(top.hits) > 1 else (),
     )
 
 
 def _shares(hit: FoundNode) -> tuple[tuple[str, float], ...]:
-    """The score of a hit, divided as its shares of words and meaning are."""
+    """Divides the score of a hit in proportion to its scores by words and by meaning."""
     both = hit.words + hit.meaning
     signals = (("words", hit.words), ("meaning", hit.meaning))
     return tuple((name, hit.score * share / both) for name, share in signals if share > 0)
@@ -339,17 +339,17 @@ def _shares(hit: FoundNode) -> tuple[tuple[str, float], ...]:
 def _within(
     chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: _Question
 ) -> tuple[list[pb.RecalledNode], int]:
-    """The nodes, best first, as far as the budget goes, and their tokens; one that is too long is passed over."""
+    """Returns the nodes that fit the budget, best first, and their tokens; a node that does not fit is skipped."""
     nodes, used = list[pb.RecalledNode](), 0
     present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
-    for one in present:
-        if not asked.budget or used + one.tokens <= asked.budget:
-            used += one.tokens
-            nodes.append(one.message(one.tokens))
+    for result in present:
+        if not asked.budget or used + result.tokens <= asked.budget:
+            used += result.tokens
+            nodes.append(result.message(result.tokens))
     if present and not nodes:
         asked.warnings.append(
-            f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or the strategy "
-            "HYBRID, which cuts what is too long."
+            f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or use the strategy "
+            "HYBRID, which cuts a node that is too long."
         )
     elif not present:
         asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
@@ -357,26 +357,24 @@ def _within(
 
 
 def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
-    """What a person should know about a choice."""
+    """Returns the warnings about a choice."""
     if not choice.considered:
         return [f"The filter admits none of the {leaves} leaves here; widen it."]
     if not choice.leaves and choice.oversized is None:
         return ["Nothing was found. Ask in other words, or widen the filter."]
     if choice.oversized is not None:
         found = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
-        why = f"more than the budget of {asked.budget}: only its best stretch is here"
+        why = f"more than the budget of {asked.budget}: only its best excerpt is included"
         return [f"{found}, {why}. Give a greater budget, or split the node."]
     if not any(name == "words" for leaf in choice.leaves for name, _ in leaf.shares):
-        return [
-            "No leaf has a word of the question; these are the nearest by meaning, and may be about something else."
-        ]
+        return ["No leaf has a word of the question; these are the nearest by meaning and may be about something else."]
     return []
 
 
 def _packed_answer(
     asked: _Question, choice: Choice, chosen: Sequence[Chosen], node_results: Mapping[str, NodeResult], view: StateView
 ) -> pb.RecallResponse:
-    """What was packed, as passages and as one text."""
+    """Returns the packed leaves as passages and as one text."""
     stretch = _stretch(asked, choice, node_results)
     leaves = [
         _packed(each, node_results[each.node_id], stretch if each is choice.oversized else None)
@@ -406,7 +404,7 @@ def _packed_answer(
 
 
 def _stretch(asked: _Question, choice: Choice, node_results: Mapping[str, NodeResult]) -> str:
-    """What fits of the leaf that is too long: all that the others leave of the budget."""
+    """Returns the excerpt of the oversized leaf that fits the budget left by the other leaves; ``""`` if none is."""
     if choice.oversized is None or choice.oversized.node_id not in node_results:
         return ""
     room = asked.budget - sum(each.tokens for each in choice.leaves)
@@ -419,7 +417,7 @@ def _part(each: Chosen) -> ResultPart:
 
 
 def _packed(each: Chosen, result: NodeResult, text: str | None) -> PackedLeaf:
-    """A chosen leaf with its text, or the stretch of it."""
+    """Returns a chosen leaf with its text, or with an excerpt of it."""
     source = result.version.source
     return PackedLeaf(
         node_id=each.node_id,

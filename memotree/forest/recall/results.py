@@ -1,4 +1,4 @@
-"""What an answer says of each node: its message, where it stands, and why it is here."""
+"""Builds the results of an answer: the message of each node, its citation, and its trace."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ from memotree.v1 import types_pb2
 _NAMED: Final = 5
 _AT_ONCE: Final = 500
 _HEADS: Final = frozenset({SECTION, DOCUMENT_ID})
-"""The attributes of inner nodes whose titles say something: sections, and documents in a joined archive."""
+"""The attributes of summary nodes whose titles are real headings: sections, and documents in a joined archive."""
 
 _SIGNALS: Final = {
     "words": "its words ({share:.2f})",
     "meaning": "its meaning ({share:.2f})",
-    "route": "what stands around and above it ({share:.2f})",
+    "route": "the text around and above it ({share:.2f})",
     "rerank": "the reranking ({share:.2f})",
 }
 
@@ -43,38 +43,38 @@ Seen: TypeAlias = BoundedCache[tuple[str, str, str], Version]
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """A node that is to be told.
+    """A node that the answer shall include.
 
     Attributes:
         node_id: The node.
         score: From 0 to 1.
-        shares: What each signal adds to the score.
-        way: The ids above the node, root first.
-        stands_for: The hits that it is the lowest common ancestor of, when it stands for others.
-        child_count: How many nodes stand directly below it, if that is known.
+        shares: The share of each signal in the score.
+        path: The ids of the node's ancestors, root first.
+        stands_for: The ids of the hits that it is the lowest common ancestor of; empty if it is a hit itself.
+        child_count: The number of its children, or ``None`` if it must be read.
     """
 
     node_id: str
     score: float
     shares: tuple[tuple[str, float], ...]
-    way: tuple[str, ...]
+    path: tuple[str, ...]
     stands_for: tuple[str, ...] = ()
     child_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """A node with all that an answer says of it.
+    """A node with everything that an answer says about it.
 
     Attributes:
         version: The node's version.
-        text: Its content; of a node without one, its summary.
-        tokens: Of the text.
-        headings: What stands above it, outermost first.
+        text: Its content, or its summary if it has no content of its own.
+        tokens: The number of tokens of the text.
+        headings: The headings above it, outermost first.
         node: Its message.
         score: From 0 to 1.
-        citation: Where it stands.
-        trace: Why it is here, if that was asked for.
+        citation: Its citation.
+        trace: Why it was found; ``None`` unless requested.
     """
 
     version: Version
@@ -87,7 +87,7 @@ class NodeResult:
     trace: pb.RecallTrace | None
 
     def message(self, tokens: int, text: str | None = None) -> pb.RecalledNode:
-        """The recalled node; with a text, that stretch of its content stands in place of the whole."""
+        """Returns the message of the recalled node; ``text``, if given, is an excerpt that replaces its content."""
         node = self.node
         if text is not None and text != node.content:
             node = types_pb2.Node()
@@ -97,14 +97,14 @@ class NodeResult:
 
 
 class ResultBuilder:
-    """Reads what there is to say of the nodes of one answer, all of one state.
+    """Reads and builds the results for the nodes of one answer, all from one state.
 
     Args:
-        conn: A connection; for a session, inside of a snapshot.
+        conn: A connection; for a session, one inside a snapshot.
         store: An open store.
         view: The state.
-        has_trace: Whether to tell why each node is here.
-        seen: Versions of commits that were read before; those never change.
+        has_trace: Whether to include why each node was found.
+        seen: A cache of versions by commit; these never change.
     """
 
     def __init__(self, conn: Connection, store: Store, view: StateView, has_trace: bool, seen: Seen) -> None:
@@ -115,22 +115,24 @@ class ResultBuilder:
         self._has_trace = has_trace
 
     async def parts(self, parts: Sequence[ResultPart]) -> dict[str, NodeResult]:
-        """The nodes by id; one that is not alive at the state is left out."""
+        """Returns the results by node id; nodes that are not alive at the state are left out."""
         state, ids = self._view.state, [part.node_id for part in parts]
-        known = await self._known({*ids, *(step for part in parts for step in (*part.way, *part.stands_for))})
+        known = await self._known({*ids, *(step for part in parts for step in (*part.path, *part.stands_for))})
         counts = await tree.child_counts(
             Snapshot(self._conn, state), [part.node_id for part in parts if part.child_count is None]
         )
         counts |= {part.node_id: part.child_count for part in parts if part.child_count is not None}
         alive = [known[key] for key in ids if key in known]
-        nodes = await contents(Snapshot(self._conn, state), self._store, [one for one in alive if has_own_content(one)])
+        nodes = await contents(
+            Snapshot(self._conn, state), self._store, [version for version in alive if has_own_content(version)]
+        )
         texts = {key: node.content for key, node in nodes.items()}
         names = {key: version.title for key, version in self._view.archives.items()}
         citations = await cite(Snapshot(self._conn, state), self._store, alive, texts=texts, names=names)
 
         def build() -> dict[str, NodeResult]:
             return {
-                part.node_id: self._told(part, known, counts.get(part.node_id, 0), texts, citations[part.node_id])
+                part.node_id: self._result(part, known, counts.get(part.node_id, 0), texts, citations[part.node_id])
                 for part in parts
                 if part.node_id in citations
             }
@@ -138,7 +140,7 @@ class ResultBuilder:
         return await asyncio.to_thread(build)
 
     async def _known(self, ids: AbstractSet[str]) -> dict[str, Version]:
-        """The versions of nodes, some at a time, so that other calls go on meanwhile."""
+        """Returns the versions of nodes, read in batches so that other calls can run in between."""
         state, found = self._view.state, dict[str, Version]()
         if state.session_id is None:
             keys = {key: (state.workspace_id, state.commit_id, key) for key in ids}
@@ -152,7 +154,7 @@ class ResultBuilder:
                     self._seen.put((state.workspace_id, state.commit_id, key), version)
         return found
 
-    def _told(
+    def _result(
         self,
         part: ResultPart,
         known: Mapping[str, Version],
@@ -163,12 +165,12 @@ class ResultBuilder:
         version = known[part.node_id]
         is_leaf = has_own_content(version)
         text = texts[part.node_id] if is_leaf else version.summary or version.brief or version.title
-        above = [known[step] for step in part.way if step in known]
+        above = [known[step] for step in part.path if step in known]
         node = node_message(
             version,
             DETAIL if is_leaf else SUMMARY,
             content=text if is_leaf else "",
-            path=part.way,
+            path=part.path,
             child_count=children,
         )
         return NodeResult(
@@ -184,19 +186,21 @@ class ResultBuilder:
 
 
 def has_own_content(version: Version) -> bool:
-    """Whether a node's text is its own, and not made of what is below it."""
+    """Whether a node has content of its own, and is not a summary of its children."""
     return version.tokens > 0 and version.type != SUMMARY_TYPE
 
 
 def headings_of(version: Version, above: Sequence[Version]) -> tuple[str, ...]:
-    """The titles above a node that its document, or a person, gave.
+    """Returns the titles above a node that come from its document or from a person.
 
-    Of the inner nodes of a document only its sections are told, and the node of a document in a joined archive; the
-    others hold what was joined for being alike.
+    Of the summary nodes of a document only sections count, and the document's node in a joined archive. The others were
+    made by merging similar neighbours, and their titles are no headings.
     """
     of_document = version.source is not None
     return tuple(
-        one.title for one in above if one.type != SUMMARY_TYPE or _HEADS & one.attributes.keys() or not of_document
+        ancestor.title
+        for ancestor in above
+        if ancestor.type != SUMMARY_TYPE or _HEADS & ancestor.attributes.keys() or not of_document
     )
 
 
@@ -204,8 +208,8 @@ def _trace(part: ResultPart, above: Sequence[Version], known: Mapping[str, Versi
     return pb.RecallTrace(
         signals=[pb.RecallSignal(name=name, score=share) for name, share in part.shares],
         route=[
-            node_message(one, TITLE, path=[other.entry_id for other in above[:depth]])
-            for depth, one in enumerate(above)
+            node_message(ancestor, TITLE, path=[higher.entry_id for higher in above[:depth]])
+            for depth, ancestor in enumerate(above)
         ],
         reason=_reason(part, known),
     )
@@ -215,11 +219,11 @@ def _reason(part: ResultPart, known: Mapping[str, Version]) -> str:
     signals = [_SIGNALS.get(name, name + " ({share:.2f})").format(share=share) for name, share in part.shares]
     why = (
         " and ".join([", ".join(signals[:-1]), signals[-1]] if len(signals) > 1 else signals)
-        or "nothing else being nearer"
+        or "being the nearest node"
     )
     if part.stands_for:
         titles = [repr(known[key].title) for key in part.stands_for if key in known]
         more = len(titles) - _NAMED
         listed = ", ".join(titles[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"The lowest common ancestor of {listed}; the best of them is here for {why}."
-    return f"Here for {why}."
+        return f"The lowest common ancestor of {listed}; the best of them was found by {why}."
+    return f"Found by {why}."

@@ -1,9 +1,9 @@
-"""The forest of a state, kept in memory: tracts by archive, and groves of many tracts that are scored together.
+"""Caches the archive snapshots of states, and the search corpora of many snapshots that are scored together.
 
-A commit never changes, so what was read of one stays right, and a later commit shares the tracts of all archives that
-did not change since. A session sees its base's tracts, except for the archives that its staged changes touch: those are
-made anew whenever the staged changes are others than before, so that a search after an edit is right at once. All that
-is kept has a bound in bytes; what was used longest ago goes first.
+A commit never changes, so what was read of it stays valid, and a later commit shares the snapshots of all archives that
+have not changed since. A session uses its base's snapshots, except for the archives that its staged changes touch:
+those are rebuilt whenever the staged changes differ, so that a search right after an edit is correct. The cache is
+bounded in bytes and evicts the least recently used entries first.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, SearchCorpu
 
 _VIEWS: Final = 256
 _COMPARED: Final = 3
-"""Views of other commits that a new one is compared with."""
+"""The number of views of other commits that a new view is compared with."""
 
 _AT_ONCE: Final = 250
-"""Archives that one snapshot of the mirror reads."""
+"""The number of archives that one database snapshot reads."""
 
 _STAGED_BYTES: Final = 32 << 20
 
@@ -56,7 +56,7 @@ _TOUCHED: Final = """
        where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
        order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
 
-# An estimate: an entry that a nearer line has changed counts once for each line.
+# An estimate: an entry that was changed on several lines is counted once for each of them.
 _COUNTS: Final = """
   with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
   select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
@@ -70,7 +70,7 @@ _Rows: TypeAlias = tuple[Sequence[str], list[TreeNode], LeafFeatureBlock, dict[s
 
 
 class SessionMovedError(UnavailableError):
-    """A session changed again and again while its trees were read."""
+    """The session changed while its trees were read, in every attempt."""
 
     reason = "SESSION_MOVED"
 
@@ -80,17 +80,17 @@ class SessionMovedError(UnavailableError):
 
 @dataclass(slots=True)
 class StateView:
-    """One state: its archives, and under which key the tract of each is kept, as far as it was read.
+    """One state: its archives, and the cache keys of those archive snapshots that were read.
 
     Attributes:
-        key: Its name among views.
-        state: The state; of a session, with the base commit that it had.
-        digest: Of a session, what it has staged; another digest is another state.
-        touched: Of a session, the archives that its staged changes touch.
-        below: Of a session, the view of its base.
-        archives: The archives by name.
-        keys: By archive the key of its tract.
-        counts: By archive how many leaves it has, about; of a base alone.
+        key: The key of the view in the cache.
+        state: The state; for a session, with its base commit at that moment.
+        digest: For a session, a digest of its staged changes; another digest means another state.
+        touched: For a session, the archives that its staged changes touch.
+        below: For a session, the view of its base.
+        archives: The archives by id.
+        keys: The cache key of each archive's snapshot.
+        counts: The estimated number of leaves of each archive; for a base only.
     """
 
     key: str
@@ -103,16 +103,16 @@ class StateView:
     counts: dict[str, int] | None = None
 
     def name(self, archive_id: str) -> str:
-        """The name of an archive."""
+        """Returns the name of an archive, or ``""`` if the state does not have it."""
         return self.archives[archive_id].title if archive_id in self.archives else ""
 
 
 class SnapshotCache:
-    """Reads and keeps the trees of states.
+    """Reads and caches the trees of states.
 
     Args:
         store: An open store.
-        limit: The most bytes that are kept; what one call needs is made in any case.
+        limit: The most bytes to cache; a call that needs more still gets its result.
     """
 
     def __init__(self, store: Store, limit: int) -> None:
@@ -126,16 +126,16 @@ class SnapshotCache:
 
     @property
     def weight(self) -> int:
-        """Bytes that are kept now."""
+        """The bytes cached now."""
         return self._weight
 
     # --- Views ---
 
     async def view(self, state: State) -> StateView:
-        """What a state is made of, as it is now.
+        """Returns the view of a state as it is now.
 
         Raises:
-            SessionMovedError: The session's changes moved meanwhile, or it ended.
+            SessionMovedError: If the session's changes differ from a moment before, or it ended.
         """
         if state.session_id is None:
             return await self._base(state)
@@ -178,7 +178,7 @@ class SnapshotCache:
         return view
 
     async def _inherit(self, conn: Connection, view: StateView) -> None:
-        """Take over what is known of the archives that are the same at another commit."""
+        """Takes over the snapshots and counts of archives that are unchanged since another commit."""
         workspace_id, commit_id = view.state.workspace_id, view.state.commit_id
         others = [
             other
@@ -195,20 +195,20 @@ class SnapshotCache:
                 return
 
     async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
-        """About how many leaves each archive has; staged ones aside."""
+        """Returns the estimated number of leaves of each archive, without staged changes."""
         base = view.below or view
         if base.counts is None:
             async with self._store.database.connection() as conn:
                 base.counts = await _counts(Snapshot(conn, base.state), None)
         return base.counts
 
-    # --- Tracts ---
+    # --- Archive snapshots ---
 
     async def snapshots(self, view: StateView, archive_ids: Collection[str]) -> list[ArchiveSnapshot]:
-        """The tracts of archives of a state, by id.
+        """Returns the snapshots of archives of a state, ordered by archive id.
 
         Raises:
-            SessionMovedError: The session was changed meanwhile.
+            SessionMovedError: If the session was changed meanwhile.
         """
         found: dict[str, ArchiveSnapshot] = {}
         wanted = set(archive_ids)
@@ -219,7 +219,7 @@ class SnapshotCache:
             wanted -= same
         found |= self._found(view, wanted)
         if len(found) < len(archive_ids):
-            # One at a time for a state: who waited finds what the other one has read.
+            # One reader per state: callers that waited for the lock find what the first one has read.
             async with self._turns.of(f"{view.state.commit_id}/{view.digest}"):
                 found |= self._found(view, wanted)
                 found |= await self._read(view, sorted(wanted - found.keys()))
@@ -236,9 +236,9 @@ class SnapshotCache:
         return found
 
     async def _read(self, view: StateView, archive_ids: Sequence[str]) -> dict[str, ArchiveSnapshot]:
-        """Read tracts, some archives at a time: what was read stays, should the caller go away meanwhile.
+        """Reads archive snapshots in batches, so that finished ones stay cached if the caller disconnects.
 
-        While those of some archives are made, the next ones are read.
+        The next batch is read from the database while the snapshots of the current one are built.
         """
         found: dict[str, ArchiveSnapshot] = {}
         making: asyncio.Task[list[ArchiveSnapshot]] | None = None
@@ -266,10 +266,10 @@ class SnapshotCache:
         return {each.archive_id: each for each in snapshots}
 
     async def _rows(self, view: StateView, archive_ids: Sequence[str]) -> _Rows:
-        """Archives, all their nodes, the features that the mirror has, and those of the others by blob."""
+        """Reads archives: their nodes, the stored features, and by blob the features of leaves without stored ones."""
         state = view.state
         async with self._store.database.transaction() as conn:
-            # The digest, the nodes and their features are of one moment.
+            # The digest, the nodes and their features must come from one database snapshot.
             await _snapshot(conn)
             if view.digest and await _digest(Snapshot(conn, state)) != (state, view.digest):
                 raise SessionMovedError
@@ -283,7 +283,7 @@ class SnapshotCache:
         return archive_ids, nodes, block, extra | await self._features(texts)
 
     async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
-        """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
+        """Returns leaves without stored features, by blob: staged ones, and all while the index is being rebuilt."""
         found: dict[str, Node] = {}
         staged = [node.entry_id for node in bare if node.version_id is None]
         if staged and snapshot.state.session_id is not None:
@@ -304,13 +304,13 @@ class SnapshotCache:
             self._staged.put(blob, passage)
         return found
 
-    # --- Woods ---
+    # --- Corpora ---
 
     async def corpus(self, view: StateView, archive_ids: Collection[str]) -> SearchCorpus:
-        """The leaves of archives of a state together.
+        """Returns the corpus of some archives of a state.
 
         Raises:
-            SessionMovedError: The session was changed meanwhile.
+            SessionMovedError: If the session was changed meanwhile.
         """
         key = f"{view.key}/{_name_of(view, archive_ids)}"
         kept = self._kept.get(key)
@@ -327,7 +327,7 @@ class SnapshotCache:
         return kept
 
     def _share(self, view: StateView, corpus: SearchCorpus) -> None:
-        """Keep the tracts of a wood with its vectors in place of their own, which are most of their weight."""
+        """Replaces cached snapshots by those of a corpus, which share its vectors; vectors are most of their size."""
         for snapshot in corpus.snapshots:
             key = view.keys[snapshot.archive_id]
             if key in self._kept:
@@ -343,17 +343,17 @@ class SnapshotCache:
 
 
 def _name_of(view: StateView, archive_ids: Collection[str]) -> str:
-    """A short name for a set of archives of a view."""
+    """Returns a short key for a set of archives of a view."""
     if len(archive_ids) == len(view.archives):
         return "*"
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
 
 
 async def same_moment(conn: Connection, view: StateView) -> None:
-    """Begin a transaction that sees a session exactly as a view does.
+    """Begins a read-only transaction that sees a session exactly as a view does.
 
     Raises:
-        SessionMovedError: It has changed since.
+        SessionMovedError: If the session has changed since.
     """
     await _snapshot(conn)
     if await _digest(Snapshot(conn, view.state)) != (view.state, view.digest):
@@ -361,12 +361,12 @@ async def same_moment(conn: Connection, view: StateView) -> None:
 
 
 async def _snapshot(conn: Connection) -> None:
-    """Let every statement of the transaction see the same rows."""
+    """Makes every statement of the transaction see the same rows."""
     await conn.execute("set transaction isolation level repeatable read, read only")
 
 
 async def _digest(snapshot: Snapshot) -> tuple[State, str]:
-    """A session's state with its base of now, and a digest of what it has staged: "" for nothing."""
+    """Returns a session's state with its current base, and a digest of its staged changes (``""`` if it has none)."""
     cursor = await snapshot.conn.execute(_DIGEST, {"session": snapshot.state.session_id})
     row = await cursor.fetchone()
     if row is None:

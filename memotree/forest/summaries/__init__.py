@@ -1,1 +1,1 @@
-"""Summaries of nodes kept up to date: which are stale, what they shall be, and who writes them when."""
+"""Keeps summaries up to date: finds the stale ones, makes new ones, and commits or stages them."""

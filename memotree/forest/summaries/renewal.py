@@ -1,4 +1,4 @@
-"""Summaries made anew, from the deepest stale node up: what they shall be; others write it."""
+"""Makes new summaries for stale nodes, from the deepest one up. Callers write them to the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,23 +26,23 @@ from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
 
 VERBATIM: Final = "verbatim"
-"""Who wrote a summary that is the text itself."""
+"""The author of a summary that is the text itself."""
 
 SUMMARY_CHARS: Final = 200
-"""The longest summary that is made (FOREST-10); a text up to this is its own."""
+"""The longest summary that is made (FOREST-10); a text up to this length is its own summary."""
 
 _LONGEST_LINE: Final = 1 << 16
-"""A text with more characters than this is not looked at for being short but for its blanks."""
+"""A text may be short once its white space is collapsed; one with more characters than this is not tried."""
 
 _AT_ONCE: Final = 256
 
-Tell = Callable[[int], Awaitable[None]]
-"""Told how many summaries are made so far."""
+ReportProgress = Callable[[int], Awaitable[None]]
+"""Called with the number of summaries made so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A summary made anew, and the attributes of its node, which say where it comes from."""
+    """A new summary, and the attributes of its node, which hold its provenance."""
 
     before: Version
     summary: str
@@ -51,48 +51,48 @@ class Renewed:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether the summary or its attributes differ from the stored ones."""
         return (self.summary, dict(self.attributes)) != (self.before.summary, dict(self.before.attributes))
 
     def version(self) -> Version:
-        """The node's row with the new summary, for what stands above it."""
+        """Returns the node's version with the new summary, from which its ancestors are summarised."""
         return replace(self.before, summary=self.summary, attributes=self.attributes)
 
     def apply(self, node: Node) -> Node:
-        """The node with the new summary, and with a new brief when the present one comes from the summary, too."""
-        is_made = bool(node.brief) and node.brief == brief_of(node.title, node.summary)
-        brief = brief_of(node.title, self.summary) if is_made else node.brief
+        """Returns the node with the new summary, and with a new brief if its brief was derived from the old summary."""
+        is_derived = bool(node.brief) and node.brief == brief_of(node.title, node.summary)
+        brief = brief_of(node.title, self.summary) if is_derived else node.brief
         return replace(node, summary=self.summary, brief=brief, attributes=dict(self.attributes))
 
 
 async def summarise_texts(models: Models, texts: Sequence[str], meter: Meter) -> list[Summary]:
-    """The summary of each text: itself when it is short, else a model's."""
+    """Returns the summary of each text: the text itself if it is short, else one by a model."""
     if not models.has_chat:
         return await asyncio.to_thread(lambda: [_verbatim(text) or models.summarise_text_now(text) for text in texts])
 
-    async def one(text: str) -> Summary:
+    async def summarise(text: str) -> Summary:
         return _verbatim(text) or await models.summarise_text(text, meter)
 
-    return await finish_all(map(one, texts))
+    return await finish_all(map(summarise, texts))
 
 
 async def summarise_families(
     models: Models, families: Sequence[Sequence[Version | Node]], meter: Meter
 ) -> list[Summary]:
-    """The summary of each node from those of its children; of one child it is that child's own."""
-    told = [[child.summary or child.title for child in below] for below in families]
+    """Returns the summary of each node from the summaries of its children; an only child's summary is copied."""
+    child_summaries = [[child.summary or child.title for child in below] for below in families]
     if not models.has_chat:
         return await asyncio.to_thread(
             lambda: [
                 _only(below) or models.summarise_children_now(summaries)
-                for below, summaries in zip(families, told, strict=True)
+                for below, summaries in zip(families, child_summaries, strict=True)
             ]
         )
 
-    async def one(below: Sequence[Version | Node], summaries: Sequence[str]) -> Summary:
+    async def summarise(below: Sequence[Version | Node], summaries: Sequence[str]) -> Summary:
         return _only(below) or await models.summarise_children(summaries, meter)
 
-    return await finish_all(map(one, families, told))
+    return await finish_all(map(summarise, families, child_summaries))
 
 
 def _verbatim(text: str) -> Summary | None:
@@ -107,19 +107,19 @@ def _only(below: Sequence[Version | Node]) -> Summary | None:
 
 
 async def renew(
-    store: Store, models: Models, state: State, scope: Scope, meter: Meter, tell: Tell | None = None
+    store: Store, models: Models, state: State, scope: Scope, meter: Meter, report: ReportProgress | None = None
 ) -> list[Renewed]:
-    """New summaries for every stale node of a scope, the deepest first; nothing is written.
+    """Makes new summaries for every stale node of a scope, the deepest first; writes nothing.
 
-    One that came out as it was, since the built-in summary stands in again, is among them (`Renewed.is_new`). A summary
-    that comes out as it was ends the way up: what stands above is not made anew for it.
+    The result includes summaries that came out unchanged, because the built-in summary is used again
+    (`Renewed.is_new` is false). Ancestors of a node whose summary is unchanged are not summarised again for it.
 
     Raises:
-        BudgetExhaustedError: The meter's limit is reached.
+        BudgetExhaustedError: If the meter's limit is reached.
     """
     now = dict(scope.versions)
     contents = await _contents(store, state, scope, models)
-    made: list[Renewed] = []
+    renewals: list[Renewed] = []
 
     async def renewed(due: Sequence[Version]) -> list[Renewed]:
         leaves = [version for version in due if version.type != SUMMARY_TYPE]
@@ -144,12 +144,12 @@ async def renew(
             and reason_of(now[entry_id], scope, now, with_models=models.has_chat) is not None
         ]
         for start in range(0, len(due), _AT_ONCE):
-            some = await renewed(due[start : start + _AT_ONCE])
-            now.update((item.before.entry_id, item.version()) for item in some)
-            made += some
-            if tell is not None:
-                await tell(len(made))
-    return made
+            batch = await renewed(due[start : start + _AT_ONCE])
+            now.update((item.before.entry_id, item.version()) for item in batch)
+            renewals += batch
+            if report is not None:
+                await report(len(renewals))
+    return renewals
 
 
 def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
@@ -159,7 +159,7 @@ def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
 
 
 async def _contents(store: Store, state: State, scope: Scope, models: Models) -> dict[str, str]:
-    """The texts of the nodes with content of their own that are to be summed up again."""
+    """Returns the contents of stale nodes that have content of their own."""
     wanted = [
         version
         for version in (scope.versions[entry_id] for entry_id in chain.from_iterable(scope.levels))

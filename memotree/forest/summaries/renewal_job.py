@@ -1,7 +1,7 @@
-"""Summaries kept up to date: listed, renewed by a job, in the background after a commit, or within a commit.
+"""Lists stale summaries and renews them: by a job, in the background after a commit, or in a session before it.
 
-The background looks a little later, so that several commits are looked at together, and only at what they changed and
-what stands above that.
+The background task waits a little, so that it checks several commits together. It checks only the nodes that they
+changed and the ancestors of these nodes.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import structlog
-from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.direct_import import retry_if_raced
+from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.postgres import registry, sessions, staging, tree
@@ -39,14 +41,13 @@ from memotree.v1 import job_service_pb2
 
 KIND: Final = "renew_summaries"
 GATHER: Final = timedelta(seconds=2)
-"""How long the background waits for more commits."""
+"""How long the background task waits for more commits."""
 
 _NODES: Final = "nodes"
-"""The input with the ids of the nodes to look at; empty for all."""
+"""The input with the ids of the nodes to check; empty for all."""
 
 _TOOL: Final = "RenewSummaries"
 _NOTE: Final = "Renewed the summary, which was made from an earlier text."
-_ATTEMPTS: Final = 5
 _SHOWN: Final = 100
 _MOST_SHOWN: Final = 1000
 _REASONS: Final = {
@@ -63,10 +64,10 @@ class SummaryRenewal:
     Args:
         store: The store.
         models: The gateway to the models.
-        runner: Runs the jobs; gets the work of the kind `KIND`.
-        limits: What the service allows.
-        background: Whether commits are looked at by themselves.
-        gather: How long the background waits for more commits.
+        runner: Runs the jobs; `work` is registered with it for the kind `KIND`.
+        limits: The limits of the service.
+        background: Whether a background task checks new commits.
+        gather: How long the background task waits for more commits.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class SummaryRenewal:
     # --- Calls -------------------------------------------------------------------------------------------------------
 
     async def list_stale_summaries(self, request: pb.ListStaleSummariesRequest) -> pb.ListStaleSummariesResponse:
-        """The nodes whose summaries are to be made anew."""
+        """Returns the nodes with stale summaries."""
         limit = request.max_results or _SHOWN
         if not 0 < limit <= _MOST_SHOWN:
             raise InvalidInputError.at("max_results", f"must be from 1 to {_MOST_SHOWN}.")
@@ -113,7 +114,7 @@ class SummaryRenewal:
         return pb.StaleSummary(node=node, reason=_REASONS[item.reason])
 
     async def renew_summaries(self, request: pb.RenewSummariesRequest) -> pb.RenewSummariesResponse:
-        """Queue a job that renews them."""
+        """Queues a job that renews stale summaries."""
         if request.max_model_tokens < 0:
             raise InvalidInputError.at("max_model_tokens", "must not be negative; leave it out for no limit.")
         order = pb.RenewSummariesRequest()
@@ -138,19 +139,13 @@ class SummaryRenewal:
     # --- The job -----------------------------------------------------------------------------------------------------
 
     async def work(self, context: JobContext) -> job_service_pb2.RenewalResult:
-        """Renew what is stale on a branch, in one commit; the work of a job."""
+        """Renews the stale summaries of a branch in one commit; the work of a job."""
         request = context.request(pb.RenewSummariesRequest)
         meter = await meter_of(context, request.max_model_tokens)
         try:
-            for attempt in range(1, _ATTEMPTS + 1):
-                try:
-                    return await self._renew(context, request, meter)
-                except ImportRacedError:  # somebody changed one of the nodes meanwhile
-                    if attempt == _ATTEMPTS:
-                        raise
+            return await retry_if_raced(partial(self._renew, context, request, meter))
         finally:
             note(context, meter)
-        raise AssertionError  # the loop returns or raises
 
     async def _renew(
         self, context: JobContext, request: pb.RenewSummariesRequest, meter: Meter
@@ -189,13 +184,13 @@ class SummaryRenewal:
     # --- Within a session --------------------------------------------------------------------------------------------
 
     async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
-        """Stage new summaries for what the changes of a session made stale; the ids of those nodes are returned.
+        """Stages new summaries for nodes that the changes of a session made stale, and returns the ids of these nodes.
 
         Args:
             workspace: The workspace.
             session_id: The session.
-            choice: The ids, or beginnings of them, of the changes that count; all when empty. Nodes whose changes are
-                left out stay as they are.
+            choice: The ids, or prefixes of ids, of the changed nodes that count; all if empty. Nodes whose changes are
+                left out are not touched.
         """
         async with self._store.database.connection() as conn:
             session = await sessions.find_session(
@@ -213,13 +208,13 @@ class SummaryRenewal:
         return await self._stage(session, made) if made else []
 
     async def _stage(self, session: sessions.Session, made: Collection[Renewed]) -> list[str]:
-        """Stage renewed summaries; a node that was changed meanwhile is left to the next time.
+        """Stages renewed summaries; a node that was changed meanwhile is skipped until the next renewal.
 
         Returns:
             The ids of the nodes that have staged changes now.
         """
         staged = []
-        async with self._store.locks.of(session.session_id), self._store.database.transaction() as conn:
+        async with session_transaction(self._store, session.session_id) as conn:
             held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
             editor = SessionEditor(conn, self._store, held, self._limits, _TOOL)
             now = await tree.versions(Snapshot(conn, held.tree), [item.before.entry_id for item in made])
@@ -233,18 +228,18 @@ class SummaryRenewal:
     # --- The background ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look at commits in the background, if that is wanted."""
+        """Starts the background task, if it is enabled."""
         if self._background:
             self._task = asyncio.create_task(self._watch(), name="memotree-summaries")
 
     async def stop(self) -> None:
-        """Stop looking; what was not looked at yet is found by `RenewSummaries`."""
+        """Stops the background task; `RenewSummaries` finds what it has not checked yet."""
         task, self._task = self._task, None
         if task is not None:
             await cancel_and_wait([task])
 
     def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
-        """Tell that a branch has a new commit."""
+        """Notes that a branch has a new commit to check; does nothing without the background task."""
         if self._task is not None:
             self._noticed[workspace_id, branch].append(commit_id)
             self._wake.set()
@@ -260,14 +255,14 @@ class SummaryRenewal:
                     await self._look(workspace_id, branch, commits)
                 except NotFoundError:  # the branch or the workspace is gone
                     continue
-                except UnavailableError as error:  # a store is away for a while: look again
-                    _log.warning("summaries are looked at later", workspace=workspace_id, why=error.message)
+                except UnavailableError as error:  # a store is down for a while: try again
+                    _log.warning("stale summaries will be checked later", workspace=workspace_id, why=error.message)
                     self._noticed[workspace_id, branch] += commits
                     self._wake.set()
                 except MemoTreeError as error:
-                    _log.warning("summaries were not looked at", workspace=workspace_id, why=error.message)
-                except Exception:  # noqa: BLE001 - background work goes on, whatever one look met
-                    _log.exception("summaries were not looked at", workspace=workspace_id)
+                    _log.warning("stale summaries were not checked", workspace=workspace_id, why=error.message)
+                except Exception:  # noqa: BLE001 - the background task must survive any error of one check
+                    _log.exception("stale summaries were not checked", workspace=workspace_id)
 
     async def _look(self, workspace_id: str, branch: str, commits: Sequence[str]) -> None:
         async with self._store.database.connection() as conn:
@@ -292,7 +287,7 @@ async def _archives(snapshot: Snapshot, archive: str) -> list[str]:
 
 
 async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:
-    """The states before some commits, where nodes that they moved or deleted stood, and what they changed."""
+    """Returns the parent states of some commits (moved and deleted nodes were there), and the ids of changed nodes."""
     cursor = await conn.execute(
         "select c.parents[1], array_agg(v.entry_id) from mirror.commit c"
         " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"

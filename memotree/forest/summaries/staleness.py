@@ -1,6 +1,6 @@
-"""Which summaries are out of date, told from the tree alone: what a summary was made of is compared with what is there.
+"""Finds stale summaries from the tree alone, by comparing the hash a summary was made of with the current hash.
 
-A node is looked at with its children only, so that after a commit just the ancestors of what changed are read, however
+The check of a node needs only its children. So after a commit only the ancestors of changed nodes are read, however
 large the tree is.
 """
 
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 2000
 
 
 class Reason(Enum):
-    """Why a summary is to be made anew."""
+    """Why a summary is stale."""
 
     CONTENT = "content"
     CHILDREN = "children"
@@ -30,13 +30,13 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Some nodes of one state with the children of those that are summed up from them.
+    """Nodes of one state to check, with the children of the summary nodes among them.
 
     Attributes:
-        levels: The nodes to look at by their depth, the deepest first; none of a level is below another of it.
-        versions: Every node of the scope, and the children, by id.
-        children: The ids directly below each node to look at that is summed up from its children, in their order; none
-            below one whose children have all gone, which has nothing left to tell.
+        levels: The ids of the nodes to check by depth, the deepest first; no node of a level is below another of it.
+        versions: The versions of the nodes to check and of the children, by id.
+        children: The ids of the children of each summary node to check, in their order; empty if all its children were
+            deleted.
     """
 
     levels: Sequence[Sequence[str]]
@@ -46,18 +46,19 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A node whose summary is to be made anew, and why."""
+    """A node whose summary is stale, and why."""
 
     version: Version
     reason: Reason
 
 
 async def around(conn: Connection, states: Sequence[State], changed: Iterable[str]) -> Scope:
-    """What may have become stale when some nodes changed: they and everything above them.
+    """Returns the nodes whose summaries a change may have made stale: the changed nodes and all their ancestors.
 
     Args:
         conn: A connection.
-        states: The state to look at, and others (the one before the change) where the nodes may have stood elsewhere.
+        states: The state to check, then other states (such as before the change) where nodes may have had other
+            ancestors.
         changed: Ids of nodes that are new, changed, moved or deleted.
     """
     ids = set(changed)
@@ -72,11 +73,11 @@ async def around(conn: Connection, states: Sequence[State], changed: Iterable[st
 
 
 async def without(snapshot: Snapshot, scope: Scope, left_out: Collection[str]) -> Scope:
-    """A scope of a session as if some of its changes were not made; the nodes of those are not looked at.
+    """Returns the scope of a session as if some of its changes were not made; the nodes of these are not checked.
 
     Args:
-        snapshot: The state that the session changes.
-        scope: What was read in the session.
+        snapshot: A snapshot of the session's base.
+        scope: The scope with all changes of the session.
         left_out: Ids of the nodes whose changes do not count.
     """
     before = await _versions(snapshot, left_out)
@@ -97,13 +98,13 @@ async def without(snapshot: Snapshot, scope: Scope, left_out: Collection[str]) -
 
 
 async def everywhere(snapshot: Snapshot, archive_ids: Iterable[str]) -> Scope:
-    """Every node of some archives."""
+    """Returns every node of some archives."""
     wanted = [item.entry_id for archive_id in archive_ids for item in await tree.archive_tree(snapshot, archive_id)]
     return await scope_of(snapshot, wanted)
 
 
 async def scope_of(snapshot: Snapshot, ids: Collection[str]) -> Scope:
-    """The given nodes as a scope; those that are not alive are left out."""
+    """Returns the given nodes as a scope; those that are not alive are left out."""
     versions = await _versions(snapshot, ids)
     derived = [entry_id for entry_id, version in versions.items() if version.type == SUMMARY_TYPE]
     children: dict[str, Sequence[str]] = dict.fromkeys(derived, ())
@@ -117,11 +118,12 @@ async def scope_of(snapshot: Snapshot, ids: Collection[str]) -> Scope:
 
 
 def stale(scope: Scope, *, with_models: bool) -> list[Stale]:
-    """The stale nodes of a scope, the deepest first.
+    """Returns the stale nodes of a scope, the deepest first.
 
     Args:
-        scope: The nodes.
-        with_models: Whether a chat model is there: only then a summary that stands in for its own counts.
+        scope: The nodes to check.
+        with_models: Whether a chat model is configured; only then pending summaries, which the built-in model made in
+            its place, count as stale.
     """
     found: dict[str, Stale] = {}
     for entry_id in chain.from_iterable(scope.levels):
@@ -139,14 +141,14 @@ def reason_of(
     *,
     with_models: bool,
 ) -> Reason | None:
-    """Why a node's summary is to be made anew; ``None`` when it is not, or was written by hand.
+    """Returns why a node's summary is stale; ``None`` if it is not stale, or was written by hand.
 
     Args:
         version: The node.
-        scope: Where it stands.
-        summaries: The children as they are now.
-        below: Ids of nodes that are stale: what stands above one will be.
-        with_models: Whether a chat model is there.
+        scope: The scope that has its children.
+        summaries: The current versions of its children.
+        below: Ids of stale nodes; the parent of a stale node is stale, too.
+        with_models: Whether a chat model is configured.
     """
     made_of = version.attributes.get(SUMMARY_OF)
     if made_of is None:
@@ -173,7 +175,7 @@ async def _versions(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, Version
 async def _levels(snapshot: Snapshot, ids: Sequence[str]) -> list[list[str]]:
     found: dict[int, list[str]] = {}
     for start in range(0, len(ids), _AT_ONCE):
-        ways = await tree.ancestors(snapshot, ids[start : start + _AT_ONCE])
-        for entry_id, way in ways.items():
-            found.setdefault(len(way), []).append(entry_id)
+        paths = await tree.ancestors(snapshot, ids[start : start + _AT_ONCE])
+        for entry_id, path in paths.items():
+            found.setdefault(len(path), []).append(entry_id)
     return [sorted(found[depth]) for depth in sorted(found, reverse=True)]

@@ -1,4 +1,4 @@
-"""A new tree from a document: leaves with summaries and vectors, neighbours merged, sections above."""
+"""Builds the tree of a new document: leaves with summaries and vectors, merged neighbours, and sections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,21 +35,21 @@ from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
 
 SECTION: Final = "section"
-"""The attribute of a node that stands for a heading of the document: its level, 1 for the outermost."""
+"""The attribute of a section's node; its value is the level of the heading, 1 for the outermost."""
 
 _AT_ONCE: Final = 256
 _GROUPS_AT_ONCE: Final = 16
 
-Tell = Callable[[str, int, int], Awaitable[None]]
-"""Told the step, and how much of it is done, of how much."""
+ReportProgress = Callable[[str, int, int], Awaitable[None]]
+"""Called with the name of the step, the units done and the units in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What every node of one ingestion has in common.
+    """What all nodes of one ingestion have in common.
 
     Attributes:
-        job_id: The ids of new nodes come from it, so that a job that begins again makes the same ones.
+        job_id: The ids of new nodes are derived from it, so a job that is restarted makes the same ids.
         archive_id: The archive.
         document_id: The document.
         tags: Tags of every node.
@@ -63,18 +63,18 @@ class BuildContext:
     options: ChunkingOptions = field(default_factory=ChunkingOptions)
 
     def new_id(self, role: str, number: int) -> str:
-        """The id of one new node."""
+        """Returns the id of a new node; the same arguments always give the same id."""
         return derived_id(self.job_id, role, number)
 
 
 @dataclass(frozen=True, slots=True)
 class MergedPieces:
-    """Pieces that were summed up and merged: what a tree is made of.
+    """The summaries and mergings of pieces, from which a tree is made.
 
     Attributes:
-        summaries: Of each piece.
-        mergings: Of each group of pieces.
-        parents: The summaries of the parents that each merging made, in their order.
+        summaries: The summary of each piece.
+        mergings: The merging of each group of pieces.
+        parents: For each merging the summaries of the parents it made, in the order of their numbers.
     """
 
     summaries: Sequence[Summary]
@@ -88,12 +88,12 @@ class _Bounds(TypedDict):
 
 
 class _LeafGroup:
-    """The leaves of one group, and the parents that grow above them.
+    """The leaves of one group, and the parents that merging adds above them.
 
     Args:
-        texts: Of the leaves.
-        leaves: Their summaries.
-        vectors: Their vectors.
+        texts: The texts of the leaves.
+        leaves: The summaries of the leaves.
+        vectors: The vectors of the leaves.
     """
 
     def __init__(self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector]) -> None:
@@ -105,40 +105,41 @@ class _LeafGroup:
 
     @property
     def parents(self) -> list[Summary]:
-        """The summaries of the parents."""
+        """The summaries of the parents added so far."""
         return self._summaries[len(self.texts) :]
 
-    def told(self, left: int, right: int) -> list[str]:
-        """The summaries of two nodes."""
+    def pair_summaries(self, left: int, right: int) -> list[str]:
+        """Returns the texts of the summaries of two nodes."""
         return [self._summaries[left].text, self._summaries[right].text]
 
     def add_parent(self, left: int, right: int, summary: Summary) -> str:
-        """Add a parent above two nodes; the text whose vector stands for it."""
+        """Adds a parent above two nodes and returns the text to embed for it."""
         self._summaries.append(summary)
         self._ends.append((self._ends[left][0], self._ends[right][1]))
-        return _asked(merged_title(*self._ends[-1], f"Parts {len(self._ends)}"), summary)
+        return _text_to_embed(merged_title(*self._ends[-1], f"Parts {len(self._ends)}"), summary)
 
 
 def _batches(leaf_groups: Sequence[_LeafGroup]) -> Iterator[list[_LeafGroup]]:
-    """Groups one behind the other, so many that a thread has a while to do."""
-    some: list[_LeafGroup] = []
+    """Yields consecutive groups in batches large enough to be worth the switch to a thread."""
+    batch: list[_LeafGroup] = []
     for leaf_group in leaf_groups:
-        some.append(leaf_group)
-        if sum(len(each.texts) for each in some) >= _AT_ONCE or len(some) >= _AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
+        batch.append(leaf_group)
+        if sum(len(member.texts) for member in batch) >= _AT_ONCE or len(batch) >= _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 class _SharedFailure:
-    """Tells works that go on at once that one of them has failed, so that they ask models for nothing more."""
+    """Shares the first failure among concurrent tasks, so that the others stop calling models."""
 
     def __init__(self) -> None:
         self._error: Exception | None = None
 
     @contextmanager
-    def at_failure(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
+        """Records an exception of the block as the shared failure; raises at once if there is one already."""
         self.check()
         try:
             yield
@@ -147,29 +148,30 @@ class _SharedFailure:
             raise
 
     def check(self) -> None:
+        """Raises the failure of another task, if there was one."""
         if self._error is not None:
             raise self._error
 
 
 class TreeBuilder:
-    """Makes the nodes of a document, paying models through one meter."""
+    """Makes the nodes of a document; all model calls are counted by one meter."""
 
-    def __init__(self, models: Models, meter: Meter, context: BuildContext, tell: Tell) -> None:
+    def __init__(self, models: Models, meter: Meter, context: BuildContext, report: ReportProgress) -> None:
         self._models = models
         self._meter = meter
         self.context = context
-        self._tell = tell
+        self._report = report
         self._bounds: _Bounds = {
             "threshold": context.options.similarity_threshold,
             "limit": context.options.merge_limit,
         }
 
     async def build(self, document: Document, pieces: Sequence[Piece]) -> list[Node]:
-        """The nodes of a document that has no tree yet, parents before children.
+        """Returns the nodes of a document that has no tree yet, parents before children.
 
         Raises:
-            BudgetExhaustedError: The meter's limit is reached.
-            ModelUnavailableError: The embedding model does not answer.
+            BudgetExhaustedError: If the meter's limit is reached.
+            ModelUnavailableError: If the embedding model does not answer.
         """
         groups = group_pieces(pieces)
         merged_pieces = await self.merge_pieces(document, pieces, groups)
@@ -177,7 +179,7 @@ class TreeBuilder:
         return await self._nodes(document, plan, merged_pieces)
 
     async def merge_pieces(self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group]) -> MergedPieces:
-        """Sum pieces up and merge each group of them."""
+        """Summarises pieces and merges each group of them."""
         texts = [document.text[piece.start : piece.end] for piece in pieces]
         summaries = await self.summaries(texts)
         titles = [piece_title(document, piece, number) for number, piece in enumerate(pieces)]
@@ -186,83 +188,82 @@ class TreeBuilder:
         return MergedPieces(summaries, [merging for merging, _ in results], [parents for _, parents in results])
 
     async def summaries(self, texts: Sequence[str]) -> list[Summary]:
-        """The summary of each text."""
-        made: list[Summary] = []
+        """Returns the summary of each text."""
+        summaries: list[Summary] = []
         for start in range(0, len(texts), _AT_ONCE):
-            some = texts[start : start + _AT_ONCE]
-            made += await summarise_texts(self._models, some, self._meter)
-            await self._tell("summarise", len(made), len(texts))
+            batch = texts[start : start + _AT_ONCE]
+            summaries += await summarise_texts(self._models, batch, self._meter)
+            await self._report("summarise", len(summaries), len(texts))
             faults.point("ingest.summarised")
-        return made
+        return summaries
 
     async def _vectors(self, titles: Sequence[str], summaries: Sequence[Summary]) -> Sequence[Vector]:
-        found: list[Vector] = []
-        asked = [_asked(title, summary) for title, summary in zip(titles, summaries, strict=True)]
-        for start in range(0, len(asked), _AT_ONCE):
-            found += list(await self._models.embed(asked[start : start + _AT_ONCE], self._meter))
-            await self._tell("embed", len(found), len(asked))
-        return found
+        vectors: list[Vector] = []
+        texts = [_text_to_embed(title, summary) for title, summary in zip(titles, summaries, strict=True)]
+        for start in range(0, len(texts), _AT_ONCE):
+            vectors += list(await self._models.embed(texts[start : start + _AT_ONCE], self._meter))
+            await self._report("embed", len(vectors), len(texts))
+        return vectors
 
     async def _merge_all(
         self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector], groups: Sequence[Group]
     ) -> list[tuple[Merging, list[Summary]]]:
-        """Merge each group: several at once when models are waited for, else one behind the other in a thread."""
+        """Merges each group. With remote models groups run concurrently; built-in ones run in sequence in a thread."""
         merged = 0
         parts = [slice(group.first, group.first + group.count) for group in groups]
         leaf_groups = [_LeafGroup(texts[part], leaves[part], vectors[part]) for part in parts]
 
-        async def told(count: int) -> None:
+        async def report_merged(count: int) -> None:
             nonlocal merged
             merged += count
             faults.point("ingest.merged")
-            await self._tell("merge", merged, len(texts))
+            await self._report("merge", merged, len(texts))
 
         if self._models.is_built_in:
             results: list[tuple[Merging, list[Summary]]] = []
-            for some in _batches(leaf_groups):
+            for batch in _batches(leaf_groups):
                 results += await asyncio.to_thread(
-                    lambda now: [self._merge_now(leaf_group) for leaf_group in now], some
+                    lambda now: [self._merge_now(leaf_group) for leaf_group in now], batch
                 )
-                await told(sum(len(leaf_group.texts) for leaf_group in some))
+                await report_merged(sum(len(leaf_group.texts) for leaf_group in batch))
             return results
         free, stop = asyncio.Semaphore(_GROUPS_AT_ONCE), _SharedFailure()
 
-        async def one(leaf_group: _LeafGroup) -> tuple[Merging, list[Summary]]:
+        async def merge_one(leaf_group: _LeafGroup) -> tuple[Merging, list[Summary]]:
             async with free:
-                with stop.at_failure():
+                with stop.recording():
                     result = await self._merge(leaf_group, stop)
-            await told(len(leaf_group.texts))
+            await report_merged(len(leaf_group.texts))
             return result
 
-        return await finish_all(map(one, leaf_groups))
+        return await finish_all(map(merge_one, leaf_groups))
 
     async def _merge(self, leaf_group: "_LeafGroup", stop: "_SharedFailure") -> tuple[Merging, list[Summary]]:
         async def make_parent(left: int, right: int) -> Vector:
             stop.check()
-            summary = await self._models.summarise_children(leaf_group.told(left, right), self._meter)
-            asked = leaf_group.add_parent(left, right, summary)
-            return np.asarray((await self._models.embed([asked], self._meter))[0])
+            summary = await self._models.summarise_children(leaf_group.pair_summaries(left, right), self._meter)
+            text = leaf_group.add_parent(left, right, summary)
+            return np.asarray((await self._models.embed([text], self._meter))[0])
 
         merging = await merge(leaf_group.vectors, leaf_group.lengths, make_parent, **self._bounds)
         return merging, leaf_group.parents
 
     def _merge_now(self, leaf_group: "_LeafGroup") -> tuple[Merging, list[Summary]]:
         def make_parent(left: int, right: int) -> Vector:
-            asked = leaf_group.add_parent(
-                left, right, self._models.summarise_children_now(leaf_group.told(left, right))
-            )
-            return np.asarray(self._models.embed_now([asked])[0])
+            summary = self._models.summarise_children_now(leaf_group.pair_summaries(left, right))
+            text = leaf_group.add_parent(left, right, summary)
+            return np.asarray(self._models.embed_now([text])[0])
 
         merging = merge_now(leaf_group.vectors, leaf_group.lengths, make_parent, **self._bounds)
         return merging, leaf_group.parents
 
     async def _nodes(self, document: Document, plan: TreePlan, merged_pieces: MergedPieces) -> list[Node]:
-        """The planned nodes; sections get their summaries from below."""
+        """Returns the planned nodes; sections are summarised from their children, deepest level first."""
         ids = [self._id(node) for node in plan.nodes]
         places = _positions(plan)
         made: dict[int, Node] = {}
 
-        def grow(level: Sequence[int], summed: Mapping[int, Summary]) -> None:
+        def make_level(level: Sequence[int], summed: Mapping[int, Summary]) -> None:
             for index in level:
                 node, parent = plan.nodes[index], plan.nodes[index].parent
                 parent_id = None if parent is None else ids[parent]
@@ -276,8 +277,8 @@ class TreeBuilder:
 
         for level in _levels(plan):
             inner = [index for index in level if isinstance(plan.nodes[index], PlannedInner)]
-            summed = dict(zip(inner, await self._of_children(plan, inner, made, merged_pieces), strict=True))
-            await asyncio.to_thread(grow, level, summed)
+            summed = dict(zip(inner, await self._inner_summaries(plan, inner, made, merged_pieces), strict=True))
+            await asyncio.to_thread(make_level, level, summed)
         return [made[index] for index in range(len(plan.nodes))]
 
     def _id(self, node: PlannedLeaf | PlannedInner) -> str:
@@ -287,7 +288,7 @@ class TreeBuilder:
             return self.context.new_id("section", node.section)
         return self.context.new_id(f"group {node.group}", node.merged or 0)
 
-    async def _of_children(
+    async def _inner_summaries(
         self, plan: TreePlan, inner: Sequence[int], made: Mapping[int, Node], merged_pieces: MergedPieces
     ) -> list[Summary]:
         merged: dict[int, Summary] = {}
@@ -308,7 +309,7 @@ class TreeBuilder:
     def leaf(
         self, document: Document, node: PlannedLeaf, summary: Summary, parent_id: str | None, position: str
     ) -> Node:
-        """The node of a planned leaf."""
+        """Returns the node of a planned leaf."""
         text = document.text[node.start : node.end]
         return Node(
             id=self.context.new_id("leaf", node.start),
@@ -320,7 +321,7 @@ class TreeBuilder:
             summary=summary.text,
             content=text,
             tags=self.context.tags,
-            attributes=_made(_spoken(document, node.turn), summary, hash_of_content(text)),
+            attributes=_with_provenance(_turn_attributes(document, node.turn), summary, hash_of_content(text)),
             source=self._source(node),
         )
 
@@ -334,8 +335,8 @@ class TreeBuilder:
         parent_id: str | None,
         position: str,
     ) -> Node:
-        """The node of a planned section or merged pair."""
-        told = {} if node.section is None else {SECTION: str(document.outline[node.section].level)}
+        """Returns the node of a planned section or merged pair."""
+        attributes = {} if node.section is None else {SECTION: str(document.outline[node.section].level)}
         made_of = hash_of_children((child.id, child.summary) for child in below)
         return Node(
             id=node_id,
@@ -347,7 +348,7 @@ class TreeBuilder:
             brief=brief_of(node.title, summary.text),
             summary=summary.text,
             tags=self.context.tags,
-            attributes=_made(told, summary, made_of),
+            attributes=_with_provenance(attributes, summary, made_of),
             source=self._source(node),
         )
 
@@ -355,30 +356,33 @@ class TreeBuilder:
         return Source(self.context.document_id, node.start, node.end, node.page, node.heading, node.sha256)
 
 
-def _asked(title: str, summary: Summary) -> str:
-    """The text whose vector stands for a node: the very one that the index will ask for, so that it is paid once."""
+def _text_to_embed(title: str, summary: Summary) -> str:
+    """Returns the text that is embedded for a node.
+
+    The vector index embeds exactly the same text, so its call is answered from the cache and paid only once.
+    """
     return embedded_text(Node("", "", None, "", title=title, summary=summary.text))
 
 
-def _spoken(document: Document, turn: int | None) -> dict[str, str]:
+def _turn_attributes(document: Document, turn: int | None) -> dict[str, str]:
     if turn is None:
         return {}
     spoken = document.turns[turn]
-    told = {"speaker": spoken.speaker, "time": spoken.time, "turn_id": spoken.id}
-    return {name: value for name, value in told.items() if value}
+    attributes = {"speaker": spoken.speaker, "time": spoken.time, "turn_id": spoken.id}
+    return {name: value for name, value in attributes.items() if value}
 
 
-def _made(told: Mapping[str, str], summary: Summary, made_of: str) -> dict[str, str]:
-    return with_provenance(told, summary.made_by, made_of, PENDING_MODEL if summary.pending else "")
+def _with_provenance(attributes: Mapping[str, str], summary: Summary, made_of: str) -> dict[str, str]:
+    return with_provenance(attributes, summary.made_by, made_of, PENDING_MODEL if summary.pending else "")
 
 
 def _positions(plan: TreePlan) -> dict[int, str]:
-    """The place of each planned node among its siblings."""
-    found: dict[int, str] = {}
+    """Returns the position of each planned node among its siblings."""
+    positions: dict[int, str] = {}
     families = [plan.roots, *(node.children for node in plan.nodes if isinstance(node, PlannedInner))]
     for family in families:
-        found |= dict(zip(family, many_between(None, None, len(family)), strict=True))
-    return found
+        positions |= dict(zip(family, many_between(None, None, len(family)), strict=True))
+    return positions
 
 
 def _children(plan: TreePlan, index: int) -> Sequence[int]:
@@ -387,7 +391,7 @@ def _children(plan: TreePlan, index: int) -> Sequence[int]:
 
 
 def _levels(plan: TreePlan) -> list[list[int]]:
-    """The nodes by depth, the deepest first."""
+    """Returns the indexes of the nodes by depth, the deepest level first."""
     depths: list[int] = []
     levels: list[list[int]] = []
     for index, node in enumerate(plan.nodes):

@@ -1,9 +1,9 @@
-"""The greedy merge of neighbours (the seed's, with neighbours in document order), in O(n log n).
+"""Merges neighbours greedily (the seed's algorithm, on neighbours in document order) in O(n log n).
 
-Of all adjacent pairs whose similarity exceeds the threshold and whose characters together stay within the limit, the
-most similar one gets a parent, which takes the pair's place; among equals the first in the document. It goes on until
-no such pair is left. The plain way looks at every pair in every round, which is quadratic; here a heap holds the pairs
-and a linked list the neighbours, and a pair that a merge has torn apart is passed over when it comes up.
+Among all adjacent pairs whose similarity exceeds the threshold and whose characters together stay within the limit, the
+most similar pair is replaced by a parent; of equally similar pairs, the first in the document. This repeats until no
+such pair is left. Looking at every pair in every round would be quadratic. Instead a heap holds the pairs and a linked
+list the neighbours; a pair of which one node has been merged already is skipped when it leaves the heap.
 """
 
 import heapq
@@ -19,17 +19,17 @@ Vector: TypeAlias = npt.NDArray[np.floating]
 MakeParent: TypeAlias = Callable[[int, int], Awaitable[Vector]]
 MakeParentNow: TypeAlias = Callable[[int, int], Vector]
 
-_NOBODY: Final = -1
+_NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """What was merged: leaves are 0 to ``leaves - 1`` in document order, parents follow in the order they were made.
+    """The result of a merge. Leaves are numbered 0 to ``leaves - 1`` in document order, parents after them as made.
 
     Attributes:
-        leaves: How many leaves there were.
+        leaves: The number of leaves.
         pairs: The left and the right child of the parents ``leaves``, ``leaves + 1``, ….
-        roots: What has no parent, in document order.
+        roots: The nodes without a parent, in document order.
     """
 
     leaves: int
@@ -37,13 +37,8 @@ class Merging:
     roots: tuple[int, ...]
 
 
-def unmerged(leaves: int) -> Merging:
-    """The merging in which every leaf stays a root."""
-    return Merging(leaves, (), tuple(range(leaves)))
-
-
 def similarity(left: Vector, right: Vector) -> float:
-    """The cosine of two vectors, 0 when one of them is zero; the same two vectors always give the same bits."""
+    """Returns the cosine of two vectors, 0 if one of them is zero; the same vectors always give the same bits."""
     return _cosine(left, right, _norm(left), _norm(right))
 
 
@@ -56,8 +51,8 @@ def _norm(vector: Vector) -> float:
 
 
 def _dot(left: Vector, right: Vector) -> float:
-    # The products go into fresh float64 memory before they are added, always in the same way: a product of matrices
-    # adds in an order that depends on where the numbers stand, and equal pairs would not tie.
+    # The products go into fresh float64 memory and are then summed in a fixed order. A matrix product would sum in an
+    # order that depends on the memory layout, and equal pairs would get slightly different values instead of a tie.
     return float(np.add.reduce(np.multiply(left, right, dtype=np.float64)))
 
 
@@ -78,7 +73,7 @@ class _Chain:
         self._lengths = list(lengths)
         self._first = list(range(count))
         self._before = [index - 1 for index in range(count)]
-        self._after = [*range(1, count), _NOBODY] if count else []
+        self._after = [*range(1, count), _NONE] if count else []
         self._pairs: list[tuple[int, int]] = []
         self._norms = [_norm(vector) for vector in vectors]
         self._heap: list[tuple[float, int, int, int]] = []
@@ -87,13 +82,13 @@ class _Chain:
 
     def _vector(self, node: int) -> Vector:
         vector = self._vectors[node]
-        if vector is None:  # only roots are asked for
-            message = f"node {node} is no root any more"
+        if vector is None:  # callers ask for roots only
+            message = f"node {node} is not a root any more"
             raise AssertionError(message)
         return vector
 
     def best(self) -> tuple[int, int] | None:
-        """The pair to merge next, taken out of the heap."""
+        """Pops and returns the pair to merge next, or ``None`` if there is none."""
         while self._heap:
             _, _, left, right = heapq.heappop(self._heap)
             if self._vectors[left] is not None and self._after[left] == right:
@@ -101,7 +96,7 @@ class _Chain:
         return None
 
     def merge(self, left: int, right: int, vector: Vector) -> None:
-        """Put a parent in the place of a pair."""
+        """Replaces a pair by its parent."""
         parent = len(self._vectors)
         before, after = self._before[left], self._after[right]
         self._pairs.append((left, right))
@@ -112,16 +107,16 @@ class _Chain:
         self._first.append(self._first[left])
         self._before.append(before)
         self._after.append(after)
-        self._after[left] = _NOBODY
-        if before != _NOBODY:
+        self._after[left] = _NONE
+        if before != _NONE:
             self._after[before] = parent
             self._offer(before, parent)
-        if after != _NOBODY:
+        if after != _NONE:
             self._before[after] = parent
             self._offer(parent, after)
 
     def _offer(self, left: int, right: int) -> None:
-        # Lengths only grow, so a pair over the limit need not be remembered.
+        # Lengths only grow, so a pair over the limit can be dropped for good.
         if self._lengths[left] + self._lengths[right] <= self._limit:
             cosine = _cosine(self._vector(left), self._vector(right), self._norms[left], self._norms[right])
             if cosine > self._threshold:
@@ -141,14 +136,14 @@ async def merge(
     threshold: float,
     limit: int,
 ) -> Merging:
-    """Merge the leaves of one section; sections are independent and may be merged at the same time.
+    """Merges the leaves of one section; sections are independent and may be merged concurrently.
 
     Args:
         vectors: The summary vector of each leaf, in document order.
         lengths: The characters of each leaf.
-        make_parent: Gets the numbers of two nodes (see `Merging`), makes their parent and gives its vector; called for
-            one pair at a time, in the order of the parents' numbers.
-        threshold: Pairs merge only when their cosine is over it.
+        make_parent: Gets the numbers of two nodes (see `Merging`), makes their parent and returns its vector; called
+            for one pair at a time, in the order of the parents' numbers.
+        threshold: Pairs merge only if their cosine is greater.
         limit: The most characters below one parent.
     """
     chain = _Chain(vectors, lengths, threshold, limit)
@@ -165,7 +160,7 @@ def merge_now(
     threshold: float,
     limit: int,
 ) -> Merging:
-    """`merge` with a parent that is made at once."""
+    """Like `merge`, with a synchronous ``make_parent``."""
     chain = _Chain(vectors, lengths, threshold, limit)
     while (pair := chain.best()) is not None:
         chain.merge(*pair, make_parent(*pair))

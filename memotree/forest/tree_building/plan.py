@@ -1,8 +1,8 @@
-"""The plan of a tree: sections above, merged nodes below each, leaves at the bottom.
+"""Plans the shape of a tree: sections at the top, merged nodes below each section, leaves at the bottom.
 
 The direct children of a section's node are the merged roots of its own text and its subsections, in document order.
-A section whose own text is all there is and merged into one node is that node. Text before the first section, or of a
-document without an outline, gives roots of its own; no root is added above them.
+If a section has no subsections and its own text merged into one node, that node is the section's node. Text before the
+first section, or of a document without an outline, gets roots of its own; no common root is added above them.
 """
 
 from collections import defaultdict
@@ -18,12 +18,12 @@ from memotree.forest.tree_building.titles import leaf_title, merged_title
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The pieces of one section's own text: what merges with one another.
+    """The pieces of one section's own text. Only pieces of the same group are merged.
 
     Attributes:
         section: Index of the section, or `NO_SECTION`.
         first: Index of the first piece.
-        count: How many pieces there are, one behind the other.
+        count: The number of consecutive pieces.
     """
 
     section: int
@@ -33,13 +33,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLeaf:
-    """A leaf of the tree to be.
+    """A planned leaf.
 
     Attributes:
-        parent: Index of the node above in the plan, or ``None``.
+        parent: Index of its parent in the plan, or ``None``.
         title: A title from its first words.
         start: Offset of its first character.
-        end: Offset behind its last character.
+        end: Offset after its last character.
         page: The page, from 1, on which it starts; 0 without pages.
         heading: The headings above it, outermost first, joined by `` > ``.
         sha256: Hash of its text in hex.
@@ -60,19 +60,19 @@ class PlannedLeaf:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInner:
-    """A node above others: a section, or the parent of merged neighbours (or both).
+    """A planned inner node: a section, the parent of merged neighbours, or both.
 
     Attributes:
-        parent: Index of the node above in the plan, or ``None``.
+        parent: Index of its parent in the plan, or ``None``.
         title: The heading of a section, else one from the first words of its first and last leaf.
-        start: Offset of the first character below it.
-        end: Offset behind the last character below it.
+        start: Offset of the first character of its leaves.
+        end: Offset after the last character of its leaves.
         page: The page, from 1, on which it starts; 0 without pages.
         heading: The headings above it and, for a section, its own, joined by `` > ``.
         sha256: Hash of the text of its whole span in hex.
         children: Indexes of its children in the plan, in document order.
-        section: Index of the section whose node it is, or ``None`` for a merged one.
-        group: Index of its group when a merge made it, else ``None``.
+        section: Index of the section whose node it is, or ``None`` if it is only a merged node.
+        group: Index of its group if a merge made it, else ``None``.
         merged: Its number in the `Merging` of that group, else ``None``.
     """
 
@@ -94,12 +94,12 @@ PlannedNode = PlannedLeaf | PlannedInner
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """The nodes of one or several trees, each before those below it (so a parent's index is the smaller one).
+    """The nodes of one or more trees, each before its descendants (so a parent has a smaller index than its children).
 
     Attributes:
         nodes: In pre-order, which is document order for the leaves.
         roots: Indexes of the nodes without a parent, in document order.
-        leaves: For each piece the index of its leaf.
+        leaves: The index of each piece's leaf.
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -108,7 +108,7 @@ class TreePlan:
 
 
 def group_pieces(pieces: Sequence[Piece]) -> list[Group]:
-    """The pieces by the sections whose own text they are, in document order."""
+    """Groups consecutive pieces by their section, in document order."""
     groups: list[Group] = []
     for index, piece in enumerate(pieces):
         if groups and groups[-1].section == piece.section:
@@ -119,28 +119,32 @@ def group_pieces(pieces: Sequence[Piece]) -> list[Group]:
 
 
 def piece_title(document: Document, piece: Piece, number: int) -> str:
-    """The title of the leaf that a piece becomes, which is the piece of that number."""
+    """Returns the title of a piece's leaf; ``number`` is the index of the piece, for the fallback title."""
     heading = "" if piece.section == NO_SECTION else document.outline[piece.section].title
     return leaf_title(document.text[piece.start : piece.end], f"Part {number + 1}", heading)
 
 
 def plan_tree(document: Document, pieces: Sequence[Piece], mergings: Sequence[Merging]) -> TreePlan:
-    """The tree of a document.
+    """Returns the plan of a document's trees.
 
     Args:
         document: The document.
         pieces: All of its pieces, see `split`.
-        mergings: What was merged, one for each of `group_pieces`, in its order.
+        mergings: The merging of each group of `group_pieces`, in the same order.
+
+    Raises:
+        ValueError: If the mergings do not match the groups.
     """
     groups = group_pieces(pieces)
     sizes = [group.count for group in groups]
     if sizes != [merging.leaves for merging in mergings]:
-        message = f"the mergings are of {[merging.leaves for merging in mergings]} leaves, the groups of {sizes}"
+        leaves = [merging.leaves for merging in mergings]
+        message = f"the mergings have {leaves} leaves, the groups {sizes} pieces; give the merging of each group"
         raise ValueError(message)
     return _Planner(document, pieces, groups, mergings).plan()
 
 
-# A place in the tree to be: a section by its index, or a node of a group's merging.
+# A place in the planned tree: a section by its index, or a node of a group's merging.
 @dataclass(frozen=True, slots=True)
 class _Section:
     index: int
@@ -167,18 +171,18 @@ class _Planner:
         self._headings: dict[int, str] = {NO_SECTION: ""}
 
     def _children_of_sections(self) -> Mapping[int, list[_Place]]:
-        """The children of each section that has text below it, in document order."""
+        """Returns the children of each section that has text in it or its subsections, in document order."""
         below: dict[int, list[_Place]] = defaultdict(list)
-        hung = {NO_SECTION}
+        attached = {NO_SECTION}
         for number, (group, merging) in enumerate(zip(self._groups, self._mergings, strict=True)):
-            way: list[int] = []
+            path: list[int] = []
             section = group.section
-            while section not in hung:
-                way.append(section)
+            while section not in attached:
+                path.append(section)
                 section = self._document.outline[section].parent
-            for index in reversed(way):
+            for index in reversed(path):
                 below[self._document.outline[index].parent].append(_Section(index))
-                hung.add(index)
+                attached.add(index)
             below[group.section].extend(_Merged(number, root) for root in merging.roots)
         return below
 
@@ -190,7 +194,7 @@ class _Planner:
         waiting: list[tuple[_Place, int | None, int]] = [
             (place, None, NO_SECTION) for place in reversed(self._below[NO_SECTION])
         ]
-        while waiting:  # a stack and no recursion: merges may be chained as deep as there are leaves
+        while waiting:  # a stack instead of recursion: a chain of merges may be as deep as there are leaves
             place, parent, section = waiting.pop()
             index = len(nodes)
             (roots if parent is None else children[parent]).append(index)
@@ -236,7 +240,7 @@ class _Planner:
         return PlannedLeaf(parent, title, piece.start, piece.end, page, heading, _hash(text), number, piece.turn)
 
     def _close(self, nodes: list[PlannedNode], children: Mapping[int, list[int]]) -> None:
-        """Give the inner nodes their children, spans, hashes and titles, from the last to the first."""
+        """Fills in the children, spans, hashes and titles of the inner nodes, from the last to the first."""
         text = self._document.text
         first_leaf = list(range(len(nodes)))
         last_leaf = list(range(len(nodes)))

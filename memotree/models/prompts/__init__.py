@@ -1,8 +1,8 @@
-"""What the chat model is told, one JSON document a prompt; `leaf_summary`, `parent_summary` and `agentic_loop`.
+"""The prompts of the chat model, one JSON document each: `leaf_summary`, `parent_summary` and `agentic_loop`.
 
-A document is sent as it is, as the system's message, and never has a text put into it: what the prompt is about
-follows as JSON data in a message of its own, under the key ``input_data``. Whoever changes a document gives it the next
-version, which is a part of the key under which its answers are kept.
+A document is sent unchanged as the system message; no text is ever inserted into it. The input follows as JSON data in
+a message of its own, under the key ``input_data``. If you change a document, increase its version, which is part of the
+cache key of its answers.
 """
 
 import json
@@ -28,30 +28,30 @@ class Prompt:
 
     @cached_property
     def system(self) -> str:
-        """The message of the system."""
-        told = {key: value for key, value in self.document.items() if key not in {"name", "version"}}
-        return json.dumps(told, ensure_ascii=False, indent=1)
+        """The system message."""
+        shown = {key: value for key, value in self.document.items() if key not in {"name", "version"}}
+        return json.dumps(shown, ensure_ascii=False, indent=1)
 
     @staticmethod
     def user(data: Mapping[str, Any]) -> str:
-        """The message that carries the data."""
+        """Returns the user message, which has the data."""
         text = json.dumps({"input_data": data}, ensure_ascii=False, indent=1)
-        # Half a surrogate pair, which a text may hold, has no UTF-8.
+        # A text may contain a lone surrogate, which cannot be encoded as UTF-8.
         return text.encode("utf-8", "replace").decode()
 
 
 def load(name: str) -> Prompt:
-    """The prompt of a file beside this one."""
+    """Loads a prompt from a JSON file in this folder."""
     text = (resources.files(__package__) / f"{name}.json").read_text(encoding="utf-8")
     document = json.loads(text)
     return Prompt(document["name"], document["version"], document)
 
 
 LEAF_SUMMARY: Final = load("leaf_summary")
-"""A leaf's summary from its text."""
+"""Summarises the text of a leaf."""
 
 PARENT_SUMMARY: Final = load("parent_summary")
-"""A node's summary from those of its children."""
+"""Summarises a node from the summaries of its children."""
 
 AGENTIC_LOOP: Final = load("agentic_loop")
-"""The decision between ANSWER and EXPLORE."""
+"""Decides between ANSWER and EXPLORE."""

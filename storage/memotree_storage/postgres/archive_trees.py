@@ -1,4 +1,4 @@
-"""Whole trees at one state, read at once for a search inside documents: every alive node, in the order of the tree."""
+"""Whole archives at one state, read in one query for a search inside documents: every alive node, in tree order."""
 
 import asyncio
 from collections import defaultdict
@@ -10,27 +10,27 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
 
 _MOST_COMPARED: Final = 50_000
-"""More changed entries than these are not looked at one by one: then anything may have changed."""
+"""With more changed entries than this, they are not compared one by one, and any archive may have changed."""
 
 
 class TreeNode(NamedTuple):
-    """One alive node of a tree. A tuple, since a search makes hundreds of thousands of them at once.
+    """One alive node of a tree. A tuple, since a search creates hundreds of thousands of them at once.
 
     Attributes:
         entry_id: The node.
-        parent_id: The node above it; "" for a root, and for a node whose parent is not alive.
-        position: Its place among its siblings.
+        parent_id: Its parent; "" for a root, and for a node whose parent is not alive.
+        position: Its position among its siblings.
         archive_id: Its archive.
         type: Its type.
-        tokens: Of its own content.
-        version_id: Its version, the key of its passage; ``None`` while it is staged.
-        blob: Its file.
+        tokens: The number of tokens of its own content.
+        version_id: Its version, the key of its leaf features; ``None`` while it is staged.
+        blob: The blob id of its file.
         tags: Its tags.
         time: Its attribute ``time``, or ``None``.
         speaker: Its attribute ``speaker``, or ``None``.
         document_id: The document that it was cut from, or ``None``.
         committed_at: When its version was committed; ``None`` while it is staged.
-        depth: Nodes above it.
+        depth: The number of its ancestors.
     """
 
     entry_id: str
@@ -55,16 +55,17 @@ _Time: TypeAlias = datetime | None
 _Row: TypeAlias = tuple[
     str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Time, int, bool, bool
 ]
-"""A leaf with its line's depth in place of its own, ``None`` for no tags, and whether it is an archive and dead."""
+"""The fields of `TreeNode`, with the depth of its line instead of its own and ``None`` for no tags; then whether it is
+an archive, and whether it is dead."""
 
 _DEPTH: Final = 13
 _IS_ARCHIVE: Final = 14
 _DEAD: Final = 15
 
-# Empty arrays come as nulls: reading an array costs more than the rest of a row, and most nodes have no tags.
+# Empty arrays are returned as null: reading an array costs more than the rest of a row, and most nodes have no tags.
 #
-# What is nearer than the farthest line may hide something of the wanted archives by having moved it out of them, so all
-# of it is read; it is what branches and sessions have changed, and so little.
+# A row on a line nearer than the farthest one can hide a node of the wanted archives by having moved it to another
+# archive. So all rows of the nearer lines are read; these are the changes of branches and sessions, which are few.
 _LEAVES: Final = f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
@@ -82,9 +83,9 @@ _LEAVES: Final = f"""
           or (not v.dead and not v.is_archive
               and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))))"""  # noqa: S608
 
-# Both states have the newer one's lineage in common; what differs was changed on it after the older state. An entry
-# that was moved belongs to the archive it left as well: that of the version that this one ended, here or, for the
-# first one on a line, on a line farther away.
+# The older state is on the newer one's lineage, so an entry differs only if it was changed on that lineage after the
+# older state. An entry that was moved also counts as a change of the archive that it left. That archive is in the
+# version before, on the same line or, for the first version on a line, on a line farther away.
 _CHANGED: Final = """
   with newer as materialized (select * from mirror.lineage(%(workspace)s, %(newer)s)),
   older as materialized (select * from mirror.lineage(%(workspace)s, %(older)s)),
@@ -110,10 +111,10 @@ _CHANGED: Final = """
 
 
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
-    """All alive nodes of some archives (``None``: of all) at a state, with what a session has staged over it.
+    """Return all alive nodes of some archives (``None``: of all) at a state, including a session's staged changes.
 
-    They come in the order of the tree: archive by archive, parents before children, siblings by position. A node whose
-    parent is not alive stands as a root. Not only leaves: who wants those picks the nodes with a content of their own.
+    They are in tree order: archive by archive, parents before children, siblings by position. A node whose parent is
+    not alive counts as a root. The result has all nodes, not only leaves; leaves are those with their own content.
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
     async with snapshot.conn.cursor(binary=True) as cursor:
@@ -123,10 +124,10 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
 
 
 async def changed_archives(conn: Connection, workspace_id: str, from_commit: str, to_commit: str) -> set[str] | None:
-    """The archives in which something differs between two commits of which one came out of the other.
+    """Return the archives that differ between two commits, one of which is an ancestor of the other.
 
-    ``None`` when that cannot be told cheaply: neither is on the other's way, or too much has changed. An archive whose
-    own description changed counts as well; one that was changed and changed back may be named.
+    Returns ``None`` if finding out would be expensive: neither commit is on the other's lineage, or too much has
+    changed. An archive whose own description changed is included; one that was changed and changed back may be too.
     """
     if from_commit == to_commit:
         return set()
@@ -146,7 +147,7 @@ def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeN
 
 
 def _nearest(rows: Sequence[_Row], wanted: frozenset[str] | None) -> dict[str, _Row]:
-    """The alive nodes: of each entry the row of the nearest line decides."""
+    """The alive nodes; for each entry, the row of the nearest line decides."""
     nearest: dict[str, _Row] = {}
     for row in rows:
         known = nearest.get(row[0])
@@ -178,7 +179,7 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
         children = below.get(entry_id)
         if children:
             waiting += [(child, entry_id, depth + 1) for _, child in children]
-    # Nodes that are each other's parents hang nowhere; Git may have such after a push.
+    # Nodes that are each other's ancestors are below no root; a push to Git can create them.
     for _, row in sorted(alive.items()):
         yield _leaf(row, "", 0)
 

@@ -16,7 +16,7 @@ CHINESE_TEXT = (
     "\u679c\u56ed\u5efa\u4e8e\u4e00\u4e5d\u4e09\u4e00\u5e74\uff0c\u5171\u6709\u56db\u5341\u884c\u82f9\u679c\u6811\u3002"
     * 4
 )
-IMPATIENT = RetryPolicy(timeout=5, attempts=4, first_wait=0.001, longest_wait=0.002, failures=3, rest=60)
+IMPATIENT = RetryPolicy(timeout=5, attempts=4, first_wait=0.001, longest_wait=0.002, failures=3, cool_down=60)
 LEAF = ContextNode("aaaa000000000001", "LEAF_CHUNK", "Ada Birch planted the orchard.", content="Ada Birch, in 1931.")
 INNER = ContextNode("aaaa000000000002", "SUMMARY_NODE", "How the orchard came to be.", hint="common ancestor")
 
@@ -30,6 +30,6 @@ def of(kind: str, meter: Meter) -> Usage:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the endpoint has no event for every count
             await asyncio.sleep(0.002)

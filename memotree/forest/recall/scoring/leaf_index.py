@@ -1,9 +1,9 @@
-"""A grove: the leaves of one or many documents with all that scoring needs of them, as arrays.
+"""A leaf index: the leaves of one or more documents as arrays, with everything that scoring needs.
 
-What does not depend on a question is computed once: the windows around each leaf at every scale, the node of the tree
-that holds each leaf at every scale, the norms of their vectors, and how far the topics of a document reach. Windows and
-nodes are intervals of leaves in document order, so that what is inside one is the difference of two running sums.
-Groves are made for each document set apart and put together by `concatenate`, which copies but computes nothing anew.
+Everything that does not depend on a question is computed once: the window around each leaf at every scale, the tree
+node that contains each leaf at every scale, the norms of their vectors, and the topic reach of each document. Windows
+and nodes are intervals of leaves in document order, so a sum over one is the difference of two prefix sums. Indexes are
+built separately for each archive and joined by `concatenate`, which copies but recomputes nothing.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ Spans: TypeAlias = Sequence[tuple[int, int]] | NDArray[np.integer]
 
 
 class FeatureArrays(Protocol):
-    """The features of leaves in one piece: leaf ``i`` has the terms from ``offsets[i]`` until ``offsets[i + 1]``."""
+    """The features of leaves as flat arrays: leaf ``i`` has the terms from ``offsets[i]`` until ``offsets[i + 1]``."""
 
     @property
     def tokens(self) -> NDArray[np.int32]:
-        """Of each leaf."""
+        """Number of tokens of each leaf."""
         ...
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Words of each leaf."""
+        """Number of words of each leaf."""
         ...
 
     @property
@@ -41,12 +41,12 @@ class FeatureArrays(Protocol):
 
     @property
     def terms(self) -> NDArray[np.uint32]:
-        """Ids of the terms of all leaves, one leaf behind the other."""
+        """Ids of the terms of all leaves, leaf by leaf."""
         ...
 
     @property
     def counts(self) -> NDArray[np.uint16]:
-        """How often each term stands in its leaf."""
+        """How often each term occurs in its leaf."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class FeatureArrays(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafFeatureArrays:
-    """The features of leaves that were made here (see `FeatureArrays`)."""
+    """Features computed from texts in this module (see `FeatureArrays`)."""
 
     tokens: NDArray[np.int32]
     lengths: NDArray[np.int32]
@@ -69,27 +69,27 @@ class LeafFeatureArrays:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafIndex:
-    """Leaves of documents, one document behind the other. Scale is the first axis where there is one.
+    """The leaves of documents, document by document. In arrays with a scale axis that axis is the first.
 
     Attributes:
-        starts: Where each document begins, and the number of leaves at the end.
-        tokens: Of each leaf.
-        lengths: Words of each leaf.
-        words_before: Words of all leaves before each leaf, and of all leaves at the end.
-        vectors: Of each leaf, shape (leaves, dimensions).
+        starts: Index of each document's first leaf, and the number of leaves at the end.
+        tokens: Number of tokens of each leaf.
+        lengths: Number of words of each leaf.
+        words_before: Prefix sums of the lengths: words before each leaf, and of all leaves at the end.
+        vectors: Vector of each leaf, shape (leaves, dimensions).
         terms: The ids of all terms, ascending.
-        bounds: Where the postings of each term begin, and their number at the end.
-        postings: Leaves, by term.
-        counts: How often the term stands there.
-        low: The first leaf of the window around each leaf.
-        high: The one behind its last.
-        norms: The norms of the windows' vectors, which are sums of the leaves' vectors times their lengths.
-        node_low: The same of the greatest node of the tree that holds the leaf and is not over the scale's size.
-        node_high: The one behind its last.
-        node_norms: The norms of its vector.
-        reach: For each document, over how many tokens its topics last.
-        labels: The labels that leaves have, such as the names of speakers; the first one is empty.
-        label_of: For each leaf the number of its label.
+        bounds: Index of each term's first posting, and the number of postings at the end.
+        postings: The leaves that have each term, term by term.
+        counts: How often the term occurs in the leaf of each posting.
+        low: First leaf of the window around each leaf, shape (scales, leaves).
+        high: The leaf after the last one of that window.
+        norms: Norms of the windows' vectors, which are the sums of the leaves' vectors times their lengths.
+        node_low: First leaf of the largest tree node within the scale that contains each leaf, shape (scales, leaves).
+        node_high: The leaf after the last one of that node.
+        node_norms: Norms of the nodes' vectors.
+        reach: For each document, over how many tokens a topic lasts.
+        labels: The distinct labels of leaves, such as names of speakers; the first one is empty.
+        label_of: For each leaf the index of its label.
     """
 
     starts: NDArray[np.int64]
@@ -116,7 +116,7 @@ class LeafIndex:
 
     @property
     def weight(self) -> int:
-        """Bytes in memory."""
+        """Size in bytes."""
         values = (getattr(self, field.name) for field in fields(self))
         return 2000 + sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
@@ -125,10 +125,10 @@ class LeafIndex:
 
 
 def leaf_features(texts: Sequence[str], vectors: NDArray[np.float32]) -> LeafFeatureArrays:
-    """The features of leaves with these texts.
+    """Returns the features of leaves with these texts.
 
     Args:
-        texts: Of the leaves, in document order.
+        texts: The texts of the leaves, in document order.
         vectors: Their embeddings, shape (leaves, dimensions).
     """
     counted = [count_terms(text) for text in texts]
@@ -143,7 +143,7 @@ def leaf_features(texts: Sequence[str], vectors: NDArray[np.float32]) -> LeafFea
     )
 
 
-# --- Making groves ---------------------------------------------------------------------------------------------------
+# --- Building indexes ------------------------------------------------------------------------------------------------
 
 
 def make_leaf_index(
@@ -153,14 +153,14 @@ def make_leaf_index(
     labels: Sequence[str] | None = None,
     notes: Sequence[str] | None = None,
 ) -> LeafIndex:
-    """The grove of some documents; takes a second for ten thousands of leaves, so keep it and `concatenate`.
+    """Builds the index of some documents. Takes a second for tens of thousands of leaves: cache and `concatenate` it.
 
     Args:
-        features: Of all leaves, in document order.
-        starts: Where each document begins; of one without leaves nothing is kept.
-        spans: The inner nodes of the trees, each as its first leaf and the one behind its last, in any order.
-        labels: For each leaf who or what it is from: the leaves of a speaker whom a question names count more.
-        notes: For each leaf words that are known of it but do not stand in it, such as its time.
+        features: The features of all leaves, in document order.
+        starts: Index of each document's first leaf; documents without leaves are dropped.
+        spans: The inner nodes of the trees, each as (first leaf, after its last leaf), in any order.
+        labels: For each leaf its source, such as the speaker; leaves of a speaker that a question names score higher.
+        notes: For each leaf words that describe it but are not in its text, such as its time.
     """
     count = len(features.tokens)
     borders = np.unique(np.array([*starts, 0, count], dtype=np.int64))
@@ -202,11 +202,11 @@ def make_leaf_index(
 
 
 def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex:
-    """The leaves of several groves as one grove, in their order.
+    """Returns one index with the leaves of several indexes, in their order.
 
     Args:
-        leaf_indexes: What to put together; maybe none.
-        dimensions: Length of a vector, for a grove without leaves.
+        leaf_indexes: The indexes to join; may be empty.
+        dimensions: Length of a vector, for an index without leaves.
     """
     full = [each for each in leaf_indexes if len(each)]
     if len(full) == 1:
@@ -279,7 +279,7 @@ def _postings(
 def _sorted(
     terms: NDArray[np.uint32], leaves: Ints, counts: Floats
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64], Ints, Floats]:
-    """Postings by term: the terms, where each one's postings begin, the leaves and the counts."""
+    """Sorts postings by term; returns the distinct terms, the bounds of their postings, the leaves and the counts."""
     order = np.argsort(terms, kind="stable")
     terms = terms[order]
     first = np.flatnonzero(np.concatenate([[True], terms[1:] != terms[:-1]]) if len(terms) else np.zeros(0, bool))

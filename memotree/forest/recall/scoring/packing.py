@@ -1,4 +1,4 @@
-"""Packing: the best leaves that fit a budget of tokens."""
+"""Packs the best leaves into a budget of tokens."""
 
 from typing import Final
 
@@ -8,25 +8,25 @@ from numpy.typing import NDArray
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
 
 MOST_MISFITS: Final = 10
-"""So many leaves that no longer fit end the packing: what follows is too far from the best."""
+"""Packing ends after this many leaves that do not fit; the leaves after them score too low."""
 
 
 def pack(total: NDArray[np.floating], leaf_index: LeafIndex, budget: float) -> NDArray[np.int64]:
-    """The leaves to answer with, in document order; their tokens together are within the budget.
+    """Returns the leaves to answer with, in document order; together they are within the budget.
 
-    Leaves are taken as they score, and one that does not fit any more is passed over. Leaves without any score are
+    Leaves are taken by descending score; a leaf that does not fit any more is skipped. Leaves with a score of 0 are
     never taken.
 
     Args:
-        total: The score of each leaf; 0 for one that may not be taken.
+        total: The score of each leaf; 0 for a leaf that may not be taken.
         leaf_index: The leaves.
-        budget: Tokens.
+        budget: The most tokens.
     """
     ranked = _ranked(np.asarray(total, dtype=np.float64))
     edges = np.concatenate([[0.0], np.cumsum(leaf_index.tokens[ranked], dtype=np.float64)])
     taken, used, place = [], 0.0, 0
     for _ in range(MOST_MISFITS):
-        # All that fit from here on, at once; the one behind them does not.
+        # Takes the longest run of leaves that fits from here on; the leaf after it does not fit.
         end = int(np.searchsorted(edges, budget - used + edges[place], side="right")) - 1
         end = max(end, place)
         taken.append(ranked[place:end])
@@ -38,6 +38,6 @@ def pack(total: NDArray[np.floating], leaf_index: LeafIndex, budget: float) -> N
 
 
 def _ranked(total: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The leaves with a score, best first, equals in document order."""
+    """Returns the leaves with a score above 0, best first, ties in document order."""
     scored = np.flatnonzero(total > 0)
     return scored[np.argsort(-total[scored], kind="stable")]

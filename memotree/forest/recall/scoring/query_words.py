@@ -1,7 +1,8 @@
-"""What a question asks for: its telling words, each with the terms that stand for it in a text.
+"""Extracts the content words of a question, each with the terms that match it in a text.
 
-Function words and the words of asking itself (``discuss``, ``meeting``, ``summarize``) are left out: they say how to
-answer, not what about. What is left brings its other forms, and words of a similar meaning at a part of the weight.
+Function words and words of asking (``discuss``, ``meeting``, ``summarize``) are left out, because they say how to
+answer and not about what. Each remaining word is expanded by its other forms, and by words of a similar meaning, which
+weigh less.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,10 +15,10 @@ from memotree_storage.index.terms import fold, term_id, words_of
 from memotree.forest.recall.scoring.stemming import forms, stem
 
 Related: TypeAlias = Callable[[str], Sequence[tuple[str, float]]]
-"""Words of a similar meaning, most similar first, each with its cosine; nothing for a word that is not known."""
+"""Returns words of a similar meaning, most similar first, each with its cosine; nothing for an unknown word."""
 
 MOST_CONCEPTS: Final = 32
-"""The first so many different words of a question count."""
+"""Only the first this many different words of a question are used."""
 
 _MOST_RELATED: Final = 20
 _STOP: Final = """
@@ -35,12 +36,12 @@ _ASKING_STEMS: Final = frozenset(map(stem, _ASKING.split()))
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One telling word of a question.
+    """One content word of a question.
 
     Attributes:
-        stem: What its forms have in common.
-        terms: The ids of its forms.
-        related: The ids of words of a similar meaning, each with how much it counts beside the word itself.
+        stem: The stem that its forms share.
+        terms: The term ids of its forms.
+        related: The term ids of words of a similar meaning, each with its weight relative to the word itself.
     """
 
     stem: str
@@ -49,34 +50,36 @@ class Concept:
 
 
 def terms_of(asked: Iterable[Concept]) -> list[int]:
-    """The ids of all terms that stand for the words of a question, and of those related to them."""
-    return sorted({term for each in asked for term in (*each.terms, *(other for other, _ in each.related))})
+    """Returns the ids of all terms of some concepts and of the words related to them, ascending."""
+    return sorted({term for concept in asked for term in (*concept.terms, *(other for other, _ in concept.related))})
 
 
 def concepts(question: str, related: Related | None = None, *, share: float = 0.7) -> list[Concept]:
-    """The telling words of a question in order, at most `MOST_CONCEPTS`; words of asking when there are no others.
+    """Returns the content words of a question in order, at most `MOST_CONCEPTS`.
+
+    If the question has no other words, its words of asking or its function words are used.
 
     Args:
         question: The question.
-        related: Knows words of a similar meaning.
-        share: What such a word counts at a cosine of 1; it falls with the square of the cosine.
+        related: Returns words of a similar meaning.
+        share: The weight of such a word at a cosine of 1; it falls with the square of the cosine.
     """
     words = [word for word in _words(question) if word not in _STOP_WORDS]
-    telling = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
+    content = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
     by_stem: dict[str, str] = {}
-    for word in telling:
+    for word in content:
         by_stem.setdefault(stem(word), word)
     return [_concept(root, word, related, share) for root, word in list(by_stem.items())[:MOST_CONCEPTS]]
 
 
 @lru_cache(maxsize=1 << 14)
 def stems(text: str) -> frozenset[str]:
-    """The stems of all words of a text, such as the name of a speaker."""
+    """Returns the stems of all words of a text, such as the name of a speaker."""
     return frozenset(stem(word) for word in _words(text))
 
 
 def _words(text: str) -> Iterable[str]:
-    """The folded words, single letters aside; characters of unspaced scripts come as pairs."""
+    """Returns the folded words without single letters; characters of unspaced scripts come as pairs."""
     return (word for word in words_of(fold(text)) if len(word) > 1 or not (word.isascii() and word.isalpha()))
 
 
@@ -93,5 +96,5 @@ def _concept(root: str, word: str, related: Related | None, share: float) -> Con
 
 
 def _term(word: str) -> int:
-    """The id under which the index keeps a word."""
+    """Returns the term id of a word in the index."""
     return term_id(next(iter(words_of(word)), word))

@@ -1,17 +1,18 @@
-"""How well each leaf answers a question, from its own text and from what stands around it, at every scale at once.
+"""Scores how well each leaf answers a question, by its own text and the text around it, at several scales at once.
 
-1. At each scale the window around a leaf, and the node of the tree that holds it, are scored as one text each: by the
+1. At each scale the window around a leaf and the tree node that contains it are scored as one text each: by the
    question's words (BM25: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) and by the cosine of
-   vectors. Each signal is divided by its best in the grove, so that scales and signals can be added.
-2. How much a scale counts depends on the document. Where topics change every few turns, small windows tell the place;
-   where one topic fills pages, a single turn says little and a window of pages says much. The weights are a bell over
-   the logarithm of the scale, around the reach of the document's topics (see `scales.reach`), which its vectors tell.
-3. A leaf whose label (such as its speaker) the question names counts more: at scales of few leaves, and less where one
-   topic lasts long, for there the others speak to it too.
-4. The score of its whole document is added, which matters when there are many.
+   vectors. Each signal is divided by its best value in the index, so that scales and signals can be added.
+2. The weight of a scale depends on the document. If topics change every few turns, small windows are the most precise;
+   if one topic fills pages, a single turn says little and a window of pages says much. The weights are a bell curve
+   over the logarithm of the scale, centred by the document's topic reach (see `windows.reach`), which is estimated from
+   its vectors.
+3. A leaf whose label (such as its speaker) the question names scores higher: at scales of few leaves, and less if one
+   topic lasts long, because then the other speakers talk about it, too.
+4. The score of the whole document is added, which matters if there are many documents.
 
-A big grove is first looked at coarsely, by the words of each leaf and of windows in steps of several leaves, to choose
-the candidates.
+In a large index a coarse pass chooses the candidates first, by the words of each leaf and of windows around every
+fourth leaf.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,40 +29,40 @@ from memotree.forest.recall.scoring.windows import SCALES, TYPICAL_REACH, Floats
 
 _B: Final = 0.4
 _STEP: Final = 4
-"""Leaves in a step of the coarse look."""
+"""The number of leaves in a step of the coarse pass."""
 
 _COARSE: Final = (1, 3, 4)
-"""Numbers of the scales of the coarse look."""
+"""The indexes of the scales that the coarse pass uses."""
 
 _SIZES: Final = np.array(SCALES, dtype=np.float64)
 _SATURATION: Final = 0.8 + _SIZES / 800.0
-"""BM25's k1 by scale: in a long text more occurrences of a word still tell something."""
+"""BM25's k1 by scale: in a long text further occurrences of a word still add information."""
 
 Idf: TypeAlias = Callable[[Sequence[int]], float]
-"""How much it tells that a text has a word, given by the ids of its forms: an inverse document frequency above 0."""
+"""Returns the inverse document frequency (above 0) of a word, given by the term ids of its forms."""
 
 Places: TypeAlias = NDArray[np.int64]
 Sums: TypeAlias = list[tuple[float, NDArray[np.float64]]]
-"""For each concept its weight, and the running sum of how often the leaves have it."""
+"""For each concept its weight, and the prefix sums of how often it occurs in the leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How signals are weighed; 0 switches one off.
+    """The weights of the signals; 0 switches a signal off.
 
     Attributes:
-        words: The share of words.
-        meaning: The share of vectors beside it.
-        tree: What nodes of the tree add to the windows.
-        label: How much more a leaf counts whose label the question names.
-        label_leaves: Up to windows of so many leaves it counts in full, where topics have the typical reach or less.
-        document: What the score of the whole document adds, as a share of the best leaf's score.
-        centre: The scale that counts most, in tokens, where topics have the typical reach.
-        growth: How that scale grows with the reach: the exponent of a power law.
-        spread: The width of the bell, in natural logarithms of the scale.
-        power: The power that a scale's score is raised to before scales are added: one good scale outweighs several
-            fair ones.
-        candidates: The most leaves that are looked at closely.
+        words: The weight of words.
+        meaning: The weight of vectors.
+        tree: The weight of tree nodes, relative to windows.
+        label: The boost of a leaf whose label the question names.
+        label_leaves: The boost is full in windows of up to this many leaves, if the topic reach is typical or less.
+        document: The weight of the whole document's score, as a share of the best leaf's score.
+        centre: The scale with the greatest weight, in tokens, at the typical topic reach.
+        growth: How that scale grows with the topic reach: the exponent of a power law.
+        spread: The width of the bell curve, in natural logarithms of the scale.
+        power: The power that a scale's score is raised to before scales are added, so that one good scale outweighs
+            several fair ones.
+        candidates: The most leaves that are fully scored.
     """
 
     words: float = 1.0
@@ -79,15 +80,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Of each leaf of a grove, the best at 1, and what each signal has in it: they add up to the total.
+    """The score of each leaf, 1 for the best, and the share of each signal; the shares add up to the total.
 
     Attributes:
-        total: The score; 0 of a leaf that was not looked at closely.
-        words: By the question's words in windows.
-        meaning: By vectors of windows.
-        tree: By words and vectors of nodes.
-        label: By the label that the question names.
-        document: By the whole document.
+        total: The score; 0 for a leaf that was not fully scored.
+        words: The share of the question's words in windows.
+        meaning: The share of the vectors of windows.
+        tree: The share of the words and vectors of tree nodes.
+        label: The share of the label that the question names.
+        document: The share of the whole document.
     """
 
     total: Floats
@@ -111,16 +112,16 @@ def score(
     idf: Idf | None = None,
     settings: Settings = DEFAULT,
 ) -> Scores:
-    """Score the leaves of a grove; takes milliseconds, so call it in a thread.
+    """Scores the leaves of an index. Takes milliseconds of CPU, so call it in a thread.
 
     Args:
         leaf_index: The leaves.
         question: The question.
         vector: Its embedding, a unit vector.
-        admitted: Which leaves may be found; all when it is missing. Others still count as surroundings.
-        related: Knows words of a similar meaning.
-        idf: Tells how rare a word is; the grove itself does when it is missing. One document alone knows little of
-            which of its words are rare.
+        admitted: A mask of the leaves that may be found; all if ``None``. Other leaves still count as context.
+        related: Returns words of a similar meaning.
+        idf: Returns the inverse document frequency of a word; computed from this index if ``None``. Give one if the
+            index is small, because one document alone is too small a sample.
         settings: The weights.
     """
     asked = concepts(question, related)
@@ -150,7 +151,7 @@ def _parts(
     places: Places,
     settings: Settings,
 ) -> NDArray[np.float64]:
-    """What words, meaning, tree, label and document add to the score of each place; the last is left at 0."""
+    """Returns the shares of words, meaning, tree, label and document (the last still 0) for each of some leaves."""
     dots = _dots(leaf_index, vector, places) if settings.meaning else None
     home = _homes(leaf_index, places)
     own_tokens = settings.label_leaves * _own_tokens(leaf_index)[home]
@@ -200,7 +201,7 @@ def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf) -> Sums:
 
 
 def _postings(leaf_index: LeafIndex, terms: tuple[int, ...]) -> tuple[Ints, Floats]:
-    """The leaves that have any of some terms, with how often; one leaf may stand there several times."""
+    """Returns the leaves that have any of some terms, and how often; a leaf is repeated for each term that it has."""
     wanted = np.array(terms, dtype=np.uint32)
     number = np.searchsorted(leaf_index.terms, wanted)
     known = number[number < len(leaf_index.terms)]
@@ -219,14 +220,14 @@ def _has(leaf_index: LeafIndex, term: int) -> bool:
 
 
 def idf_in(leaf_index: LeafIndex, terms: Sequence[int]) -> float:
-    """BM25's inverse document frequency of a word in all its forms, among the leaves of a grove."""
+    """Returns BM25's inverse document frequency of a word in all its forms, among the leaves of an index."""
     leaves, _ = _postings(leaf_index, tuple(terms))
     having = len(leaves) if len(terms) == 1 else int(np.count_nonzero(np.bincount(leaves)))
     return float(np.log1p((len(leaf_index) - having + 0.5) / (having + 0.5)))
 
 
 def _words(leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number: int) -> NDArray[np.float64]:
-    """BM25 of intervals of one scale, the best at 1."""
+    """Returns the BM25 scores of intervals of one scale, divided by the best."""
     found = np.zeros(len(low))
     if not sums:
         return found
@@ -241,7 +242,7 @@ def _words(leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number:
 
 
 def _places(borders: Ints, number: int, places: Places) -> Places:
-    """The borders of intervals of one scale, as numpy takes by them fastest."""
+    """Returns the borders of the intervals of one scale, in the integer type that numpy indexes fastest with."""
     found: Places = borders[number].take(places).astype(np.int64)
     return found
 
@@ -259,7 +260,10 @@ def _best_at_one(found: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _dots(leaf_index: LeafIndex, vector: NDArray[np.float32], places: Places) -> NDArray[np.float64]:
-    """The running sum of the leaves' products with the question, right inside all intervals of some places."""
+    """Returns prefix sums of the leaves' dot products with the question, weighted by length.
+
+    Only differences within the intervals around ``places`` are valid; other products are not computed, to save time.
+    """
     marks = np.zeros(len(leaf_index) + 1, dtype=np.int64)
     for low, high in ((leaf_index.low, leaf_index.high), (leaf_index.node_low, leaf_index.node_high)):
         marks += np.bincount(low[-1, places], minlength=len(marks)) - np.bincount(
@@ -273,7 +277,7 @@ def _dots(leaf_index: LeafIndex, vector: NDArray[np.float32], places: Places) ->
 
 
 def _meaning(dots: NDArray[np.float64] | None, low: Places, high: Places, norms: Floats) -> NDArray[np.float64]:
-    """The cosines of intervals, none below 0, the best at 1."""
+    """Returns the cosines of intervals, negative ones as 0, divided by the best."""
     if dots is None:
         return np.zeros(len(low))
     return _best_at_one(np.maximum(_inside(dots, low, high) / norms, 0.0))
@@ -287,14 +291,14 @@ def _homes(leaf_index: LeafIndex, places: Places) -> Places:
 
 
 def _own_tokens(leaf_index: LeafIndex) -> NDArray[np.float64]:
-    """For each document how many tokens one leaf speaks for: its mean size, less where topics outlast the typical."""
+    """Returns the mean tokens of a leaf for each document, reduced if its topics last longer than typical."""
     running = np.concatenate([[0.0], np.cumsum(leaf_index.tokens, dtype=np.float64)])
     mean = np.diff(running[leaf_index.starts]) / np.diff(leaf_index.starts)
     return mean * np.minimum(1.0, TYPICAL_REACH / np.maximum(leaf_index.reach.astype(np.float64), 1.0))
 
 
 def _weights(leaf_index: LeafIndex, settings: Settings) -> NDArray[np.float64]:
-    """For each scale and document how much the scale counts; they add up to 1 for a document."""
+    """Returns the weight of each scale for each document; the weights of a document add up to 1."""
     reach = np.maximum(leaf_index.reach.astype(np.float64), 1.0)
     centre = np.log(settings.centre) + settings.growth * np.log(reach / TYPICAL_REACH)
     centre = np.clip(centre, np.log(_SIZES[0]), np.log(_SIZES[-1]))
@@ -304,15 +308,18 @@ def _weights(leaf_index: LeafIndex, settings: Settings) -> NDArray[np.float64]:
 
 
 def _named(leaf_index: LeafIndex, asked: list[Concept]) -> NDArray[np.float64] | None:
-    """For each label which share of its words the question has; ``None`` when it names none of them."""
+    """Returns for each label the share of its words that the question has; ``None`` if it names no label."""
     roots = {concept.stem for concept in asked}
-    own = [stems(label) for label in leaf_index.labels]
-    shares = np.array([len(each & roots) / max(1, len(each)) for each in own])
+    label_stems = [stems(label) for label in leaf_index.labels]
+    shares = np.array([len(words & roots) / max(1, len(words)) for words in label_stems])
     return shares if shares.any() else None
 
 
 def _documents(leaf_index: LeafIndex, sums: Sums) -> NDArray[np.float64] | None:
-    """BM25 of whole documents, words rare among documents, the best at 1; ``None`` when there is nothing to compare."""
+    """Returns the BM25 scores of whole documents, divided by the best; ``None`` if there is only one document.
+
+    The inverse document frequencies are those among the documents of the index.
+    """
     count = len(leaf_index.starts) - 1
     if count <= 1 or not sums:
         return None
@@ -337,9 +344,9 @@ def _candidates(
     weights: NDArray[np.float64],
     settings: Settings,
 ) -> Places:
-    """The leaves to look at closely, in document order: in the best steps of several leaves.
+    """Returns the leaves to score fully, in document order: those of the best steps (runs of `_STEP` leaves).
 
-    A step is as good as the best of its leaves by itself, so that a document of one leaf is not passed over, and as the
+    The score of a step is that of its best single leaf, so that a document of one leaf is not missed, plus that of the
     windows around its middle.
     """
     every = np.arange(len(leaf_index)) if admitted is None else np.flatnonzero(admitted)
@@ -364,7 +371,7 @@ def _candidates(
 
 
 def _alone(sums: Sums) -> NDArray[np.float64]:
-    """What the words of each leaf by itself tell."""
+    """Returns a score of each leaf by its own words only."""
     found = np.zeros(len(sums[0][1]) - 1)
     for idf, running in sums:
         often = np.diff(running)

@@ -1,4 +1,4 @@
-"""Words of a similar meaning from the built-in model, whichever model makes the vectors of texts."""
+"""Finds words of a similar meaning in the built-in model's vocabulary, whichever model embeds the texts."""
 
 import threading
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from memotree.models.builtin import WordllamaEmbedder
 
 
 class BuiltinWords:
-    """Knows the words near a word; loads the model's vocabulary at the first one. Safe to share between threads.
+    """Returns the words near a word. Loads the model's vocabulary at the first call; safe to share between threads.
 
     Args:
-        embedder: The built-in model; one of its own is loaded when there is none.
+        embedder: The built-in model; a new one is made if ``None``.
     """
 
     def __init__(self, embedder: WordllamaEmbedder | None = None) -> None:
@@ -20,7 +20,7 @@ class BuiltinWords:
         self._loaded: RelatedWords | None = None
 
     def __call__(self, word: str) -> Sequence[tuple[str, float]]:
-        """The words near a word, most similar first, each with its cosine."""
+        """Returns the words near a word, most similar first, each with its cosine."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = RelatedWords(*self._embedder.vocabulary())

@@ -1,6 +1,6 @@
-"""Leaves at every scale: the windows around them, the nodes of the tree that hold them, and how far topics reach.
+"""Computes the windows around leaves, the tree nodes that contain them, and the topic reach of documents, by scale.
 
-A scale is a size in tokens. All intervals are of whole leaves in document order, the end not included.
+A scale is a size in tokens. All intervals are half-open ranges of whole leaves in document order.
 """
 
 from itertools import pairwise
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 SCALES: Final = (30.0, 120.0, 300.0, 700.0, 1500.0, 2500.0)
-"""Sizes of windows and nodes, in tokens; at the first one each leaf stands by itself."""
+"""Sizes of windows and nodes, in tokens; at the first scale each leaf is a window of its own."""
 
 TYPICAL_REACH: Final = 150.0
-"""Over how many tokens a topic lasts, where nothing can be known of it."""
+"""Over how many tokens a topic lasts, if it cannot be estimated."""
 
 _LAGS: Final = (0.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0)
-"""Borders of the bands of distance, in tokens, over which the likeness of leaves is averaged."""
+"""Borders of the distance bands, in tokens, over which the similarity of leaves is averaged."""
 
 _SMALLEST: Final = 1e-6
 
@@ -25,9 +25,9 @@ Ints: TypeAlias = NDArray[np.int32]
 
 
 def windows(tokens: Floats, borders: NDArray[np.int64]) -> tuple[Ints, Ints]:
-    """For each scale and leaf the whole leaves within half the scale of the leaf's middle; the leaf always.
+    """Returns for each scale and leaf the leaves that lie within half the scale of the leaf's middle, itself included.
 
-    At the first scale it is the leaf alone, so that even among leaves of three words the right one stands out.
+    At the first scale a window is the leaf alone, so that the right leaf stands out even among leaves of three words.
     """
     ends = np.cumsum(tokens, dtype=np.float64)
     edges = np.concatenate([[0.0], ends])
@@ -47,10 +47,10 @@ def windows(tokens: Floats, borders: NDArray[np.int64]) -> tuple[Ints, Ints]:
 def nodes(
     tokens: Floats, spans: NDArray[np.int64], borders: NDArray[np.int64], low: Ints, high: Ints
 ) -> tuple[Ints, Ints]:
-    """For each scale and leaf the greatest node within the scale that holds it.
+    """Returns for each scale and leaf the largest node that contains the leaf and is not larger than the scale.
 
-    Where that has less than half of the window around the leaf, and in documents without a tree, the window stands in
-    its place.
+    The window around the leaf is used instead if the node has less than half of its tokens, or if the document has no
+    tree.
     """
     node_low, node_high = low.copy(), high.copy()
     has_tree = np.zeros(len(borders), dtype=bool)
@@ -62,21 +62,21 @@ def nodes(
     sizes = edges[spans[:, 1]] - edges[spans[:, 0]]
     for number, scale in enumerate(SCALES[1:], 1):
         fitting = spans[sizes <= scale]
-        # Nodes are nested or apart: by their beginnings, one that ends no later than one before is inside that.
+        # Nodes are nested or disjoint, and sorted by start: a node that ends no later than an earlier one is inside it.
         furthest = np.maximum.accumulate(fitting[:, 1]) if len(fitting) else fitting[:, 1]
         top = fitting[np.concatenate([[True], fitting[1:, 1] > furthest[:-1]]) if len(fitting) else slice(0)]
         width = top[:, 1] - top[:, 0]
         inside = np.repeat(top[:, 0] - np.cumsum(width) + width, width) + np.arange(width.sum())
         node_low[number, inside] = np.repeat(top[:, 0], width)
         node_high[number, inside] = np.repeat(top[:, 1], width)
-        # Where merging stopped early, a node says nothing at this scale: one below half of the window gives way to it.
+        # If merging stopped early, a node is too small for this scale: below half of the window, the window is used.
         poor = 2 * (edges[node_high[number]] - edges[node_low[number]]) < edges[high[number]] - edges[low[number]]
         node_low[number, poor], node_high[number, poor] = low[number, poor], high[number, poor]
     return node_low, node_high
 
 
 def norms(sums: Floats, low: Ints, high: Ints) -> Floats:
-    """The norms of the vectors of intervals, by running sums of the leaves' weighted vectors."""
+    """Returns the norms of the vectors of intervals, from prefix sums of the leaves' weighted vectors."""
     found = np.zeros(low.shape, dtype=np.float32)
     for number in range(len(low)):
         inside = sums[high[number]] - sums[low[number]]
@@ -85,10 +85,11 @@ def norms(sums: Floats, low: Ints, high: Ints) -> Floats:
 
 
 def reach(vectors: NDArray[np.float32], lengths: Floats, tokens: Floats) -> float:
-    """Over how many tokens the topics of a document last: the integral of the leaves' likeness over their distance.
+    """Returns over how many tokens a topic of a document lasts: the integral of the leaves' similarity over distance.
 
-    The autocovariance of the leaves' vectors about their mean, in bands of distance, divided by that of near leaves:
-    the integral scale of a turbulent flow (Taylor, "Diffusion by continuous movements", 1921), for texts.
+    This is the autocovariance of the leaves' vectors about their mean, in bands of distance, divided by that of near
+    leaves, and integrated: the integral scale of a turbulent flow (Taylor, "Diffusion by continuous movements", 1921),
+    applied to texts.
     """
     total = float(lengths.sum())
     if total <= 0:
@@ -102,7 +103,7 @@ def reach(vectors: NDArray[np.float32], lengths: Floats, tokens: Floats) -> floa
         first = np.maximum(np.searchsorted(begin, begin + near, side="right"), place + 1)
         behind = np.maximum(np.searchsorted(begin, begin + far, side="right"), first)
         pairs = float(lengths @ (words[behind] - words[first]))
-        likeness = float(np.einsum("ij,ij->", around, sums[behind] - sums[first]))
-        bands.append(max(likeness / pairs, 0.0) if pairs > 0 else 0.0)
+        covariance = float(np.einsum("ij,ij->", around, sums[behind] - sums[first]))
+        bands.append(max(covariance / pairs, 0.0) if pairs > 0 else 0.0)
     nearest = max(bands[:2])
     return float(np.dot(bands, np.diff(_LAGS)) / nearest) if nearest > 0 else TYPICAL_REACH

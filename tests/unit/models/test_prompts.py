@@ -1,0 +1,161 @@
+"""The prompts keep what the design gave them, and what comes back is read with patience and checked with none."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memotree.models.chat_answers import ContextNode
+from memotree.models.chat_requests import leaf_question, loop_question, parent_question
+from memotree.models.language import differs_in_script
+from memotree.models.parsing import first_object
+from memotree.models.prompts import AGENTIC_LOOP, LEAF_SUMMARY, PARENT_SUMMARY, Prompt
+
+ALL = [LEAF_SUMMARY, PARENT_SUMMARY, AGENTIC_LOOP]
+
+DIGESTS = {
+    "leaf_summary@1": "1402455180634c40",
+    "parent_summary@1": "157e957e5145ebf6",
+    "agentic_loop@1": "bdc281dc8d8b3a28",
+}
+"""What each version says. A prompt that says something else needs another version, since answers are kept by it."""
+
+CHINESE = "\u8bb0\u5fc6\u68ee\u6797\u662f\u4e00\u79cd\u77e5\u8bc6\u5b58\u50a8\u7cfb\u7edf\u3002"
+
+
+@pytest.mark.requirement("FOREST-10")
+@pytest.mark.parametrize("prompt", ALL, ids=lambda prompt: prompt.name)
+def test_a_prompt_that_changes_has_another_version(prompt: Prompt) -> None:
+    said = json.dumps(prompt.document, sort_keys=True).encode()
+    assert hashlib.sha256(said).hexdigest()[:16] == DIGESTS[prompt.label]
+
+
+@pytest.mark.requirement("FOREST-10")
+@pytest.mark.parametrize(
+    ("prompt", "inputs", "extra"),
+    [
+        (LEAF_SUMMARY, {"text"}, {"task": str, "constraints": dict}),
+        (PARENT_SUMMARY, {"child_summaries"}, {"task": str, "constraints": dict}),
+        (AGENTIC_LOOP, {"user_query", "context_nodes"}, {"goal": str, "available_actions": list}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Prompt) else "",
+)
+def test_the_prompts_keep_the_keys_and_inputs_of_the_design(
+    prompt: Prompt, inputs: set[str], extra: dict[str, type]
+) -> None:
+    told = json.loads(prompt.system)
+    assert {"role", "input_data", "output_format"} <= set(told)
+    assert set(told["input_data"]) == inputs
+    assert all(isinstance(told[key], kind) for key, kind in extra.items())
+    assert told["output_format"]["schema"] == "JSON"
+
+
+@pytest.mark.requirement("FOREST-10")
+@pytest.mark.parametrize("prompt", [LEAF_SUMMARY, PARENT_SUMMARY], ids=lambda prompt: prompt.name)
+def test_a_summary_has_200_characters_in_the_language_of_its_input(prompt: Prompt) -> None:
+    told = json.loads(prompt.system)
+    assert told["constraints"]["max_length_chars"] == 200
+    assert "language of the input" in told["constraints"]["language"]
+    assert set(told["output_format"]["json_structure"]) == {"summary"}
+
+
+@pytest.mark.requirement("FOREST-10")
+def test_the_loop_answers_or_explores() -> None:
+    told = json.loads(AGENTIC_LOOP.system)
+    assert [action["action_name"] for action in told["available_actions"]] == ["ANSWER", "EXPLORE"]
+    answer, explore = told["output_format"]["json_structure_options"]
+    assert (answer["action"], set(answer["payload"])) == ("ANSWER", {"final_answer", "cited_node_ids"})
+    assert (explore["action"], set(explore["payload"])) == (
+        "EXPLORE",
+        {"node_id_to_explore", "reasoning_for_exploration"},
+    )
+    assert set(told["input_data"]["context_nodes"][0]) == {"node_id", "node_type", "summary", "hint"}
+
+
+@pytest.mark.parametrize("prompt", ALL, ids=lambda prompt: prompt.name)
+def test_every_prompt_says_that_its_data_is_quoted(prompt: Prompt) -> None:
+    assert "never" in json.loads(prompt.system)["quoted_data"]
+
+
+@given(st.text())
+def test_any_text_goes_in_as_data_and_comes_out_as_it_was(text: str) -> None:
+    clean = text.encode("utf-8", "replace").decode()
+    assert json.loads(LEAF_SUMMARY.user({"text": text})) == {"input_data": {"text": clean}}
+
+
+def test_a_huge_text_is_cut_and_so_are_too_many_children() -> None:
+    assert len(leaf_question("word " * 100_000).user) < 50_000
+    many = parent_question([f"Child {number} speaks of many things." for number in range(10_000)])
+    assert 500 < len(many.data["child_summaries"]) < 10_000
+
+
+def test_contents_of_nodes_are_shown_where_there_are_any() -> None:
+    nodes = [ContextNode("a", "LEAF_CHUNK", "s", content="c"), ContextNode("b", "SUMMARY_NODE", "t", hint="h")]
+    shown = loop_question("q", nodes, must_answer=False).data["context_nodes"]
+    assert shown == [
+        {"node_id": "a", "node_type": "LEAF_CHUNK", "summary": "s", "hint": "", "content": "c"},
+        {"node_id": "b", "node_type": "SUMMARY_NODE", "summary": "t", "hint": "h"},
+    ]
+
+
+# --- Reading what comes back -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('Sure! {"a": 1} Anything else? {"b": 2}', {"a": 1}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ('Not {this} but\n```\n{"a": 1}\n```', {"a": 1}),
+        ('<think>{"a": 0}</think>{"a": 1}', {"a": 1}),
+        ('{"a": "line\nbreak"}', {"a": "line\nbreak"}),
+        ('[{"a": 1}]', {"a": 1}),
+        ('{"a": {"b": [1, 2]}} }', {"a": {"b": [1, 2]}}),
+        ('{"a": "half', None),
+        ("no object", None),
+        ("", None),
+        ("{" * 100_000, None),
+    ],
+)
+def test_the_first_object_is_found(text: str, found: dict[str, Any] | None) -> None:
+    assert first_object(text) == found
+
+
+@given(st.text())
+def test_no_text_breaks_the_reading(text: str) -> None:
+    assert first_object(text) is None or isinstance(first_object(text), dict)
+
+
+@given(st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none())))
+def test_an_object_is_found_behind_any_prose(value: dict[str, Any]) -> None:
+    assert first_object(f"My answer: {json.dumps(value)}. Bye") == value
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "otherwise"),
+    [
+        (CHINESE, "The memory forest is a system that stores knowledge.", True),
+        (CHINESE, CHINESE[:10], False),
+        (CHINESE, "MemoTree" + CHINESE, False),
+        ("The memory forest stores what agents know.", CHINESE, True),
+        ("The memory forest stores what agents know.", "Ein Wald, der Wissen speichert.", False),
+        (
+            "\u041b\u0435\u0441 \u043f\u0430\u043c\u044f\u0442\u0438 \u0445\u0440\u0430\u043d\u0438\u0442",
+            "A forest of memory.",
+            True,
+        ),
+        (
+            "\u6700\u65b0\u306e\u60c5\u5831\u3092\u3042\u3064\u3081\u308b",
+            "\u60c5\u5831\u3092\u96c6\u3081\u308b\u65b9\u6cd5\u306e\u8981\u7d04",
+            False,
+        ),
+        ("12 + 30 = 42", CHINESE, False),
+        ("", "anything at all", False),
+    ],
+)
+def test_an_answer_in_another_script_is_noticed(source: str, answer: str, otherwise: bool) -> None:
+    assert differs_in_script(source, answer) is otherwise
