@@ -1,4 +1,4 @@
-"""Maps every error to what a client sees: the status code of its family (see `memotree.statuses`), reason and message.
+"""Maps every error to the gRPC status code (see `memotree.statuses`), reason and message that a client sees.
 
 The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are mapped here
 too. Any other error is a fault of MemoTree: the client gets only an id, which finds the error in the log.

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final
 
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.model.tokens import CHARS_PER_TOKEN, count_tokens, in_pieces
 from memotree_storage.postgres import archive_trees, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
-
-from memotree.canvas.contents import contents
 
 _FIRST_LOOK: Final = 16
 _MOST_LOOKED_AT: Final = 256
@@ -49,7 +48,7 @@ async def texts(snapshot: Snapshot, store: Store, versions: Iterable[Version], l
         limit: The most bytes of UTF-8 of all derived contents together; what exceeds it is cut off.
     """
     chosen = list(versions)
-    nodes = await contents(snapshot, store, chosen)
+    nodes = await read_nodes(snapshot, store.entries, chosen)
     found = {
         version.entry_id: Text(nodes[version.entry_id].content, version.tokens)
         for version in chosen
@@ -72,7 +71,7 @@ async def _derived(snapshot: Snapshot, store: Store, top: Version, limit: int) -
         for piece in in_pieces(some, _MOST_READ, max(limit // CHARS_PER_TOKEN, 1)):
             if room <= 0:
                 return await asyncio.to_thread(_joined, parts, limit, cut=True)
-            nodes = await contents(snapshot, store, piece)
+            nodes = await read_nodes(snapshot, store.entries, piece)
             for version in piece:
                 if version.entry_id not in nodes:
                     continue  # discarded or committed since its version was read

@@ -9,6 +9,7 @@ from memotree_storage.model.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relati
 from memotree_storage.model.position import between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
 from memotree.canvas.field_paths import RequestFields
@@ -16,7 +17,7 @@ from memotree.canvas.summaries import told_briefly
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
-from memotree.sessions.editing import PlacedNode, SessionEditor
+from memotree.sessions.editing import SessionEditor
 from memotree.v1 import node_service_pb2 as pb
 
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
@@ -58,7 +59,7 @@ class DerivedContentError(FailedPreconditionError):
 class EditResult:
     """The result of an edit: the node in its place, its content, and warnings for the caller."""
 
-    placed: PlacedNode
+    placed: PlacedVersion
     content: str
     warnings: tuple[str, ...] = ()
 
@@ -112,7 +113,7 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
     version = await editor.put(node, None, request.commit_message or message, fields.tell)
-    return EditResult(PlacedNode(version, home.path, 0), node.content)
+    return EditResult(PlacedVersion(version, home.path, 0), node.content)
 
 
 async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: str) -> EditResult:
@@ -148,7 +149,7 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
     fields = RequestFields({name: name for name in given | made}, tags=request.tags)
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
-    return EditResult(replace(placed, version=version), changed.content, tuple(warnings))
+    return EditResult(placed._replace(version=version), changed.content, tuple(warnings))
 
 
 async def delete(
@@ -194,11 +195,11 @@ async def _home(editor: SessionEditor, parent: str, archive: str) -> _Home:
         return _Home(archive_id, "", [], await tree.last_position(editor.snapshot, archive_id))
     parent_id = await lookup.full_id(editor.snapshot, parent, "parent_id")
     found = await tree.one_with_last(editor.snapshot, parent_id)
-    if found is None or found[0].is_archive:
+    if found is None or found.version.is_archive:
         raise lookup.NodeNotFoundError(parent_id)
-    above, path, last = found
+    above = found.version
     await check_archive_of(editor, above, archive)
-    return _Home(above.archive_id, above.entry_id, [*path, above.entry_id], last)
+    return _Home(above.archive_id, above.entry_id, [*found.path, above.entry_id], found.last_position)
 
 
 async def check_archive_of(editor: SessionEditor, parent: Version, archive: str) -> None:

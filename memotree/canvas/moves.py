@@ -136,7 +136,7 @@ async def _places(editor: SessionEditor, version: Version, count: int, *, as_chi
         version.parent_id or version.archive_id,
         after=(version.position, version.entry_id),
     )
-    following = next((position for _, position in behind if position > version.position), None)
+    following = next((child.position for child in behind if child.position > version.position), None)
     return many_between(version.position, following, count)
 
 
@@ -193,13 +193,13 @@ async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -
     children = await tree.children(editor.snapshot, old.entry_id)
     last = await tree.last_position(editor.snapshot, new.entry_id)
     places = many_between(last, None, len(children))
-    found = await tree.versions(editor.snapshot, [entry_id for entry_id, _ in children])
-    for (entry_id, _), place in zip(children, places, strict=True):
-        version = found[entry_id]
+    found = await tree.versions(editor.snapshot, [child.entry_id for child in children])
+    for child, place in zip(children, places, strict=True):
+        version = found[child.entry_id]
         node = await editor.load_node(version)
         await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.tell)
         if version.archive_id != new.archive_id:
-            await _take_along(editor, entry_id, new.archive_id, note, _MERGED)
+            await _take_along(editor, version.entry_id, new.archive_id, note, _MERGED)
 
 
 async def _bend(editor: SessionEditor, target: str, gone: set[str], note: str) -> int:

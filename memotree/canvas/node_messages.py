@@ -3,19 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.canvas.contents import contents
 from memotree.canvas.derived_content import Text, texts
 from memotree.request.lookup import NodeNotFoundError
 from memotree.request.messages import DETAIL, Level, node_message
 from memotree.v1 import types_pb2
-
-__all__ = ["contents", "node_at", "nodes_at"]
 
 _NO_TEXT: Final = Text("", 0)
 _MOST_BYTES: Final = DEFAULT_LIMITS.content_bytes
@@ -44,17 +42,18 @@ async def node_at(
     key = (snapshot.state.workspace_id, snapshot.state.commit_id, entry_id)
     found = store.placed.get(key) if snapshot.state.session_id is None else None
     if found is None:
-        found = await tree.one(snapshot, entry_id)
-        if found is None or found[0].is_archive:
+        placed = await tree.one(snapshot, entry_id)
+        if placed is None or placed.version.is_archive:
             raise NodeNotFoundError(entry_id)
         if snapshot.state.session_id is None:
-            store.placed.put(key, found)
+            store.placed.put(key, placed)
+        found = placed
     version, path, count = found
     text: Text | None = _NO_TEXT
     if level >= DETAIL and version.type == SUMMARY_TYPE:
         text = (await texts(snapshot, store, [version], limit)).get(entry_id)
     elif level >= DETAIL and version.tokens and version.commit_id is None:
-        node = (await contents(snapshot, store, [version])).get(entry_id)
+        node = (await read_nodes(snapshot, store.entries, [version])).get(entry_id)
         text = Text(node.content, version.tokens) if node is not None else None
     elif level >= DETAIL and version.tokens:
         text = Text((await store.entries.node(snapshot.state.workspace_id, version)).content, version.tokens)

@@ -44,7 +44,7 @@ class NodeOperations:
         """Read a node."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             entry_id = await lookup.full_id(Snapshot(conn, place.state), request.node_id)
             node = await node_at(
                 Snapshot(conn, place.state), self._store, entry_id, level, limit=self._limits.node.content_bytes
@@ -57,7 +57,7 @@ class NodeOperations:
         level = level_or(request.level, TITLE)
         cursor = self._pages.read(request, {"position": str, "id": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
                 Snapshot(conn, place.state),
@@ -65,11 +65,12 @@ class NodeOperations:
                 after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
                 limit=size + 1,
             )
-            ids = [entry_id for entry_id, _ in found[:size]]
+            ids = [child.entry_id for child in found[:size]]
             nodes = await nodes_at(
                 Snapshot(conn, place.state), self._store, ids, level, limit=self._limits.node.content_bytes
             )
-        more = {"position": found[size - 1][1], "id": found[size - 1][0]} if len(found) > size else None
+        last = found[size - 1] if len(found) > size else None
+        more = {"position": last.position, "id": last.entry_id} if last is not None else None
         return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
 
     async def get_tree(self, request: pb.GetTreeRequest) -> pb.GetTreeResponse:
@@ -80,7 +81,7 @@ class NodeOperations:
         most = min(request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
         depth = request.max_depth or None
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
             if is_archive:
                 found = await tree.archive_tree(
@@ -110,13 +111,13 @@ class NodeOperations:
         """Set the level of a node in a view and return its text at that level."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             await views.set_levels(conn, key, {version.entry_id: level})
             children: list[types_pb2.Node] = []
             if request.include_children:
-                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
+                ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.bring_in(conn, key, ids, TITLE)
                 children = await nodes_at(Snapshot(conn, place.state), self._store, ids, TITLE)
             related: list[types_pb2.RelatedNode] = []
@@ -138,7 +139,7 @@ class NodeOperations:
     async def collapse_node(self, request: pb.CollapseNodeRequest) -> pb.CollapseNodeResponse:
         """Set a node of a view back to TITLE and hide its children."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             if request.recursive:
@@ -146,7 +147,7 @@ class NodeOperations:
                 await views.forget(conn, key, below)
             await views.set_levels(conn, key, {version.entry_id: TITLE})
             if not request.recursive:
-                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
+                ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.hide(conn, key, ids, TITLE)
             return pb.CollapseNodeResponse(
                 node=await node_at(Snapshot(conn, place.state), self._store, version.entry_id, TITLE),

@@ -51,7 +51,7 @@ async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: st
     changed = replace(node, relations=tuple(sorted([*others, relation])))
     fields = RequestFields({"relations": "relation"}, relations=[relation])
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
-    return EditResult(replace(placed, version=version), node.content)
+    return EditResult(placed._replace(version=version), node.content)
 
 
 async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, message: str) -> EditResult:
@@ -83,7 +83,7 @@ async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, messa
     left = tuple(relation for relation in node.relations if relation != gone[0])
     changed = replace(node, relations=left)
     version = await editor.put(changed, placed.version, request.commit_message or message, RequestFields().tell)
-    return EditResult(replace(placed, version=version), node.content)
+    return EditResult(placed._replace(version=version), node.content)
 
 
 async def steps_from(snapshot: Snapshot, ids: Sequence[str], types: Collection[str] = ()) -> dict[str, list[Step]]:

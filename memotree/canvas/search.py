@@ -9,6 +9,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.preview import Preview, make_preview
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
@@ -16,7 +17,6 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.canvas.node_messages import contents
 from memotree.canvas.relations import Step, related_message, walk
 from memotree.canvas.view_operations import archive_ids, view_key
 from memotree.canvas.view_rendering import shown
@@ -76,7 +76,7 @@ class NodeSearch:
         self._check()
         request = self._request
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = place.state
             node_ids = await self._scope_ids(conn, place)
             archives = await lookup.archives(Snapshot(conn, state), request.archives)
@@ -211,7 +211,7 @@ class NodeSearch:
     async def _messages(self, snapshot: Snapshot, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
         versions = [hit.found.version for hit in hits]
         previews = self._request.include_preview if self._request.HasField("include_preview") else True
-        nodes = await contents(snapshot, self._store, versions) if previews else {}
+        nodes = await read_nodes(snapshot, self._store.entries, versions) if previews else {}
         ways = await tree.ancestors(snapshot, [version.entry_id for version in versions])
         counts = await tree.child_counts(snapshot, [version.entry_id for version in versions])
         ends = await tree.versions(snapshot, {step.end for hit in hits for step in hit.way})

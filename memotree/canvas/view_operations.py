@@ -65,7 +65,7 @@ class ViewOperations:
         if request.token_budget < 0:
             raise InvalidInputError.at("token_budget", "must be 0 (no limit) or more.")
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             what = await shown(
                 Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state), request.archive)
@@ -84,7 +84,7 @@ class ViewOperations:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"name": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             rows = await views.list_views(
                 conn,
                 place.workspace.workspace_id,
@@ -108,7 +108,7 @@ class ViewOperations:
     async def delete_view(self, request: pb.DeleteViewRequest) -> pb.DeleteViewResponse:
         """Delete a view."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             if not await views.delete_view(conn, key):
                 raise ViewNotFoundError(

@@ -96,7 +96,7 @@ async def shown(snapshot: Snapshot, key: ViewKey, archive_ids: Sequence[str]) ->
     cut: list[str] = []
     for archive_id in archive_ids:
         some = await tree.children(snapshot, archive_id, limit=_MOST_NODES + 1)
-        roots += [entry_id for entry_id, _ in some[:_MOST_NODES]]
+        roots += [child.entry_id for child in some[:_MOST_NODES]]
         if len(some) > _MOST_NODES:
             cut.append(archive_id)
     named = await tree.versions(snapshot, cut)

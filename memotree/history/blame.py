@@ -40,7 +40,7 @@ class Blame:
     async def lines(self, request: pb.BlameNodeRequest) -> pb.BlameNodeResponse:
         """The lines of the content, each with the commit that wrote it."""
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             version = await entry_ids.alive(Snapshot(conn, place.state), request.node_id)
             if version.is_archive:
                 raise lookup.NodeNotFoundError(request.node_id)

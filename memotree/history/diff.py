@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from memotree_storage.mirror.contents import read_entries
 from memotree_storage.model.node import Entry
-from memotree_storage.postgres import history, staging, tree
+from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import NOTHING, Counted
 from memotree_storage.postgres.tree import Snapshot, State
@@ -38,7 +39,7 @@ class Diff:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"old": str, "new": str, "after": str, "summary": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.new_revision, "new_revision")
+            place = await lookup.use_revision(conn, request.workspace, request.new_revision, "new_revision")
             old_state, new_state = await _older(conn, place, request.old_revision), place.state
             if cursor:  # a branch may have moved since the first page
                 old_state = replace(old_state, commit_id=cursor["old"])
@@ -80,23 +81,14 @@ class Diff:
     async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
         """The full entries that are alive at a state: staged ones from the session, the others from Git."""
         versions = await tree.versions(snapshot, ids)
-        own = [entry_id for entry_id, version in versions.items() if version.line_id is None]
-        rows = (
-            await staging.staged(snapshot.conn, snapshot.state.session_id, ids=own)
-            if own and snapshot.state.session_id
-            else []
-        )
-        found = {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
-        committed = [version for version in versions.values() if version.line_id is not None]
-        loaded = await self._store.entries.load(snapshot.state.workspace_id, committed)
-        return found | {version.entry_id: loaded[version.blob] for version in committed}
+        return await read_entries(snapshot, self._store.entries, versions.values())
 
 
 async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: str) -> State:
     """The older state: the given revision, else the base of the session or the parent of the commit."""
     workspace_id = place.workspace.workspace_id
     if revision:
-        return (await lookup.find_revision(conn, workspace_id, revision, "old_revision")).state
+        return (await lookup.use_revision(conn, workspace_id, revision, "old_revision")).state
     if place.resolved.kind == "session":
         return State(workspace_id, place.state.commit_id)
     parents = (await history.read_commit(conn, workspace_id, place.state.commit_id)).parents

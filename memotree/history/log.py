@@ -52,7 +52,7 @@ class Log:
         since = read_time("since", request.since) if request.HasField("since") else None
         until = read_time("until", request.until) if request.HasField("until") else None
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             wanted = CommitFilter(
                 node_id=await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
@@ -81,7 +81,7 @@ class Log:
     async def commit(self, request: pb.GetCommitRequest) -> pb.GetCommitResponse:
         """One commit with what it changes against its first parent."""
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             workspace_id, commit_id = place.workspace.workspace_id, committed(place.resolved).state.commit_id
             row = await history.read_commit(conn, workspace_id, commit_id)
             after = await history.touched(conn, workspace_id, commit_id, limit=MOST_CHANGES)
@@ -99,7 +99,7 @@ class Log:
         level = level_or(request.level, TITLE)
         cursor = self._pages.read(request, {"commit": str, "after": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             node_id = await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             after = cursor["after"] if cursor else None

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 from memotree_storage.errors import MemoTreeError, UnavailableError
+from memotree_storage.postgres.database import server_version
 from memotree_storage.store import Store
 
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -31,8 +32,7 @@ async def postgres_status(store: Store, *, embedded: bool) -> pb.StoreStatus:
 
     async def ask() -> str:
         async with store.database.connection() as conn:
-            row = await (await conn.execute("show server_version")).fetchone()
-        return f"PostgreSQL {row[0] if row else ''}"
+            return f"PostgreSQL {await server_version(conn)}"
 
     return await _asked("postgres", ask, embedded=embedded)
 

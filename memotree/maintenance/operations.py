@@ -116,8 +116,8 @@ class MaintenanceOperations:
     async def _counts(self) -> tuple[int, int]:
         try:
             async with self._store.database.connection() as conn:
-                row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
-            return int(row[0]) if row else 0, await self._store.indexer.backlog()
+                workspaces = await registry.count_workspaces(conn)
+            return workspaces, await self._store.indexer.backlog()
         except UnavailableError:
             return 0, 0  # it stopped answering after the health check; the next status call reports it
 

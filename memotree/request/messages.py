@@ -188,10 +188,10 @@ def session_message(session: Session) -> session_service_pb2.Session:
 
 
 def check_message(message: str) -> str:
-    """The checked message of a commit, without white space around it.
+    """The message of a commit, stripped.
 
     Raises:
-        InvalidInputError: It is empty, too long, or has characters that no commit message can hold.
+        InvalidInputError: It is empty, too long, or has characters that a commit message cannot have.
     """
     stripped = message.strip()
     if not stripped:

@@ -1,4 +1,4 @@
-"""Checks the names of workspaces, branches and tags."""
+"""Which names workspaces, branches and tags may have."""
 
 from memotree_storage.commit.refs import ConfusingNameError
 from memotree_storage.errors import InvalidInputError

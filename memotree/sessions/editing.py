@@ -20,7 +20,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.tree import PlacedVersion, Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
@@ -58,15 +58,6 @@ class ChangeRequest(Protocol):
 
     @property
     def request_id(self) -> str: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedNode:
-    """A version, the ids of its ancestors (root first), and the number of its children."""
-
-    version: Version
-    path: list[str]
-    child_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +112,7 @@ class SessionEditor:
         check_etag(version, etag)
         return version
 
-    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> PlacedNode:
+    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> PlacedVersion:
         """The same with its place in the tree; one round trip for a full id.
 
         Raises:
@@ -130,10 +121,10 @@ class SessionEditor:
         """
         entry_id = await lookup.full_id(self.snapshot, text, field)
         found = await tree.one(self.snapshot, entry_id)
-        if found is None or found[0].is_archive:
+        if found is None or found.version.is_archive:
             raise lookup.NodeNotFoundError(entry_id)
-        check_etag(found[0], etag)
-        return PlacedNode(*found)
+        check_etag(found.version, etag)
+        return found
 
     async def put(self, entry: Node, before: Version | None, message: str, tell: Tell | None = None) -> Version:
         """Stage a new or changed node in canonical form; return its version in the session.
@@ -185,9 +176,9 @@ class SessionEditor:
         if index is None:
             return between(await tree.last_position(self.snapshot, home_id), None)
         siblings = [
-            place
-            for entry_id, place in await tree.children(self.snapshot, home_id, limit=index + 2)
-            if entry_id != moving
+            child.position
+            for child in await tree.children(self.snapshot, home_id, limit=index + 2)
+            if child.entry_id != moving
         ]
         before = siblings[index - 1] if 0 < index <= len(siblings) else (siblings[-1] if index and siblings else None)
         after = siblings[index] if index < len(siblings) else None

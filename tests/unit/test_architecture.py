@@ -30,3 +30,8 @@ def test_every_room_is_on_the_page(package: str) -> None:
     rooms = [path.parent.name for path in place_of(package).glob("*/__init__.py")]
     named = PAGE.replace("memotree/", "")
     assert [room for room in rooms if room != "v1" and f"`{room}`" not in named] == []
+
+
+def test_the_service_has_no_sql() -> None:
+    modules = place_of("memotree").rglob("*.py")
+    assert [path.name for path in modules if ".execute(" in path.read_text(encoding="utf-8")] == []

@@ -15,8 +15,8 @@ from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.commit.direct_import import retry_if_raced
+from memotree_storage.model.attributes import DOCUMENT_ID, INGESTION, MEDIA_TYPE, SHA256, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
-from memotree_storage.model.provenance import SUMMARY_PENDING
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -35,10 +35,6 @@ from memotree.forest.ingestion.known_document import (
     read_existing_tree,
 )
 from memotree.forest.ingestion.request_parsing import (
-    DOCUMENT_ID,
-    MEDIA_TYPE,
-    SHA256,
-    ChunkingOptions,
     check_request,
     from_json,
     read,
@@ -49,6 +45,7 @@ from memotree.forest.ingestion.request_parsing import (
 from memotree.forest.ingestion.tree_update import TreeUpdate, TreeUpdater
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
 from memotree.forest.tree_building.builder import BuildContext, TreeBuilder
+from memotree.forest.tree_building.options import ChunkingOptions
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import JobContext, JobRunner
 from memotree.jobs.operations import job_message
@@ -63,9 +60,6 @@ from memotree.v1 import job_service_pb2, maintenance_service_pb2
 KIND: Final = "ingest"
 _DOCUMENT: Final = "document"
 _PLANNED: Final = "planned"
-JOB: Final = "ingestion"
-"""The attribute with the id of the job that made the document's current version."""
-
 _TOOL: Final = "IngestDocument"
 
 
@@ -182,7 +176,7 @@ class _IngestionRun:
             )
         if known is None:
             return await self._build_new(state, document)
-        if known.facts.get(JOB) == self._context.job.id:  # an earlier run of this job crashed after its commit
+        if known.facts.get(INGESTION) == self._context.job.id:  # an earlier attempt was cut off behind its commit
             planned = await self._context.kept(_PLANNED)
             result = job_service_pb2.IngestionResult.FromString(planned or b"")
             result.commit_id = known.holder.commit_id or ""
@@ -202,7 +196,7 @@ class _IngestionRun:
             DOCUMENT_ID: self._document_id,
             MEDIA_TYPE: document.media_type,
             SHA256: hashlib.sha256(document.text.encode()).hexdigest(),
-            JOB: self._context.job.id,
+            INGESTION: self._context.job.id,
             **options.attributes(),
             **tag_attribute(tags),
         }
@@ -303,8 +297,8 @@ class _IngestionRun:
 
 
 def _same(facts: Mapping[str, str], before: Mapping[str, str]) -> bool:
-    """Whether the facts are the same except for the job."""
-    return {**facts, JOB: ""} == {**before, JOB: ""}
+    """Whether nothing but the job differs."""
+    return {**facts, INGESTION: ""} == {**before, INGESTION: ""}
 
 
 def _counted(

@@ -17,19 +17,14 @@ from memotree_storage.commit.direct_import import ImportBrokenError, commit_entr
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
+from memotree_storage.model.attributes import DESCRIPTION, JOINED_FROM, SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
 from memotree_storage.model.position import many_between
-from memotree_storage.model.provenance import (
-    PENDING_MODEL,
-    SUMMARY_BY,
-    hash_of_children,
-    with_provenance,
-    without_provenance,
-)
+from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, with_provenance, without_provenance
 from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import registry, tree
+from memotree_storage.postgres import history, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -46,10 +41,6 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
 from memotree.v1 import forest_service_pb2 as pb
 
-JOINED_FROM: Final = "joined_from"
-"""The attribute of a former archive's node with the id of that archive."""
-
-_DESCRIPTION: Final = "description"
 _DESCRIPTION_TOKENS: Final = 1000
 _TOOL: Final = "MergeArchives"
 _MOST_ARCHIVES: Final = 1000
@@ -198,11 +189,7 @@ class ArchiveJoin:
         if not order.request.request_id:
             return None
         async with self._store.database.connection() as conn:
-            cursor = await conn.execute(
-                "select commit_id from mirror.commit where workspace_id = %s and request_id = %s",
-                (order.workspace_id, order.request.request_id),
-            )
-            commits = [row[0] for row in await cursor.fetchall()]
+            commits = await history.commits_of_request(conn, order.workspace_id, order.request.request_id)
             archive_id = order.new_id("archive")
             for commit_id in commits:
                 if archive_id in await tree.versions(
@@ -310,7 +297,7 @@ class ArchiveJoin:
         attributes = {**without_provenance(one.archive.attributes), JOINED_FROM: one.archive.id}
         if one.archive.description:
             cut = truncate_to_tokens(one.archive.description, _DESCRIPTION_TOKENS)
-            attributes.setdefault(_DESCRIPTION, cut)
+            attributes.setdefault(DESCRIPTION, cut)
         return Node(
             order.new_id(one.archive.id),
             archive_id,

@@ -30,7 +30,7 @@ class BranchNotFoundError(NotFoundError):
 
 
 class BranchExistsError(AlreadyExistsError):
-    """A branch of that name is there already."""
+    """A branch of that name exists already."""
 
     reason = "BRANCH_EXISTS"
 
@@ -48,7 +48,7 @@ class TagNotFoundError(NotFoundError):
 
 
 class TagExistsError(AlreadyExistsError):
-    """A tag of that name is there already."""
+    """A tag of that name exists already."""
 
     reason = "TAG_EXISTS"
 
@@ -57,17 +57,17 @@ class TagExistsError(AlreadyExistsError):
 
 
 class ConfusingNameError(InvalidInputError):
-    """A name that would be read as something else: a workspace's as an id, a branch's or tag's as another revision."""
+    """A name that reads like something else: a workspace's like an id, a branch's or tag's like another revision."""
 
     reason = "CONFUSING_NAME"
 
     @classmethod
     def taken(cls, name: str, ref: str, field: str = "name") -> InvalidInputError:
-        """The error for a branch named like a tag that is there, or the other way round; ``ref`` is the one there."""
+        """The error for a branch named like an existing tag, or a tag like a branch; ``ref`` is the existing one."""
         return cls.at(
             field,
-            f"{name!r} is the name of {ref}, and as a revision the two could not be told apart; nothing was written. "
-            "Choose another name.",
+            f"{name!r} is the name of {ref} already, and a revision of that name would be ambiguous. Nothing was "
+            "written. Choose another name.",
         )
 
 

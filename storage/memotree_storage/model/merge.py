@@ -12,19 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memotree_storage.errors import Conflict
+from memotree_storage.model.attributes import RESERVED, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
+from memotree_storage.model.provenance import PENDING_CONTENT
 
 NODE_TEXTS: Final = ("type", "title", "brief", "summary", "content")
 """The fields of a node that merge as a whole."""
 
 ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
 """The fields of an archive that merge as a whole; its attributes merge key by key."""
-
-
-SUMMARY_ATTRIBUTES: Final = ("summary_by", "summary_of", "summary_pending")
-"""The attributes of a node that record where its summary comes from. Without ``summary_of``, a person wrote it."""
-
-_MADE_OF, _PENDING = SUMMARY_ATTRIBUTES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,28 +173,35 @@ def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "thei
 def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
     """Give both sides one summary if both regenerated it; a summary that a person wrote wins over a generated one."""
     summaries = [_summary(side) for side in (base, ours, theirs)]
-    by_hand = [_MADE_OF not in side.attributes for side in (base, ours, theirs)]
+    by_hand = [SUMMARY_OF not in side.attributes for side in (base, ours, theirs)]
     if _choose(*summaries) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
         return ours, theirs
     # A side whose summary is pending because its content changed must keep that mark, since its hash is not compared.
     # Otherwise either side will do.
-    ranks = [
-        (hand, side.attributes.get(_PENDING) == "content", side.attributes.get(_MADE_OF, ""), side.summary, side.brief)
-        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
-    ]
+    ranks = [(hand, *_rank(side)) for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)]
     if ranks[0] >= ranks[1]:
         return ours, _with_summary_of(base, theirs, ours)
     return _with_summary_of(base, ours, theirs), theirs
 
 
+def _rank(side: Node) -> tuple[bool, str, str, str]:
+    """Orders two generated summaries; the greater one is kept. A pending one comes first, then any fixed order."""
+    return (
+        side.attributes.get(SUMMARY_PENDING) == PENDING_CONTENT,
+        side.attributes.get(SUMMARY_OF, ""),
+        side.summary,
+        side.brief,
+    )
+
+
 def _summary(node: Node) -> tuple[str | None, ...]:
-    return (node.summary, *(node.attributes.get(name) for name in SUMMARY_ATTRIBUTES))
+    return (node.summary, *(node.attributes.get(name) for name in RESERVED))
 
 
 def _with_summary_of(base: Node, node: Node, other: Node) -> Node:
     """Replace a node's summary by the other side's, and its brief too if both sides changed the brief differently."""
-    attributes = {name: value for name, value in node.attributes.items() if name not in SUMMARY_ATTRIBUTES}
-    attributes |= {name: other.attributes[name] for name in SUMMARY_ATTRIBUTES if name in other.attributes}
+    attributes = {name: value for name, value in node.attributes.items() if name not in RESERVED}
+    attributes |= {name: other.attributes[name] for name in RESERVED if name in other.attributes}
     brief = other.brief if _choose(base.brief, node.brief, other.brief) is None else node.brief
     return replace(node, summary=other.summary, brief=brief, attributes=attributes)
 

@@ -10,23 +10,13 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-SUMMARY_BY: Final = "summary_by"
-"""The model (and the version of its prompt) that wrote the summary."""
-
-SUMMARY_OF: Final = "summary_of"
-"""A hash of the summary's input: the content of a leaf, or the children of another node and their summaries."""
-
-SUMMARY_PENDING: Final = "summary_pending"
-"""Why the summary must be regenerated: `PENDING_MODEL` or `PENDING_CONTENT`; absent if it need not be."""
+from memotree_storage.model.attributes import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 
 PENDING_MODEL: Final = "model"
-"""The chat model failed, so the node has a built-in summary for now."""
+"""A value of `SUMMARY_PENDING`: the chat model failed, and a built-in summary stands in."""
 
 PENDING_CONTENT: Final = "content"
-"""A call changed the content and left the summary as it was."""
-
-RESERVED: Final = frozenset({SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING})
-"""The attributes that only MemoTree may set."""
+"""Another one: the content was changed by a call that left the summary as it was."""
 
 _HEX_DIGITS: Final = 16
 

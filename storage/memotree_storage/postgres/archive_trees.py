@@ -3,9 +3,14 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
+from psycopg.rows import class_row
+
+from memotree_storage.model.attributes import SPEAKER, TIME
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
 
@@ -55,9 +60,17 @@ _Time: TypeAlias = datetime | None
 _Row: TypeAlias = tuple[
     str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Time, int, bool, bool
 ]
-"""The fields of `TreeNode`, with the depth of its line instead of its own and ``None`` for no tags; then whether it is
-an archive, and whether it is dead."""
+"""A leaf with its line's depth in place of its own, ``None`` for no tags, and whether it is an archive and dead.
 
+A bare tuple: of hundreds of thousands of rows most become a `TreeNode` at once, and a name for each first would make
+the choice among them more than twice as slow.
+"""
+
+_ENTRY: Final = 0
+_PARENT: Final = 1
+_POSITION: Final = 2
+_ARCHIVE: Final = 3
+_TAGS: Final = 8
 _DEPTH: Final = 13
 _IS_ARCHIVE: Final = 14
 _DEAD: Final = 15
@@ -69,12 +82,12 @@ _DEAD: Final = 15
 _LEAVES: Final = f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
-         nullif(s.tags, '{{}}'), s.attributes ->> 'time', s.attributes ->> 'speaker', s.source ->> 'document_id',
+         nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
          null::timestamptz, -1, s.is_archive, s.dead
     from work.staged s where s.session_id = %(session)s
   union all
   select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
-         nullif(v.tags, '{{}}'), v.attributes ->> 'time', v.attributes ->> 'speaker', v.source ->> 'document_id',
+         nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
          c.committed_at, line.depth, v.is_archive, v.dead
     from line join mirror.version v on v.line_id = line.line_id
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
@@ -98,7 +111,7 @@ _CHANGED: Final = """
       join mirror.version v on v.line_id = newer.line_id and v.from_seq <= newer.seq
        and v.from_seq > case when newer.line_id = common.line_id then common.seq else 0 end
      limit %(limit)s)
-  select exists (select from common), (select count(*) from changed), array(
+  select exists (select from common) as is_on_the_way, (select count(*) from changed) as changed, array(
     select archive_id from changed
     union
     select was.archive_id from (select distinct entry_id from changed) entry
@@ -107,7 +120,37 @@ _CHANGED: Final = """
          select v.archive_id from mirror.version v
           where v.line_id = older.line_id and v.entry_id = entry.entry_id and v.from_seq <= older.seq
           order by v.from_seq desc limit 1) one
-        order by older.depth limit 1) was)"""
+        order by older.depth limit 1) was) as archive_ids"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """Whether one commit is on the other's way, how many versions lie between them, and of which archives."""
+
+    is_on_the_way: bool
+    changed: int
+    archive_ids: list[str]
+
+
+# Of an entry that is staged, the archive it stands in now, and the one it stood in at the base.
+_STAGED: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
+  staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
+  select archive_id from staged
+  union
+  select was.archive_id from staged cross join lateral (
+    select one.archive_id from line cross join lateral (
+      select v.archive_id from mirror.version v
+       where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
+       order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
+
+_LEAF_COUNTS: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
+  select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
+   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
+     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+   group by v.archive_id"""
 
 
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
@@ -132,14 +175,31 @@ async def changed_archives(conn: Connection, workspace_id: str, from_commit: str
     if from_commit == to_commit:
         return set()
     for older, newer in ((from_commit, to_commit), (to_commit, from_commit)):
-        cursor = await conn.execute(
-            _CHANGED,
-            {"workspace": workspace_id, "older": older, "newer": newer, "limit": _MOST_COMPARED + 1},
-        )
-        row = await cursor.fetchone()
-        if row and row[0]:
-            return set(row[2]) if row[1] <= _MOST_COMPARED else None
+        async with conn.cursor(row_factory=class_row(_Changed)) as cursor:
+            await cursor.execute(
+                _CHANGED,
+                {"workspace": workspace_id, "older": older, "newer": newer, "limit": _MOST_COMPARED + 1},
+            )
+            found = await cursor.fetchone()
+        if found is not None and found.is_on_the_way:
+            return set(found.archive_ids) if found.changed <= _MOST_COMPARED else None
     return None
+
+
+async def staged_archives(snapshot: Snapshot) -> set[str]:
+    """The archives that the staged changes of a session touch: those that their entries stand in, and stood in."""
+    cursor = await snapshot.conn.execute(_STAGED, snapshot.state.arguments())
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> dict[str, int]:
+    """About how many nodes with a content of their own each archive (``None``: of all) has; staged ones aside.
+
+    An entry that a nearer line has changed counts once for each line. An archive without any is left out.
+    """
+    wanted = None if archive_ids is None else sorted(archive_ids)
+    cursor = await snapshot.conn.execute(_LEAF_COUNTS, snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE))
+    return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
 def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeNode]:
@@ -150,13 +210,13 @@ def _nearest(rows: Sequence[_Row], wanted: frozenset[str] | None) -> dict[str, _
     """The alive nodes; for each entry, the row of the nearest line decides."""
     nearest: dict[str, _Row] = {}
     for row in rows:
-        known = nearest.get(row[0])
+        known = nearest.get(row[_ENTRY])
         if known is None or row[_DEPTH] < known[_DEPTH]:
-            nearest[row[0]] = row
+            nearest[row[_ENTRY]] = row
     return {
         entry_id: row
         for entry_id, row in nearest.items()
-        if not row[_IS_ARCHIVE] and not row[_DEAD] and (wanted is None or row[3] in wanted)
+        if not row[_IS_ARCHIVE] and not row[_DEAD] and (wanted is None or row[_ARCHIVE] in wanted)
     }
 
 
@@ -164,10 +224,10 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
     below: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     roots: list[tuple[str, str, str]] = []
     for entry_id, row in alive.items():
-        if row[1] in alive:
-            below[row[1]].append((row[2], entry_id))
+        if row[_PARENT] in alive:
+            below[row[_PARENT]].append((row[_POSITION], entry_id))
         else:
-            roots.append((row[3], row[2], entry_id))
+            roots.append((row[_ARCHIVE], row[_POSITION], entry_id))
     for siblings in below.values():
         siblings.sort(reverse=True)
     roots.sort(reverse=True)
@@ -185,8 +245,8 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
 
 
 def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:
-    entry_id, _, position, archive_id, kind, tokens, version_id, blob, tags, *_ = row
-    when, speaker, document_id, committed_at = row[9], row[10], row[11], row[12]
+    entry_id, _, position, archive_id, kind, tokens, version_id, blob = row[:_TAGS]
+    tags, when, speaker, document_id, committed_at = row[_TAGS:_DEPTH]
     return TreeNode(
         *(entry_id, parent_id, position, archive_id, kind, tokens, version_id, blob),
         *(tags or (), when, speaker, document_id, committed_at, depth),

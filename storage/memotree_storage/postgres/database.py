@@ -180,6 +180,26 @@ class Database:
         async with self.connection() as conn, conn.transaction():
             yield conn
 
+    @asynccontextmanager
+    async def repeatable_read(self) -> AsyncIterator[Connection]:
+        """A connection inside a read-only transaction whose statements all see the rows of one moment."""
+        async with self.transaction() as conn:
+            await conn.execute("set transaction isolation level repeatable read, read only")
+            yield conn
+
+    async def drop_mirror(self) -> None:
+        """Forget the whole mirror and make an empty one."""
+        async with self.transaction() as conn:
+            await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            await conn.execute("drop schema if exists mirror cascade")
+            await _renew_mirror(conn)
+
+
+async def server_version(conn: Connection) -> str:
+    """The version of PostgreSQL as it tells it."""
+    row = await (await conn.execute("show server_version")).fetchone()
+    return str(row[0]) if row else ""
+
 
 def _translated(error: psycopg.Error) -> Exception:
     """The domain error for a lost connection or a deadlock; an error of the query itself is returned unchanged."""

@@ -75,6 +75,18 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
+class TouchedNodes:
+    """The nodes that a commit touches, moved and deleted ones among them.
+
+    ``first_parent`` is the commit before it, where moved and deleted nodes stood; ``None`` for a first commit.
+    """
+
+    commit_id: str
+    first_parent: str | None
+    node_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """How many entries differ between two states, counted up to a limit."""
 
@@ -270,6 +282,26 @@ async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> 
     )
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
+
+
+async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequence[str]) -> list[TouchedNodes]:
+    """The nodes that each of some commits touches, in no order; a commit that touches none is left out."""
+    async with conn.cursor(row_factory=class_row(TouchedNodes)) as cursor:
+        await cursor.execute(
+            "select c.commit_id, c.parents[1] as first_parent, array_agg(v.entry_id) as node_ids from mirror.commit c"
+            " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
+            (workspace_id, list(commit_ids)),
+        )
+        return await cursor.fetchall()
+
+
+async def commits_of_request(conn: Connection, workspace_id: str, request_id: str) -> list[str]:
+    """The ids of the commits that were made for a request, as their trailers say."""
+    cursor = await conn.execute(
+        "select commit_id from mirror.commit where workspace_id = %s and request_id = %s", (workspace_id, request_id)
+    )
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def list_revisions(snapshot: Snapshot, entry_id: str, *, after: str | None = None, limit: int) -> list[Revision]:

@@ -61,11 +61,35 @@ class Resolved:
         kind: ``session``, ``branch``, ``tag`` or ``commit``.
         name: The session's id, the branch's or tag's name, or the full commit id.
         state: The state of the tree that it names.
+        is_use_due: Whether it is an open session whose last noted use is a minute ago, or a tenth of its time to live
+            if that is shorter. Who reads it then notes the use (`sessions.mark_used`); so reads seldom write.
     """
 
     kind: str
     name: str
     state: State
+    is_use_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceRow:
+    """A workspace, with one thing there that a revision may stand for; ``kind`` is ``None`` when there is nothing."""
+
+    workspace_id: str
+    workspace_name: str
+    description: str
+    default_branch: str
+    created_at: datetime
+    kind: str | None
+    rank: int | None
+    name: str
+    commit_id: str
+    session_id: str | None
+    is_use_due: bool
+
+    def workspace(self) -> Workspace:
+        """The workspace."""
+        return Workspace(self.workspace_id, self.workspace_name, self.description, self.default_branch, self.created_at)
 
 
 _WORKSPACE = "workspace_id, name, description, default_branch, created_at"
@@ -82,28 +106,28 @@ _PLACE = f"""
   with w as (
     select {_WORKSPACE}, coalesce(nullif(%(revision)s::text, ''), 'refs/heads/' || default_branch) as wanted
       from mirror.workspace {BY_ID_OR_NAME})
-  select w.workspace_id, w.name, w.description, w.default_branch, w.created_at, r.kind, r.rank, r.named,
-         r.commit_id, r.session_id
+  select w.workspace_id, w.name as workspace_name, w.description, w.default_branch, w.created_at, r.*
     from w left join lateral (
-      select 'session' as kind, {_SESSION} as rank, s.session_id as named, s.base_commit as commit_id, s.session_id
+      select 'session' as kind, {_SESSION} as rank, s.session_id as name, s.base_commit as commit_id, s.session_id,
+             s.state = 'open' and s.used_at + s.ttl >= now()
+               and s.used_at < now() - least(s.ttl / 10, interval '1 minute') as is_use_due
         from work.session s where s.workspace_id = w.workspace_id and s.session_id = w.wanted
       union all
       select 'branch', case when b.name = w.wanted then {_WHOLE} else {_BRANCH} end, substr(b.name, 12), b.commit_id,
-             null from mirror.ref b
+             null, false from mirror.ref b
        where b.workspace_id = w.workspace_id and b.name in ('refs/heads/' || w.wanted, w.wanted)
          and b.name like 'refs/heads/%%'
       union all
       select 'tag', case when t.name = w.wanted then {_WHOLE} else {_TAG} end, substr(t.name, 11), t.commit_id,
-             null from mirror.ref t
+             null, false from mirror.ref t
        where t.workspace_id = w.workspace_id and t.name in ('refs/tags/' || w.wanted, w.wanted)
          and t.name like 'refs/tags/%%'
       union all
       (select 'commit', case when c.commit_id = w.wanted then {_WHOLE_ID} else {_PREFIX} end, c.commit_id, c.commit_id,
-              null from mirror.commit c
+              null, false from mirror.commit c
         where w.wanted ~ '^[0-9a-f]{{4,40}}$' and c.workspace_id = w.workspace_id
           and c.commit_id >= w.wanted and c.commit_id < w.wanted || 'g' limit 2)
     ) r on true order by r.rank"""  # noqa: S608 - a constant of this module
-_WIDTH = 5
 
 
 async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
@@ -165,6 +189,12 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
         return await cursor.fetchall()
 
 
+async def count_workspaces(conn: Connection) -> int:
+    """How many workspaces there are."""
+    row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
+    return int(row[0]) if row else 0
+
+
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
     """Delete the mirror and the working state of a workspace."""
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
@@ -206,22 +236,23 @@ async def resolve(
         RevisionNotFoundError: Nothing in the workspace has this name.
         AmbiguousRevisionError: Several commits match the prefix, or a branch and a tag have the name.
     """
-    cursor = await conn.execute(_PLACE, {"workspace": workspace, "revision": revision})
-    rows = await cursor.fetchall()
+    async with conn.cursor(row_factory=class_row(_PlaceRow)) as cursor:
+        await cursor.execute(_PLACE, {"workspace": workspace, "revision": revision})
+        rows = await cursor.fetchall()
     if not rows:
         raise WorkspaceNotFoundError(workspace)
-    found = Workspace(*rows[0][:_WIDTH])
-    kind, rank, name, commit_id, session_id = rows[0][_WIDTH:]
-    if kind is None:
-        raise RevisionNotFoundError(revision or found.default_branch)
-    if rank == _BRANCH and len(rows) > 1 and rows[1][_WIDTH + 1] == _TAG:
+    best, *others = rows
+    if best.kind is None:
+        raise RevisionNotFoundError(revision or best.default_branch)
+    if best.rank == _BRANCH and others and others[0].rank == _TAG:
         raise AmbiguousRevisionError.at(
             field,
-            f"{revision!r} is a branch and a tag; give 'refs/heads/{name}' for the branch or 'refs/tags/{name}' for "
-            "the tag, or delete one of them.",
+            f"{revision!r} is a branch and a tag; give 'refs/heads/{best.name}' for the branch or "
+            f"'refs/tags/{best.name}' for the tag, or delete one of them.",
         )
-    if rank == _PREFIX and len(rows) > 1:
+    if best.rank == _PREFIX and others:
         raise AmbiguousRevisionError.at(
-            field, f"{revision!r} could be {name[:16]} or {rows[1][_WIDTH + 2][:16]}; give more digits."
+            field, f"{revision!r} could be {best.name[:16]} or {others[0].name[:16]}; give more digits."
         )
-    return found, Resolved(kind, name, State(found.workspace_id, commit_id, session_id))
+    state = State(best.workspace_id, best.commit_id, best.session_id)
+    return best.workspace(), Resolved(best.kind, best.name, state, best.is_use_due)

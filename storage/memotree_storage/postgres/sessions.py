@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from psycopg.rows import class_row
 
@@ -66,6 +66,13 @@ class Session:
         return State(self.workspace_id, self.base_commit)
 
 
+class ClosedSession(NamedTuple):
+    """A session whose time ran out."""
+
+    workspace_id: str
+    session_id: str
+
+
 _HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
@@ -82,6 +89,26 @@ _HOLD: Final = f"""
      where s.workspace_id = w.workspace_id and s.session_id = %(session)s and s.state = 'open'
        and s.used_at + s.ttl >= now() returning s.*)
   select {_HELD} from held"""  # noqa: S608
+
+_DIGEST: Final = """
+  select base_commit, coalesce(
+           (select encode(sha256(convert_to(string_agg(s.entry_id || ' ' || s.blob, ',' order by s.entry_id), 'UTF8')),
+                          'hex')
+              from work.staged s where s.session_id = %(session)s), '') as digest
+    from work.session where session_id = %(session)s and state = 'open'"""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDigest:
+    """What an open session has at one moment.
+
+    Attributes:
+        base_commit: The commit that its changes lie over.
+        digest: A hash of what it has staged, 64 hexadecimal digits; "" for nothing. Another digest is another state.
+    """
+
+    base_commit: str
+    digest: str
 
 
 async def open_session(snapshot: Snapshot, session_id: str, *, branch: str, agent: str, ttl: timedelta) -> Session:
@@ -111,6 +138,13 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     return found
 
 
+async def staged_digest(snapshot: Snapshot) -> StagedDigest | None:
+    """The base and a digest of the staged changes of a state's session; ``None`` when it is not open any more."""
+    async with snapshot.conn.cursor(row_factory=class_row(StagedDigest)) as cursor:
+        await cursor.execute(_DIGEST, {"session": snapshot.state.session_id})
+        return await cursor.fetchone()
+
+
 async def hold_session(conn: Connection, workspace: str, session_id: str) -> Session:
     """Lock an open session against other changes until the transaction ends, and mark it as used now.
 
@@ -133,6 +167,16 @@ async def hold_session(conn: Connection, workspace: str, session_id: str) -> Ses
         why = _WHY_CLOSED.get(session.state, "is closed")
         raise SessionClosedError(f"Session {session_id} {why}. Open a new one with OpenSession.")
     return found
+
+
+async def mark_used(conn: Connection, session_id: str) -> None:
+    """Note that an open session was used now; one that a change holds is marked by that change, so nobody waits."""
+    await conn.execute(
+        "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
+        " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
+        " where s.session_id = free.session_id",
+        (session_id,),
+    )
 
 
 async def list_sessions(
@@ -170,8 +214,8 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
     await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
 
 
-async def close_expired(conn: Connection) -> list[tuple[str, str]]:
-    """Close expired sessions and delete their staged changes; return (workspace id, session id) of each.
+async def close_expired(conn: Connection) -> list[ClosedSession]:
+    """Close the sessions whose time ran out, with what they staged; which those are is returned.
 
     This includes detached sessions, and deletes views that were used in a session after it had been closed.
     """
@@ -179,9 +223,9 @@ async def close_expired(conn: Connection) -> list[tuple[str, str]]:
         "select workspace_id, session_id from work.session where state in ('open', 'detached')"
         " and used_at + ttl < now() for update skip locked"
     )
-    expired = [(row[0], row[1]) for row in await cursor.fetchall()]
-    for _, session_id in expired:
-        await close_session(conn, session_id, "expired")
+    expired = [ClosedSession(*row) for row in await cursor.fetchall()]
+    for each in expired:
+        await close_session(conn, each.session_id, "expired")
     await conn.execute(
         "delete from work.view v using work.session s where v.workspace_id = s.workspace_id"
         " and v.scope = s.session_id and s.state not in ('open', 'detached')"

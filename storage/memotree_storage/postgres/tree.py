@@ -8,7 +8,7 @@ its parent, or the archive if it is a root.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from psycopg.rows import args_row
 
@@ -47,6 +47,29 @@ class Branching:
 
     entry_id: str
     depth: int
+
+
+class Child(NamedTuple):
+    """A node directly below another one, or a root of an archive. A tuple, since lists of them are long."""
+
+    entry_id: str
+    position: str
+
+
+class PlacedVersion(NamedTuple):
+    """A version, the ids of its ancestors (root first), and the number of its children."""
+
+    version: Version
+    path: list[str]
+    child_count: int
+
+
+class ParentVersion(NamedTuple):
+    """A version that gets a child: the ids of its ancestors (root first), and the last position below it, if any."""
+
+    version: Version
+    path: list[str]
+    last_position: str | None
 
 
 LINE: Final = (
@@ -275,24 +298,24 @@ async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False
         return {version.entry_id: version async for version in cursor}
 
 
-async def one(snapshot: Snapshot, entry_id: str) -> tuple[Version, list[str], int] | None:
-    """Return an alive entry with its ancestors' ids, root first, and the number of its children, in one round trip."""
+async def one(snapshot: Snapshot, entry_id: str) -> PlacedVersion | None:
+    """An alive entry with the ids of its ancestors, root first, and the number of its children; in one round trip."""
     cursor = await snapshot.conn.execute(_WITH_COUNT, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
     *values, path, count = row
-    return Version(*values), path or [], count
+    return PlacedVersion(Version(*values), path or [], count)
 
 
-async def one_with_last(snapshot: Snapshot, entry_id: str) -> tuple[Version, list[str], str | None] | None:
-    """Return an alive entry with its ancestors' ids, root first, and the greatest position of its children, if any."""
+async def one_with_last(snapshot: Snapshot, entry_id: str) -> ParentVersion | None:
+    """An alive entry with the ids of its ancestors, root first, and the greatest position of its children, if any."""
     cursor = await snapshot.conn.execute(_WITH_LAST, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
     *values, path, last = row
-    return Version(*values), path or [], last
+    return ParentVersion(Version(*values), path or [], last)
 
 
 async def children(
@@ -301,15 +324,15 @@ async def children(
     *,
     after: tuple[str, str] = ("", ""),
     limit: int | None = None,
-) -> list[tuple[str, str]]:
-    """Return (id, position) of a node's children, or of an archive's roots, in order.
+) -> list[Child]:
+    """The nodes directly below a node, or of the roots of an archive, in order.
 
     ``after`` is the (position, id) after which to continue.
     """
     position, entry_id = after
     arguments = snapshot.state.arguments(home=home_id, after_position=position, after_id=entry_id, limit=limit)
     cursor = await snapshot.conn.execute(_CHILDREN, arguments)
-    return [(row[0], row[1]) for row in await cursor.fetchall()]
+    return [Child(*row) for row in await cursor.fetchall()]
 
 
 async def directly_below(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, list[str]]:

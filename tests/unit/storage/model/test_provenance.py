@@ -1,14 +1,12 @@
 """The attributes that say where a summary comes from."""
 
 import pytest
-from memotree_storage.model.merge import SUMMARY_ATTRIBUTES, merge_entries
+from memotree_storage.model.attributes import SUMMARY_PENDING
+from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,
     PENDING_MODEL,
-    RESERVED,
-    SUMMARY_OF,
-    SUMMARY_PENDING,
     hash_of_children,
     hash_of_content,
     with_provenance,
@@ -21,12 +19,6 @@ pytestmark = pytest.mark.requirement("FOREST-5")
 def node(summary: str, made_of: str = "", pending: str = "", **fields: object) -> Node:
     attributes = with_provenance({"speaker": "Ada"}, "a model", made_of, pending) if made_of else {"speaker": "Ada"}
     return Node("0" * 16, "0" * 16, None, "a0", summary=summary, attributes=attributes, **fields)  # type: ignore[arg-type]
-
-
-def test_the_store_knows_the_same_names() -> None:
-    assert set(SUMMARY_ATTRIBUTES) == RESERVED
-    assert SUMMARY_ATTRIBUTES[1:] == (SUMMARY_OF, SUMMARY_PENDING)
-    assert PENDING_CONTENT == "content"
 
 
 def test_hashes_tell_content_children_summaries_and_order_apart() -> None:
