@@ -1,6 +1,7 @@
-"""The one table of how errors are told: family of domain errors, gRPC status, class of the client, HTTP status.
+"""The table of error statuses: family of domain errors, gRPC status, class of the client, HTTP status.
 
-Server, client and HTTP read it. It names classes and imports none of them, so that a client needs no store.
+Server, client and HTTP use it. It has only the names of the classes and imports none of them, so that a client needs no
+store.
 """
 
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ import grpc
 
 @dataclass(frozen=True, slots=True)
 class ErrorStatus:
-    """One status that a call may fail with.
+    """One status with which a call may fail.
 
     Attributes:
         code: The gRPC status.
-        client: The class of ``memotree.client.errors`` that it raises.
+        client: The class of ``memotree.client.errors`` that the client raises for it.
         http: The HTTP status, as google.rpc.Code maps it.
-        family: The base class of the domain errors that it tells; ``""`` when only gRPC, a deadline or a proxy between
+        family: The base class of the domain errors with this status; ``""`` if only gRPC, a deadline or a proxy
             answers with it.
     """
 
@@ -45,7 +46,7 @@ ERROR_STATUSES: Final = (
     ErrorStatus(_Code.PERMISSION_DENIED, "PermissionDeniedError", 403),
     ErrorStatus(_Code.UNAUTHENTICATED, "UnauthenticatedError", 401),
 )
-"""Every status that has a class of its own in the client; of any other, the client raises its base class."""
+"""Every status that has its own class in the client; for any other, the client raises the base class."""
 
 FAMILY_CODES: Final = {each.family: each.code for each in ERROR_STATUSES if each.family}
 """The gRPC status of each family, by the name of its class."""
@@ -54,4 +55,4 @@ CLIENT_CODES: Final = {each.client: each.code.name for each in ERROR_STATUSES}
 """The name of the gRPC status of each class of the client, by the name of the class."""
 
 HTTP_STATUSES: Final = {each.code.name: each.http for each in ERROR_STATUSES}
-"""The HTTP status of each gRPC status, by its name; every other one is 500."""
+"""The HTTP status of each gRPC status, by its name; all others are 500."""
