@@ -5,9 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WORKERS ?= logical
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
-.PHONY: help run demo test lint format proto docs bench recall-bench clean
+.PHONY: help run demo test test-all lint format proto docs bench recall-bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
@@ -24,9 +26,12 @@ run: $(STAMP)             ## Start the server on embedded stores
 demo: $(STAMP)            ## Do the main job on the Python language reference
 	@$(BIN)/memotree demo
 
-test: $(STAMP)            ## Run the test suite, a part of it once more on a PostgreSQL of the machine if there is one
-	@$(BIN)/python -m pytest
-	@MEMOTREE_TEST_POSTGRES=system $(BIN)/python -m pytest -q $(ON_SYSTEM_POSTGRES)
+test: $(STAMP)            ## Run the tests on all processors, without the long campaigns
+	@$(PYTEST) -m "not campaign"
+
+test-all: test            ## Run the campaigns too, and a part once more on a PostgreSQL of the machine if there is one
+	@$(PYTEST) -m campaign
+	@MEMOTREE_TEST_POSTGRES=system $(PYTEST) $(ON_SYSTEM_POSTGRES)
 
 lint: $(STAMP)            ## Check style, types, layers, the wire contract and the generated code
 	@$(BIN)/ruff check .

@@ -8,14 +8,14 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import codec, past, rpc, scale, store_commit
+from bench import codec, past, rpc, scale, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
 from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
-_PARTS = ("codec", "commit", "rpc", "past", "scale", "kills", "power")
+_PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "kills", "power")
 
 
 def main() -> int:
@@ -49,6 +49,8 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
     commit_ms = None
     if "codec" in parts:
         rows += codec.run()
+    if "summaries" in parts:
+        rows += summaries.run()
     if "commit" in parts:
         say.print("commits at store level …")
         found, commit_ms = await asyncio.to_thread(_commits, quick=quick)

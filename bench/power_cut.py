@@ -33,7 +33,7 @@ import grpc
 from crash.judge import Judge
 from crash.service import ServerEndedError, Service, parent, pids, start
 from crash.workload import Services, Writer, prepare
-from unit.git.judge import Judge as Git
+from unit.storage.git.judge import Judge as Git
 
 _SIZE: Final = "1G"
 """Of the image; it is sparse and holds about 150 MB."""

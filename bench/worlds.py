@@ -52,7 +52,7 @@ async def world() -> AsyncIterator[World]:
         async with AsyncExitStack() as stack:
             settings.data_folder.mkdir(parents=True)
             store = await open_store(settings, stack)
-            pages, limits = PageTokens(b"k" * 32), service_limits(settings)
+            pages, limits = PageTokens(), service_limits(settings)
             workspaces = WorkspaceOperations(store, pages, limits)
             made = await workspaces.create_workspace(workspace_service_pb2.CreateWorkspaceRequest(name="bench"))
             sessions = SessionOperations(store, pages, limits)

@@ -1,7 +1,7 @@
-"""What a client learns from an error: the table from every family to a gRPC status code.
+"""Maps every error to the gRPC status code (see `memotree.statuses`), reason and message that a client sees.
 
-The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are named here
-too; whatever else arrives is a fault of MemoTree, and a client learns only an id by which the log can be searched.
+The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are mapped here
+too. Any other error is a fault of MemoTree: the client gets only an id, which finds the error in the log.
 """
 
 import asyncio
@@ -24,12 +24,14 @@ from memotree_storage.errors import (
     UnavailableError,
 )
 
+from memotree.statuses import FAMILY_CODES
+
 DOMAIN: Final = "memotree"
 """The ``domain`` of every ``google.rpc.ErrorInfo``: a reason is unique within it."""
 
 
 class UnimplementedError(MemoTreeError):
-    """The contract names the call and this server does not have it."""
+    """The call is in the contract, but this server does not implement it."""
 
     reason = "UNIMPLEMENTED"
 
@@ -37,18 +39,21 @@ class UnimplementedError(MemoTreeError):
 Code: TypeAlias = grpc.StatusCode
 
 FAMILIES: Final[dict[type[MemoTreeError], Code]] = {
-    InvalidInputError: Code.INVALID_ARGUMENT,
-    NotFoundError: Code.NOT_FOUND,
-    AlreadyExistsError: Code.ALREADY_EXISTS,
-    AbortedError: Code.ABORTED,
-    FailedPreconditionError: Code.FAILED_PRECONDITION,
-    TooLargeError: Code.RESOURCE_EXHAUSTED,
-    UnavailableError: Code.UNAVAILABLE,
-    CorruptError: Code.DATA_LOSS,
-    UnimplementedError: Code.UNIMPLEMENTED,
-    MemoTreeError: Code.INTERNAL,
+    family: FAMILY_CODES[family.__name__]
+    for family in (
+        InvalidInputError,
+        NotFoundError,
+        AlreadyExistsError,
+        AbortedError,
+        FailedPreconditionError,
+        TooLargeError,
+        UnavailableError,
+        CorruptError,
+        UnimplementedError,
+        MemoTreeError,
+    )
 }
-"""The status code of each family."""
+"""The status code of each family, from the table of `memotree.statuses`."""
 
 INTERNAL_REASON: Final = MemoTreeError.reason
 
@@ -61,7 +66,7 @@ class Answer:
         code: The gRPC status code.
         reason: The stable error code, UPPER_SNAKE.
         message: A sentence that says what to do next.
-        error: The domain error whose details may be told; ``None`` when only the sentence may.
+        error: The domain error whose details the client gets too; ``None`` if it gets the message alone.
     """
 
     code: Code
@@ -76,7 +81,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
         Answer(
             Code.DEADLINE_EXCEEDED,
             "STATEMENT_TIMEOUT",
-            "PostgreSQL needed longer than a statement may; ask for less, or send the call again when it is less busy.",
+            "A PostgreSQL statement reached its time limit; ask for less, or send the call again when it is less busy.",
         ),
     ),
     (
@@ -84,7 +89,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
         Answer(
             Code.INVALID_ARGUMENT,
             "INVALID_TEXT",
-            "A text of the request has a character that can neither be stored nor looked up (NUL); leave it out.",
+            "A text of the request has a NUL character, which can be neither stored nor looked up; leave it out.",
         ),
     ),
     *(
@@ -93,7 +98,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
             Answer(
                 Code.UNAVAILABLE,
                 "DATABASE_UNAVAILABLE",
-                "PostgreSQL does not answer now; send the same call again in a moment.",
+                "PostgreSQL does not answer at the moment; send the same call again soon.",
             ),
         )
         for kind in (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
@@ -103,7 +108,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
         Answer(
             Code.DEADLINE_EXCEEDED,
             "DEADLINE_EXCEEDED",
-            "The call took longer than it may; send it again with a longer deadline, or ask for less.",
+            "The call took longer than allowed; send it again with a longer deadline, or ask for less.",
         ),
     ),
     (
@@ -119,16 +124,19 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
         Answer(
             Code.UNAVAILABLE,
             "STORE_UNAVAILABLE",
-            "A store behind MemoTree does not answer now; send the same call again in a moment.",
+            "A store behind MemoTree does not answer at the moment; send the same call again soon.",
         ),
     ),
 )
-"""Errors of libraries that a client can act on, the special ones first; pool errors are psycopg's OperationalError."""
+"""Errors of libraries that a client can act on; the first match wins, so subclasses come before their bases.
+
+The errors of the connection pool are subclasses of psycopg's OperationalError.
+"""
 
 DISK: Final = Answer(
     Code.UNAVAILABLE,
     "DISK_UNAVAILABLE",
-    "The disk of the server refuses (full, read-only or out of file handles); free it, then send the same call again.",
+    "The server cannot use its disk (full, read-only or out of file handles); fix that, then send the same call again.",
 )
 """The answer to an operating system error of ``DISK_ERRNOS``."""
 
@@ -137,27 +145,28 @@ DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.E
 INTERRUPTED: Final = Answer(
     Code.UNAVAILABLE,
     "INTERRUPTED",
-    "The server gave up a part of this call, as it does when it stops; send the same call again.",
+    "The server cancelled a part of this call, as it does when it stops; send the same call again.",
 )
-"""The answer to a cancellation from inside the server; a client that cancels hears nothing any more."""
+"""The answer to a cancellation from inside the server; a client that cancels a call itself gets no answer."""
 
 HIDDEN: Final = Answer(
     Code.INTERNAL,
     INTERNAL_REASON,
-    "MemoTree met a fault of its own; the log of the server has it under the id of this call.",
+    "MemoTree has an internal error; find the details in the server's log by the id of this call.",
 )
-"""The answer to every error that nobody foresaw: nothing of it is told."""
+"""The answer to every unexpected error: the client gets no detail of it."""
 
 
 def status_code(kind: type[MemoTreeError]) -> Code:
-    """The status code of an error class: that of the nearest family among its bases."""
+    """The status code of an error class: that of its nearest base class in ``FAMILIES``."""
     return next(FAMILIES[base] for base in kind.__mro__ if base in FAMILIES)
 
 
 def classify(error: BaseException) -> Answer:
-    """What a client may know of ``error``.
+    """The answer that a client may see for ``error``.
 
-    A group of errors (of a ``TaskGroup``) counts as its first member, unless one of them is a fault of ours.
+    A group of errors (of a ``TaskGroup``) counts as its first member, unless any member is an internal error; then the
+    whole group is one.
     """
     if isinstance(error, MemoTreeError):
         code = status_code(type(error))
@@ -175,7 +184,7 @@ def classify(error: BaseException) -> Answer:
 
 
 def _classify_peer(error: grpc.RpcError) -> Answer:
-    """The answer to an error of a gRPC call that we made ourselves (to Qdrant)."""
+    """The answer to an error of a gRPC call that MemoTree itself made (to Qdrant)."""
     code = error.code() if hasattr(error, "code") else None
     silent = code in {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED}
     return next(answer for kind, answer in FOREIGN if kind is ConnectionError) if silent else HIDDEN

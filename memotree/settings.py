@@ -1,7 +1,7 @@
-"""What can be set, by environment variables or a TOML file, and checked before anything starts.
+"""The server's settings, read from environment variables and a TOML file and checked before anything starts.
 
-Only this module and the command line read the environment. A value given in code (by a flag of the command line) comes
-before the environment, the environment before the file, the file before the default.
+Only this module and the command line read the environment. A value given in code (by a flag of the command line)
+overrides the environment, the environment overrides the file, the file overrides the default.
 """
 
 import difflib
@@ -24,13 +24,16 @@ CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 CONFIG_NAME: Final = "memotree.toml"
 
 ENVIRONMENT_NAMES: Final = {"data_folder": f"{PREFIX}DATA"}
-"""The variables that are not the prefix and the setting's own name."""
+"""The settings whose variable is not the prefix followed by the setting's name."""
 
 NOT_SETTINGS: Final = (
     CONFIG_VARIABLE,
     *(f"{PREFIX}{name}" for name in ("ADDRESS", "WORKSPACE", "SESSION", "DEBUG", "FAULT_", "TEST_")),
 )
-"""The variables that the command line, the client and crash tests read; with a ``_`` at the end, all that begin so."""
+"""Variables that are no settings: the command line, the client and crash tests read them.
+
+A name that ends in ``_`` stands for all variables that begin with it.
+"""
 
 LogFormat = Literal["auto", "console", "json"]
 
@@ -40,7 +43,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 
 
 class InvalidSettingsError(InvalidInputError):
-    """Settings that the server cannot start with; one line for each fault."""
+    """The server cannot start with these settings; the message has one line for each fault."""
 
     reason = "INVALID_SETTINGS"
 
@@ -50,7 +53,7 @@ class InvalidSettingsError(InvalidInputError):
 
 
 def _duration(value: object) -> object:
-    """``7d``, ``12h``, ``30m``, ``45s``, ``500ms`` or a number of seconds."""
+    """Parse a duration: ``7d``, ``12h``, ``30m``, ``45s``, ``500ms`` or a number of seconds."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return timedelta(seconds=value)
     if isinstance(value, str):
@@ -62,7 +65,7 @@ def _duration(value: object) -> object:
 
 
 def _identity(value: str) -> str:
-    """A name or address as Git takes it."""
+    """Check that Git accepts a name or address."""
     if not value.isprintable() or "<" in value or ">" in value:
         raise ValueError('write it without "<", ">" and line breaks')
     return value
@@ -95,7 +98,7 @@ def _folder(value: Path) -> Path:
 
 
 def _default_data_folder() -> Path:
-    """``memotree`` below the user's data folder, as the XDG base directories say."""
+    """The folder ``memotree`` below the user's data folder, as the XDG base directory specification says."""
     base = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".local" / "share") / "memotree"
 
@@ -106,7 +109,7 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. ``load_settings`` makes one with errors that a person can read."""
+    """All settings of the server. Create it with ``load_settings``, which reports errors that a person can read."""
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(frozen=True, extra="forbid")
 
@@ -131,7 +134,7 @@ class Settings(BaseSettings):
     postgres_pool_min: Count = Field(default=2, description="Connections to PostgreSQL that are kept open.")
     postgres_pool_max: Count = Field(default=16, description="Connections to PostgreSQL at most.")
     postgres_statement_timeout: Duration = Field(
-        default=timedelta(seconds=30), description="The longest that one statement may run."
+        default=timedelta(seconds=30), description="How long one SQL statement may run."
     )
     qdrant_url: Annotated[str, AfterValidator(_http_url)] | None = Field(
         default=None, description="A Qdrant server to use (its gRPC port); without it MemoTree runs its own."
@@ -147,14 +150,14 @@ class Settings(BaseSettings):
         default=None, description="An OpenAI-compatible endpoint for embeddings; without it the built-in model is used."
     )
     embedding_model: str = Field(
-        default="", description="The embedding model's name there; another name makes all vectors anew."
+        default="", description="The embedding model's name there; changing it computes all vectors again."
     )
     embedding_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
     embedding_dimensions: int | None = Field(
         default=None,
         ge=1,
         le=65_536,
-        description="The length of its vectors, which it is asked for; without it one call at the first start tells.",
+        description="The vector length to ask that endpoint for; without it one call at the first start finds it out.",
     )
     rerank_url: Annotated[str, AfterValidator(_model_url)] | None = Field(
         default=None,
@@ -162,77 +165,71 @@ class Settings(BaseSettings):
     )
     rerank_model: str = Field(default="", description="The reranking model's name there.")
     rerank_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
-    model_timeout: Duration = Field(
-        default=timedelta(seconds=60), description="The longest that one call of a model may take."
-    )
+    model_timeout: Duration = Field(default=timedelta(seconds=60), description="How long one call of a model may take.")
     model_attempts: int = Field(
-        default=5, ge=1, le=20, description="How often a call is made when the endpoint is busy or does not answer."
+        default=5, ge=1, le=20, description="How often a call is tried when the endpoint is busy or does not answer."
     )
     model_concurrency: Count = Field(default=8, description="Calls of models that run at once.")
     model_requests_per_minute: int = Field(
-        default=0, ge=0, le=1_000_000, description="Calls of models a minute, evenly spread; 0 is no limit."
+        default=0, ge=0, le=1_000_000, description="Calls of models per minute, evenly spread; 0 means no limit."
     )
     max_content_bytes: ByteSize = Field(
-        default=ByteSize(2**20), ge=1024, le=2**28, description="The most bytes of content a node may have."
+        default=ByteSize(2**20), ge=1024, le=2**28, description="The largest content of a node, in bytes."
     )
     max_message_bytes: ByteSize = Field(
-        default=ByteSize(2**24), ge=4096, le=2**30, description="The most bytes a request may have."
+        default=ByteSize(2**24), ge=4096, le=2**30, description="The largest request, in bytes."
     )
     max_concurrent_calls: Count = Field(
-        default=512, description="Calls that run at once; one more answers RESOURCE_EXHAUSTED."
+        default=512, description="Calls that run at once; further calls are refused with RESOURCE_EXHAUSTED."
     )
     session_ttl: Duration = Field(
-        default=timedelta(days=7), description="Idle time after which a session expires, unless its opener says."
+        default=timedelta(days=7),
+        description="Idle time after which a session expires, unless another is given when it is opened.",
     )
     request_retention: Duration = Field(
-        default=timedelta(days=7), description="How long the result of a request id is remembered."
+        default=timedelta(days=7), description="How long the result of a call is kept under its request id."
     )
     job_concurrency: int = Field(default=2, ge=1, le=64, description="Jobs that run at once.")
-    job_retention: Duration = Field(
-        default=timedelta(days=30), description="How long a job that is over is remembered."
-    )
+    job_retention: Duration = Field(default=timedelta(days=30), description="How long a finished job is kept.")
     renew_summaries: bool = Field(
         default=True,
-        description="Whether summaries that a commit makes stale are made anew in the background, by another commit.",
+        description="Whether summaries that a commit makes stale are renewed in the background, in a further commit.",
     )
     recall_cache_bytes: ByteSize = Field(
-        default=ByteSize(2**29), ge=2**20, description="The most memory that recall keeps trees in."
+        default=ByteSize(2**29), ge=2**20, description="The most memory for the trees that recall caches, in bytes."
     )
     recall_scan_leaves: int = Field(
         default=200_000,
         ge=1_000,
-        description="Up to so many leaves recall looks at each; of more, the index chooses the archives.",
+        description="Recall scores all leaves up to this number of leaves; beyond it, the index chooses the archives.",
     )
     stop_grace: Duration = Field(
-        default=timedelta(seconds=30), description="How long a stop lets running calls finish before it cancels them."
+        default=timedelta(seconds=30),
+        description="How long the server, when it stops, waits for running calls before it cancels them.",
     )
     committer_name: Identity = Field(default="MemoTree", min_length=1, description="The committer of every commit.")
     committer_email: Identity = Field(default="memotree@localhost", description="The committer's address.")
     author_email: Identity = Field(
-        default="agent@localhost", description="The address of an author that is named by the session's agent alone."
-    )
-    page_token_key: SecretStr | None = Field(
-        default=None,
-        min_length=32,
-        description="Signs page tokens; give it to servers that share their stores. Else a key file is made.",
+        default="agent@localhost", description="The author's address when only the session's agent names the author."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least level that is logged."
+        default="info", description="The lowest level that is logged."
     )
     log_format: LogFormat = Field(
-        default="auto", description="`console` for people, `json` for programs, `auto` by the terminal."
+        default="auto",
+        description="`console` for people, `json` for programs, `auto` for `console` on a terminal and else `json`.",
     )
 
     @property
     def port_for_http(self) -> int:
-        """Where HTTP listens: beside gRPC unless told otherwise, and on any free port when gRPC does."""
+        """The port for HTTP: ``http_port`` if given, else the one after ``port``; 0 (any free one) if ``port`` is 0."""
         if self.http_port is not None:
             return self.http_port
         return self.port + 1 if 0 < self.port < _LAST_PORT else 0
 
     @model_validator(mode="after")
     def _agree(self) -> "Settings":
-        """Settings that only make sense together; one line for each fault."""
+        """Check settings that depend on each other; the error has one line for each fault."""
         faults = []
         if self.postgres_pool_min > self.postgres_pool_max:
             faults.append("postgres_pool_min must not be greater than postgres_pool_max")
@@ -248,11 +245,11 @@ class Settings(BaseSettings):
         return self
 
     def _model_faults(self) -> Iterator[str]:
-        """An endpoint needs a model, and what describes a model needs an endpoint."""
+        """Yield a fault for each endpoint without a model name, and for each model option without an endpoint."""
         for kind in ("chat", "embedding", "rerank"):
             has_url = getattr(self, f"{kind}_url") is not None
             if has_url and not getattr(self, f"{kind}_model"):
-                yield f"{kind}_model is missing: name the model that {kind}_url shall use"
+                yield f"{kind}_model is missing: name the model to use at {kind}_url"
             for name in (f"{kind}_model", f"{kind}_api_key", "embedding_dimensions" if kind == "embedding" else ""):
                 if name and not has_url and getattr(self, name):
                     yield f"{name} needs {kind}_url"
@@ -266,7 +263,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The sources of values, the first one wins; our own refuse unknown names, which pydantic's would pass over."""
+        """The sources of values; the first one wins. Ours refuse unknown names, which pydantic's would ignore."""
         del env_settings, dotenv_settings, file_secret_settings
         return init_settings, _Environment(settings_cls), _ConfigFile(settings_cls)
 
@@ -282,16 +279,16 @@ def config_path() -> Path:
 
 
 class _Source(PydanticBaseSettingsSource):
-    """A source that is read as a whole."""
+    """A source whose values are all read at once."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The value of one field, as the base class wants to be able to ask."""
+        """The value of one field; the base class requires this method."""
         del field
         return self().get(field_name), field_name, False
 
 
 class _Environment(_Source):
-    """Every variable of ours that is not empty; an unknown one keeps its name and is refused as an unknown setting."""
+    """All non-empty variables with our prefix; an unknown one keeps its name and is refused as an unknown setting."""
 
     def __call__(self) -> dict[str, Any]:
         known = {variable(name): name for name in self.settings_cls.model_fields}
@@ -303,12 +300,12 @@ class _Environment(_Source):
 
 
 def _is_of_others(name: str) -> bool:
-    """Whether a variable is no setting; ``MEMOTREE_SESSION`` is none, and ``MEMOTREE_SESSION_TTL`` is one."""
+    """Whether a variable is not a setting: ``MEMOTREE_SESSION`` is not, ``MEMOTREE_SESSION_TTL`` is."""
     return any(name == other or (other.endswith("_") and name.startswith(other)) for other in NOT_SETTINGS)
 
 
 class _ConfigFile(_Source):
-    """The TOML file; a file that ``MEMOTREE_CONFIG`` names must be there."""
+    """The TOML file; a file that ``MEMOTREE_CONFIG`` names must exist."""
 
     def __call__(self) -> dict[str, Any]:
         path = config_path()
@@ -319,7 +316,7 @@ class _ConfigFile(_Source):
                 return {}
             fault = f"there is no file {path}; name one that exists, or unset the variable"
             raise InvalidSettingsError([FieldViolation(CONFIG_VARIABLE, fault)]) from None
-        except (OSError, ValueError) as error:  # ValueError: no TOML, or not UTF-8
+        except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
             cause = error.strerror if isinstance(error, OSError) else error
             raise InvalidSettingsError([FieldViolation(str(path), f"cannot be read as TOML: {cause}")]) from None
 
@@ -327,7 +324,8 @@ class _ConfigFile(_Source):
 def load_settings(**given: Any) -> Settings:
     """The settings of this process; values that are ``None`` count as not given.
 
-    Errors: ``InvalidSettingsError`` with a line for each fault, which names where the value stands.
+    Raises:
+    InvalidSettingsError: Some values are wrong; each line names one fault and where its value was given.
     """
     values = {name: value for name, value in given.items() if value is not None}
     try:
@@ -338,8 +336,8 @@ def load_settings(**given: Any) -> Settings:
 
 
 def _faults(detail: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[FieldViolation]:
-    """What one finding of pydantic says, in our words; a secret is never repeated."""
-    if not detail["loc"]:  # of several settings together
+    """Yield the faults of one pydantic error in our own words; the value of a secret is never included."""
+    if not detail["loc"]:  # a fault of several settings together
         for line in str(detail["ctx"]["error"]).splitlines():
             name, _, rest = line.partition(" ")
             yield FieldViolation(_place(name, given), rest)
@@ -360,7 +358,7 @@ _SECRETS: Final = frozenset(
 
 
 def _place(name: str, given: Mapping[str, Any]) -> str:
-    """Where a value stands that is to be changed."""
+    """Where the value to change was given: an argument, a key of the TOML file, or an environment variable."""
     if name in given or name.startswith(PREFIX):
         return name
     if not os.environ.get(variable(name)) and name in _ConfigFile(Settings)():
@@ -369,7 +367,7 @@ def _place(name: str, given: Mapping[str, Any]) -> str:
 
 
 def _guess(name: str) -> str:
-    """The setting that was probably meant."""
+    """A hint with the most similar setting name; "" if none is similar."""
     names = [variable(known) for known in Settings.model_fields] if name.startswith(PREFIX) else Settings.model_fields
     close = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -1,6 +1,6 @@
 """The canvas: node tools, levels of detail, views and search.
 
-Imported from here: `NodeOperations` and `ViewOperations`.
+Import `NodeOperations` and `ViewOperations` from here.
 """
 
 from memotree.canvas.operations import NodeOperations

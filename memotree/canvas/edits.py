@@ -9,6 +9,7 @@ from memotree_storage.model.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relati
 from memotree_storage.model.position import between
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
 from memotree.canvas.field_paths import RequestFields
@@ -16,49 +17,49 @@ from memotree.canvas.summaries import told_briefly
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
-from memotree.sessions.editing import PlacedNode, SessionEditor
+from memotree.sessions.editing import SessionEditor
 from memotree.v1 import node_service_pb2 as pb
 
 MASKED: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
-"""The fields that an update mask may name."""
+"""The fields that the ``update_mask`` may name."""
 
 
 _GIVEN: Final = {
     "id": "node_id",
     **{name: name for name in (*MASKED, "archive_id", "parent_id", "position", "relations", "source")},
 }
-"""What a new node's fields are called in the request."""
+"""The request's name for each field of a new node."""
 
 
 class NodeExistsError(AlreadyExistsError):
-    """An id that was used before, for this or another node."""
+    """The id was used before, for this or another node."""
 
     reason = "NODE_EXISTS"
 
 
 class HasChildrenError(FailedPreconditionError):
-    """A node with children is deleted only with them."""
+    """The node has children and can only be deleted together with them."""
 
     reason = "HAS_CHILDREN"
 
 
 class DerivedContentError(FailedPreconditionError):
-    """The content of a summary node is made from its leaves."""
+    """The content of a summary node is made from its leaves and cannot be set."""
 
     reason = "DERIVED_CONTENT"
 
     @classmethod
     def of(cls, node_id: str, advice: str) -> "DerivedContentError":
-        """The error about one node."""
+        """The error for one node."""
         sentence = f"The content of a {SUMMARY_TYPE} is made from its leaves; {advice}."
         return cls(sentence, [FieldViolation(node_id, sentence)])
 
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """What an edit gave: the node in its place now, its content, and what a person may want to know."""
+    """The result of an edit: the node in its place, its content, and warnings for the caller."""
 
-    placed: PlacedNode
+    placed: PlacedVersion
     content: str
     warnings: tuple[str, ...] = ()
 
@@ -73,8 +74,8 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
 
     Raises:
         NodeExistsError: The id was used before.
-        DerivedContentError: A summary node came with content.
-        InvalidInputError: Neither a parent nor an archive, or an archive that is not the parent's.
+        DerivedContentError: Content was given for a summary node.
+        InvalidInputError: Neither a parent nor an archive was given, or an archive that is not the parent's.
     """
     node_id = request.node_id or new_id()
     home = await _home(editor, request.parent_id, request.archive_id)
@@ -112,23 +113,23 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
     version = await editor.put(node, None, request.commit_message or message, fields.tell)
-    return EditResult(PlacedNode(version, home.path, 0), node.content)
+    return EditResult(PlacedVersion(version, home.path, 0), node.content)
 
 
 async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: str) -> EditResult:
-    """Stage other field values of a node.
+    """Stage new field values of a node.
 
     Raises:
         StaleEtagError: The node is not the version that the caller read.
-        DerivedContentError: The content of a summary node was given, or a node with a content is to become one.
-        ReservedAttributeError: An attribute that only MemoTree sets was given.
+        DerivedContentError: Content was given for a summary node, or a node with content would become one.
+        ReservedAttributeError: The request sets an attribute that only MemoTree sets.
     """
     placed = await editor.placed(request.node_id, request.etag)
     node = await editor.load_node(placed.version)
     given = given_fields(request)
     if not given and not request.regenerate_summary:
         raise InvalidInputError.at(
-            "update_mask", "Nothing is given to change. Set a field, or name it in update_mask to empty it."
+            "update_mask", "Nothing to change was given. Set a field, or name it in update_mask to empty it."
         )
     if "content" in given and SUMMARY_TYPE in (node.type, request.type if "type" in given else node.type):
         raise DerivedContentError.of(node.id, "edit those")
@@ -144,17 +145,17 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
     elif changed.content != node.content and "summary" not in given:
         changed = summaries.left_behind(changed)
         if node.summary:
-            warnings.append("The content changed and the summary did not; pass regenerate_summary to make it anew.")
+            warnings.append("The content changed but the summary did not; pass regenerate_summary to make a new one.")
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
     fields = RequestFields({name: name for name in given | made}, tags=request.tags)
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
-    return EditResult(replace(placed, version=version), changed.content, tuple(warnings))
+    return EditResult(placed._replace(version=version), changed.content, tuple(warnings))
 
 
 async def delete(
     editor: SessionEditor, request: pb.DeleteNodeRequest, message: str
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Stage the removal of a node, and of all below it when asked; their ids and warnings are returned.
+    """Stage the deletion of a node, with ``recursive`` also of all nodes below it; returns their ids and warnings.
 
     Raises:
         HasChildrenError: It has children and ``recursive`` was not given.
@@ -173,7 +174,7 @@ async def delete(
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """Where a new node goes: its archive, its parent ("" for a root), the ids above it and the last position there."""
+    """The place of a new node: archive, parent ("" for a root), the ids of its ancestors, the last child's position."""
 
     archive_id: str
     parent_id: str
@@ -182,7 +183,7 @@ class _Home:
 
     @property
     def home_id(self) -> str:
-        """What it stands directly below."""
+        """The id of the parent, or of the archive for a root."""
         return self.parent_id or self.archive_id
 
 
@@ -194,15 +195,15 @@ async def _home(editor: SessionEditor, parent: str, archive: str) -> _Home:
         return _Home(archive_id, "", [], await tree.last_position(editor.snapshot, archive_id))
     parent_id = await lookup.full_id(editor.snapshot, parent, "parent_id")
     found = await tree.one_with_last(editor.snapshot, parent_id)
-    if found is None or found[0].is_archive:
+    if found is None or found.version.is_archive:
         raise lookup.NodeNotFoundError(parent_id)
-    above, path, last = found
+    above = found.version
     await check_archive_of(editor, above, archive)
-    return _Home(above.archive_id, above.entry_id, [*path, above.entry_id], last)
+    return _Home(above.archive_id, above.entry_id, [*found.path, above.entry_id], found.last_position)
 
 
 async def check_archive_of(editor: SessionEditor, parent: Version, archive: str) -> None:
-    """Refuse an archive that is named beside a parent and is not the parent's.
+    """Check that an archive given together with a parent is the parent's.
 
     Raises:
         InvalidInputError: It is another one.
@@ -217,7 +218,7 @@ async def _relations(editor: SessionEditor, request: pb.CreateNodeRequest, node_
 
 
 async def resolved(editor: SessionEditor, relation: Relation, node_id: str, field: str) -> Relation:
-    """The relation with the whole id of its target, which is alive and another node."""
+    """The relation with the full id of its target, which must be alive and another node."""
     target = (await lookup.node(editor.snapshot, relation.target_id, f"{field}.target_id")).entry_id
     if target == node_id:
         raise InvalidInputError.at(f"{field}.target_id", "is the node itself; a relation goes to another node.")
@@ -225,7 +226,7 @@ async def resolved(editor: SessionEditor, relation: Relation, node_id: str, fiel
 
 
 def given_fields(request: pb.UpdateNodeRequest) -> set[str]:
-    """The names of the fields that an update gives: those of the mask, or else those that are present."""
+    """The names of the fields that an update sets: those in the mask, or without a mask those that are present."""
     if request.HasField("update_mask"):
         unknown = [path for path in request.update_mask.paths if path not in MASKED]
         if unknown:
@@ -242,10 +243,10 @@ def given_fields(request: pb.UpdateNodeRequest) -> set[str]:
 
 
 def _with_given(node: Node, request: pb.UpdateNodeRequest, given: set[str]) -> Node:
-    """The node with the given fields, as the mode says."""
+    """The node with the given fields applied according to the update mode."""
     mode = request.mode or pb.UPDATE_MODE_MERGE
     if mode not in pb.UpdateMode.values():
-        raise InvalidInputError.at("mode", f"{mode} is no update mode.")
+        raise InvalidInputError.at("mode", f"{mode} is not an update mode.")
     texts = {name: getattr(request, name) for name in given - {"tags", "attributes", "content"}}
     changed = replace(node, **texts)
     if "content" in given:

@@ -1,7 +1,7 @@
-"""What a fault of a node is called in the request that brings it: the path of a field of that request.
+"""Translates the field path of a faulty node into the path of the field in the request.
 
 A node is checked as a whole and in canonical order. A request has other names (``node_id``, ``parts[1].title``), lists
-in the caller's order, and often only some of the fields; what it does not have was there before.
+in the caller's order, and often only some of the fields; the other fields keep the values that the node had before.
 """
 
 import re
@@ -17,13 +17,13 @@ _PATH: Final = re.compile(r"(\w+)(?:\[(\d+)\])?(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class RequestFields:
-    """How a request names the fields of a node that it gives.
+    """How a request names the fields of a node that it sets.
 
     Attributes:
-        names: The request's path by the node's field; a field that is missing here, the request does not give.
-        owner: The field that names the node: faults of what the request does not give are told there.
+        names: The request's path of each field of the node; fields that the request does not set are missing.
+        owner: The field that names the node; faults in fields that the request does not set are reported there.
         tags: The tags in the request's order.
-        relations: The relations in the request's order, their targets as whole ids.
+        relations: The relations in the request's order, with full target ids.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class RequestFields:
     relations: Sequence[Relation] = ()
 
     def tell(self, fault: FieldViolation, node: Node) -> FieldViolation:
-        """Say a fault of a node as a fault of the request.
+        """Translate a fault of a node into a fault of the request.
 
         Args:
             fault: The fault, with a path of the node.
@@ -43,14 +43,14 @@ class RequestFields:
         name = self.names.get(head)
         if name is not None and index is not None:
             place = self._place(head, int(index), node)
-            # A list of the request's own has places; a relation that comes alone has none.
+            # A list in the request has indexes; a single relation has none.
             name = None if place is None else f"{name}[{place}]" if name == head else name
         if name is None:
             return FieldViolation(self.owner, f"leads to {node.id}, whose {fault.field} {fault.description}")
         return replace(fault, field=name + rest)
 
     def _place(self, head: str, index: int, node: Node) -> int | None:
-        """Where an item of the node's canonical list stands in the request; ``None`` when it was there before."""
+        """The request's index of an item of the node's canonical list; ``None`` if the item is not from the request."""
         if head == "tags":
             given: Sequence[object] = [tag.strip() for tag in self.tags]
             item: object = node.tags[index]
@@ -59,5 +59,5 @@ class RequestFields:
             item = (node.relations[index].type, node.relations[index].target_id)
         else:
             return None
-        # Of two that mean the same the last one stays.
+        # Of two equal items the last one is kept.
         return next((place for place in reversed(range(len(given))) if given[place] == item), None)

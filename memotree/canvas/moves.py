@@ -31,13 +31,13 @@ _MERGED: Final = RequestFields({"title": "title"}, owner="node_ids")
 
 
 class CycleError(InvalidInputError):
-    """A node cannot stand below itself."""
+    """A node cannot be moved below itself."""
 
     reason = "CYCLE"
 
 
 async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str) -> EditResult:
-    """Stage another parent or place of a node; to another archive, all below it goes with it.
+    """Stage a new parent or position of a node; a move to another archive takes all nodes below it along.
 
     Raises:
         CycleError: The parent is the node itself or below it.
@@ -65,7 +65,7 @@ async def _destination(editor: SessionEditor, version: Version, request: pb.Move
         if version.entry_id in (above.entry_id, *ways[above.entry_id]):
             raise CycleError.at(
                 "parent_id",
-                f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of it.",
+                f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of that subtree.",
             )
         await check_archive_of(editor, above, request.archive_id)
         return above.entry_id, above.archive_id
@@ -85,7 +85,7 @@ async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: st
 
 
 async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str]:
-    """Stage the division of a node; the ids of the parts are returned, the node itself first.
+    """Stage the split of a node into parts; returns the ids of the parts, that of the node itself first.
 
     Raises:
         DerivedContentError: It is a summary node.
@@ -115,7 +115,7 @@ async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str
 
 
 def _part_fields(number: int) -> RequestFields:
-    """The names of a part's fields; brief and summary are made from its content."""
+    """The request's paths of a part's fields; faults of the generated brief and summary point to its content."""
     here = f"parts[{number}]"
     made = dict.fromkeys(("content", "brief", "summary"), f"{here}.content")
     return RequestFields({"id": f"{here}.node_id", "title": f"{here}.title", **made})
@@ -136,16 +136,16 @@ async def _places(editor: SessionEditor, version: Version, count: int, *, as_chi
         version.parent_id or version.archive_id,
         after=(version.position, version.entry_id),
     )
-    following = next((position for _, position in behind if position > version.position), None)
+    following = next((child.position for child in behind if child.position > version.position), None)
     return many_between(version.position, following, count)
 
 
 async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[str, list[str], tuple[str, ...]]:
-    """Stage the union of nodes into the first; its id, the deleted ids and warnings are returned.
+    """Stage the merge of nodes into the first; returns its id, the deleted ids and warnings.
 
     Raises:
-        CycleError: A node to be taken in stands above the first.
-        DerivedContentError: One is a summary node.
+        CycleError: One of the other nodes is an ancestor of the first.
+        DerivedContentError: One of them is a summary node.
     """
     versions = await lookup.nodes(editor.snapshot, request.node_ids)
     ids = [version.entry_id for version in versions]
@@ -156,7 +156,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
     first, others = versions[0], versions[1:]
     above = (await tree.ancestors(editor.snapshot, [first.entry_id]))[first.entry_id]
     if set(above) & set(ids):
-        raise CycleError.at("node_ids", "A node cannot take in one that stands above it; put the upper one first.")
+        raise CycleError.at("node_ids", "A node cannot be merged into its own descendant; put the ancestor first.")
     nodes = [await editor.load_node(version) for version in versions]
     union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
     await editor.put(union, first, request.commit_message, _MERGED.tell)
@@ -165,7 +165,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
     bent = await _bend(editor, first.entry_id, set(ids[1:]), request.commit_message)
     gone = await tree.versions(editor.snapshot, ids[1:])
     await editor.remove(list(gone.values()), request.commit_message)
-    warnings = (f"{bent} relation(s) of other nodes point to {first.entry_id} now.",) if bent else ()
+    warnings = (f"{bent} relation(s) of other nodes now point to {first.entry_id}.",) if bent else ()
     return first.entry_id, ids[1:], warnings
 
 
@@ -189,21 +189,21 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
 
 
 async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -> None:
-    """Hang the children of a node that goes below the one that stays, behind its own."""
+    """Move the children of a merged node below the remaining one, after its own children."""
     children = await tree.children(editor.snapshot, old.entry_id)
     last = await tree.last_position(editor.snapshot, new.entry_id)
     places = many_between(last, None, len(children))
-    found = await tree.versions(editor.snapshot, [entry_id for entry_id, _ in children])
-    for (entry_id, _), place in zip(children, places, strict=True):
-        version = found[entry_id]
+    found = await tree.versions(editor.snapshot, [child.entry_id for child in children])
+    for child, place in zip(children, places, strict=True):
+        version = found[child.entry_id]
         node = await editor.load_node(version)
         await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.tell)
         if version.archive_id != new.archive_id:
-            await _take_along(editor, entry_id, new.archive_id, note, _MERGED)
+            await _take_along(editor, version.entry_id, new.archive_id, note, _MERGED)
 
 
 async def _bend(editor: SessionEditor, target: str, gone: set[str], note: str) -> int:
-    """Let the relations that point to nodes that go point to the one that stays; how many is returned."""
+    """Redirect relations from the merged nodes to the remaining one; returns the number of relations changed."""
     bent = 0
     for version in await tree.pointing_at(editor.snapshot, gone):
         if version.entry_id in gone:

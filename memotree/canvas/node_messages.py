@@ -1,21 +1,19 @@
-"""Reading nodes, children and trees as messages."""
+"""Reads nodes and builds their messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.canvas.contents import contents
 from memotree.canvas.derived_content import Text, texts
 from memotree.request.lookup import NodeNotFoundError
 from memotree.request.messages import DETAIL, Level, node_message
 from memotree.v1 import types_pb2
-
-__all__ = ["contents", "node_at", "nodes_at"]
 
 _NO_TEXT: Final = Text("", 0)
 _MOST_BYTES: Final = DEFAULT_LIMITS.content_bytes
@@ -29,36 +27,37 @@ async def node_at(
     *,
     limit: int = _MOST_BYTES,
 ) -> types_pb2.Node:
-    """One node with its way from the root and the number of its children.
+    """The message of one node, with the path from its root and the number of its children.
 
     Args:
         store: The store.
-        snapshot: Where it is read.
-        entry_id: Its whole id.
-        level: How much of its texts is wanted.
+        snapshot: The state from which it is read.
+        entry_id: Its full id.
+        level: The level of detail of its texts.
         limit: The most bytes of a derived content.
 
     Raises:
-        NodeNotFoundError: It is not alive there.
+        NodeNotFoundError: It is not alive at that state.
     """
     key = (snapshot.state.workspace_id, snapshot.state.commit_id, entry_id)
     found = store.placed.get(key) if snapshot.state.session_id is None else None
     if found is None:
-        found = await tree.one(snapshot, entry_id)
-        if found is None or found[0].is_archive:
+        placed = await tree.one(snapshot, entry_id)
+        if placed is None or placed.version.is_archive:
             raise NodeNotFoundError(entry_id)
         if snapshot.state.session_id is None:
-            store.placed.put(key, found)
+            store.placed.put(key, placed)
+        found = placed
     version, path, count = found
     text: Text | None = _NO_TEXT
     if level >= DETAIL and version.type == SUMMARY_TYPE:
         text = (await texts(snapshot, store, [version], limit)).get(entry_id)
     elif level >= DETAIL and version.tokens and version.commit_id is None:
-        node = (await contents(snapshot, store, [version])).get(entry_id)
+        node = (await read_nodes(snapshot, store.entries, [version])).get(entry_id)
         text = Text(node.content, version.tokens) if node is not None else None
     elif level >= DETAIL and version.tokens:
         text = Text((await store.entries.node(snapshot.state.workspace_id, version)).content, version.tokens)
-    if text is None:  # a commit took it from the session between both looks, or somebody took it back
+    if text is None:  # committed or discarded between the two reads, so read again
         return await node_at(snapshot, store, entry_id, level, limit=limit)
     tokens = text.tokens if level >= DETAIL else None
     return node_message(version, level, content=text.content, tokens=tokens, cut=text.cut, path=path, child_count=count)
@@ -72,9 +71,9 @@ async def nodes_at(
     *,
     limit: int = _MOST_BYTES,
 ) -> list[types_pb2.Node]:
-    """Several alive nodes in the order given, with their ways and child counts.
+    """The messages of the alive nodes among ``ids``, in the given order, with their paths and child counts.
 
-    ``limit`` is for all derived contents together.
+    ``limit`` applies to all derived contents together.
     """
     versions = await tree.versions(snapshot, ids)
     present = [versions[entry_id] for entry_id in ids if entry_id in versions]

@@ -44,7 +44,7 @@ class NodeOperations:
         """Read a node."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             entry_id = await lookup.full_id(Snapshot(conn, place.state), request.node_id)
             node = await node_at(
                 Snapshot(conn, place.state), self._store, entry_id, level, limit=self._limits.node.content_bytes
@@ -57,7 +57,7 @@ class NodeOperations:
         level = level_or(request.level, TITLE)
         cursor = self._pages.read(request, {"position": str, "id": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
                 Snapshot(conn, place.state),
@@ -65,11 +65,12 @@ class NodeOperations:
                 after=(cursor["position"], cursor["id"]) if cursor else ("", ""),
                 limit=size + 1,
             )
-            ids = [entry_id for entry_id, _ in found[:size]]
+            ids = [child.entry_id for child in found[:size]]
             nodes = await nodes_at(
                 Snapshot(conn, place.state), self._store, ids, level, limit=self._limits.node.content_bytes
             )
-        more = {"position": found[size - 1][1], "id": found[size - 1][0]} if len(found) > size else None
+        last = found[size - 1] if len(found) > size else None
+        more = {"position": last.position, "id": last.entry_id} if last is not None else None
         return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
 
     async def get_tree(self, request: pb.GetTreeRequest) -> pb.GetTreeResponse:
@@ -80,7 +81,7 @@ class NodeOperations:
         most = min(request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
         depth = request.max_depth or None
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
             if is_archive:
                 found = await tree.archive_tree(
@@ -110,13 +111,13 @@ class NodeOperations:
         """Set the level of a node in a view and return its text at that level."""
         level = level_or(request.level, DETAIL)
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             await views.set_levels(conn, key, {version.entry_id: level})
             children: list[types_pb2.Node] = []
             if request.include_children:
-                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
+                ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.bring_in(conn, key, ids, TITLE)
                 children = await nodes_at(Snapshot(conn, place.state), self._store, ids, TITLE)
             related: list[types_pb2.RelatedNode] = []
@@ -138,7 +139,7 @@ class NodeOperations:
     async def collapse_node(self, request: pb.CollapseNodeRequest) -> pb.CollapseNodeResponse:
         """Set a node of a view back to TITLE and hide its children."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             version = await lookup.node(Snapshot(conn, place.state), request.node_id)
             if request.recursive:
@@ -146,7 +147,7 @@ class NodeOperations:
                 await views.forget(conn, key, below)
             await views.set_levels(conn, key, {version.entry_id: TITLE})
             if not request.recursive:
-                ids = [child for child, _ in await tree.children(Snapshot(conn, place.state), version.entry_id)]
+                ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), version.entry_id)]
                 await views.hide(conn, key, ids, TITLE)
             return pb.CollapseNodeResponse(
                 node=await node_at(Snapshot(conn, place.state), self._store, version.entry_id, TITLE),
@@ -166,7 +167,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.CreateNodeResponse, "CreateNode", make)
 
     async def update_node(self, request: pb.UpdateNodeRequest) -> pb.UpdateNodeResponse:
-        """Stage other field values of a node."""
+        """Stage new field values of a node."""
 
         async def make(editor: SessionEditor) -> pb.UpdateNodeResponse:
             outcome = await self._update(editor, request, "")
@@ -179,7 +180,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.UpdateNodeResponse, "UpdateNode", make)
 
     async def delete_node(self, request: pb.DeleteNodeRequest) -> pb.DeleteNodeResponse:
-        """Stage the removal of a node."""
+        """Stage the deletion of a node."""
 
         async def make(editor: SessionEditor) -> pb.DeleteNodeResponse:
             deleted, warnings = await edits.delete(editor, request, "")
@@ -188,7 +189,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.DeleteNodeResponse, "DeleteNode", make)
 
     async def move_node(self, request: pb.MoveNodeRequest) -> pb.MoveNodeResponse:
-        """Stage another parent or place of a node."""
+        """Stage a new parent or position of a node."""
 
         async def make(editor: SessionEditor) -> pb.MoveNodeResponse:
             outcome = await moves.move(editor, request, "")
@@ -197,7 +198,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.MoveNodeResponse, "MoveNode", make)
 
     async def split_node(self, request: pb.SplitNodeRequest) -> pb.SplitNodeResponse:
-        """Stage the division of a node."""
+        """Stage the split of a node into parts."""
 
         async def make(editor: SessionEditor) -> pb.SplitNodeResponse:
             ids = await moves.split(editor, request)
@@ -206,7 +207,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.SplitNodeResponse, "SplitNode", make)
 
     async def merge_nodes(self, request: pb.MergeNodesRequest) -> pb.MergeNodesResponse:
-        """Stage the union of several nodes into the first."""
+        """Stage the merge of several nodes into the first."""
 
         async def make(editor: SessionEditor) -> pb.MergeNodesResponse:
             entry_id, deleted, warnings = await moves.merge(editor, request)
@@ -234,7 +235,7 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
 
     async def batch_change_nodes(self, request: pb.BatchChangeNodesRequest) -> pb.BatchChangeNodesResponse:
-        """Stage several changes, all or nothing."""
+        """Stage several changes, either all or none."""
         if not 0 < len(request.changes) <= _MOST_CHANGES:
             raise InvalidInputError.at("changes", f"needs 1 to {_MOST_CHANGES} changes.")
         check_note(request.commit_message)
@@ -260,7 +261,7 @@ class NodeOperations:
     async def _apply(
         self, editor: SessionEditor, one: pb.NodeChange, message: str
     ) -> tuple[pb.NodeChangeResult, tuple[str, ...]]:
-        """One change of a batch."""
+        """Apply one change of a batch."""
         kind = one.WhichOneof("change")
         if kind == "delete":
             deleted, warnings = await edits.delete(editor, one.delete, message)
@@ -277,12 +278,12 @@ class NodeOperations:
         elif kind == "remove_relation":
             outcome = await relations.remove(editor, one.remove_relation, message)
         else:
-            fault = "needs what to do: create, update, move, delete or a relation."
+            fault = "must set one of create, update, move, delete, add_relation and remove_relation."
             raise InvalidInputError(f"The change {fault}", [FieldViolation("", fault)])
         return pb.NodeChangeResult(node=node_message(outcome.placed.version, TITLE)), outcome.warnings
 
     async def _update(self, editor: SessionEditor, request: pb.UpdateNodeRequest, message: str) -> EditResult:
-        """An update of fields, of the level in a view, or of both."""
+        """Update the fields, the level in a view, or both."""
         if request.level:
             level = level_or(request.level, DETAIL)
             placed = await editor.placed(request.node_id, request.etag)
@@ -295,7 +296,9 @@ class NodeOperations:
     async def _set_created_level(
         self, editor: SessionEditor, request: pb.CreateNodeRequest, outcome: EditResult
     ) -> None:
-        level = level_or(request.initial_level, SUMMARY, "initial_level")  # a wrong one is refused without a view too
+        level = level_or(
+            request.initial_level, SUMMARY, "initial_level"
+        )  # an invalid level is refused even without a view
         if request.HasField("view_name"):
             await self._set_level(editor, request.view_name, outcome.node_id, level)
 
@@ -306,7 +309,7 @@ class NodeOperations:
     async def _home(
         self, conn: Connection, place: WorkspaceRevision, node: str, archive: str, field: str
     ) -> tuple[str, bool]:
-        """The id of the node or, when none is given, of the archive; and whether it is an archive's."""
+        """The id of the node or, without one, of the archive; and whether the id is an archive's."""
         if node:
             return (await lookup.node(Snapshot(conn, place.state), node, field)).entry_id, False
         if not archive:
@@ -322,7 +325,7 @@ class NodeOperations:
 
 
 def _body(node: types_pb2.Node) -> str:
-    """What a node says at its level, its title aside."""
+    """The text of a node at its level, without the title."""
     if node.level >= DETAIL:
         return node.content
     return (node.summary if node.level == SUMMARY else "") or node.brief
@@ -336,9 +339,9 @@ def _now(outcome: EditResult, level: types_pb2.LevelOfDetail.ValueType) -> types
 
 
 def _check_own(editor: SessionEditor, workspace: str, one: pb.NodeChange) -> None:
-    """A change of a batch may leave its workspace and session out, or give those of the batch; it has no request id.
+    """Check that a change in a batch has the batch's workspace and session, or none, and that it has no request id.
 
-    An id of its own would promise what it can't keep: that this change alone takes effect once.
+    A request id of its own would promise that this change alone takes effect once, which a batch cannot keep.
     """
     kind = one.WhichOneof("change")
     if kind is None:
@@ -350,12 +353,12 @@ def _check_own(editor: SessionEditor, workspace: str, one: pb.NodeChange) -> Non
         raise InvalidInputError.at("session_id", "is not the one of the batch; leave it out.")
     if change_request.request_id:
         raise InvalidInputError.at(
-            "request_id", "stands in one change of a batch, which takes effect as a whole; give one to the batch."
+            "request_id", "is given for one change, but a batch takes effect as a whole; give one to the batch."
         )
 
 
 def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:
-    """Let an error of a batch tell which change it is about, in its sentence and in the paths of its fields."""
+    """Add the number of the change to an error of a batch, in its message and in the paths of its fields."""
     error.message = f"changes[{number}]: {error.message}"
     if isinstance(error, InvalidInputError):
         way = f"changes[{number}].{kind}" if kind else f"changes[{number}]"

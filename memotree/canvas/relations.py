@@ -1,4 +1,4 @@
-"""Relations: adding, removing, and walking along them in both directions."""
+"""Adds and removes relations, and follows them in both directions."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from memotree.v1 import types_pb2
 
 
 class RelationNotFoundError(NotFoundError):
-    """The node holds no such relation."""
+    """The node has no such relation."""
 
     reason = "RELATION_NOT_FOUND"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One relation, walked from a node to the one at its other end."""
+    """One relation, followed from a node to the node at its other end."""
 
     holder: str
     type: str
@@ -41,7 +41,7 @@ class Step:
 
 
 async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: str) -> EditResult:
-    """Stage a relation; an equal one takes the new description."""
+    """Stage a relation; if the node has it already, its description is replaced."""
     if not request.HasField("relation"):
         raise InvalidInputError.at("relation", "is needed.")
     placed = await editor.placed(request.node_id)
@@ -51,16 +51,16 @@ async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: st
     changed = replace(node, relations=tuple(sorted([*others, relation])))
     fields = RequestFields({"relations": "relation"}, relations=[relation])
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
-    return EditResult(replace(placed, version=version), node.content)
+    return EditResult(placed._replace(version=version), node.content)
 
 
 async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, message: str) -> EditResult:
     """Stage the removal of a relation; its target may be deleted already.
 
     Raises:
-        RelationNotFoundError: The node holds no such relation.
-        InvalidIdError: The target can be no id.
-        AmbiguousIdError: Several relations of that type go to ids that begin with it.
+        RelationNotFoundError: The node has no such relation.
+        InvalidIdError: The target is neither an id nor a prefix of one.
+        AmbiguousIdError: Several relations of that type have target ids that begin with it.
     """
     placed = await editor.placed(request.node_id)
     node = await editor.load_node(placed.version)
@@ -76,18 +76,18 @@ async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, messa
     if not gone:
         held = ", ".join(f"{r.type} {r.target_id}" for r in node.relations) or "none"
         raise RelationNotFoundError(
-            f"{node.id} has no {kind} relation to {wanted!r}. It holds: {held}.",
+            f"{node.id} has no {kind} relation to {wanted!r}. Its relations: {held}.",
             "relation",
             wanted,
         )
     left = tuple(relation for relation in node.relations if relation != gone[0])
     changed = replace(node, relations=left)
     version = await editor.put(changed, placed.version, request.commit_message or message, RequestFields().tell)
-    return EditResult(replace(placed, version=version), node.content)
+    return EditResult(placed._replace(version=version), node.content)
 
 
 async def steps_from(snapshot: Snapshot, ids: Sequence[str], types: Collection[str] = ()) -> dict[str, list[Step]]:
-    """The relations of alive nodes in both directions, by node; of some types only when any are given."""
+    """The relations of alive nodes in both directions, by node; restricted to ``types`` if any are given."""
     wanted = set(ids)
     found: dict[str, list[Step]] = {entry_id: [] for entry_id in ids}
     for version in (await tree.versions(snapshot, ids)).values():
@@ -102,7 +102,7 @@ async def steps_from(snapshot: Snapshot, ids: Sequence[str], types: Collection[s
 
 
 async def walk(snapshot: Snapshot, starts: Sequence[str], types: Collection[str], depth: int) -> dict[str, list[Step]]:
-    """The nodes that relations reach from the starts, each with a shortest way; a start has an empty one."""
+    """The nodes that relations reach from the starts, each with a shortest path; a start's path is empty."""
     ways: dict[str, list[Step]] = {entry_id: [] for entry_id in starts}
     front = list(starts)
     for _ in range(depth):
@@ -120,7 +120,7 @@ async def walk(snapshot: Snapshot, starts: Sequence[str], types: Collection[str]
 
 
 def related_message(step: Step, ends: Mapping[str, Version]) -> types_pb2.RelatedNode:
-    """A relation for the wire, with the node at its other end when that is alive."""
+    """The message of a relation, with the node at its other end if that is alive."""
     end = ends.get(step.end)
     return types_pb2.RelatedNode(
         source_id=step.holder,

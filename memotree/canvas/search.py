@@ -1,4 +1,4 @@
-"""SearchNodes: scopes, kinds of search, previews and reasons."""
+"""SearchNodes: search types, scopes, previews and the reason for each hit."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -9,6 +9,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.preview import Preview, make_preview
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
@@ -16,7 +17,6 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.canvas.node_messages import contents
 from memotree.canvas.relations import Step, related_message, walk
 from memotree.canvas.view_operations import archive_ids, view_key
 from memotree.canvas.view_rendering import shown
@@ -37,28 +37,28 @@ _STARTS: Final = 5
 _CLOSE: Final = 0.3
 """The cosine from which a summary counts as close to the query.
 
-Measured with the built-in model on the topics that come with Python: a query and the text that answers it have 0.62 in
-the median, nine of ten more than 0.31; the best text for a query about something else altogether, or for no word at
-all, has 0.13 in the median and never had more than 0.28; a query and any text have 0.11 in the median. Chinese texts,
-which the model compares by their characters, are nearer to each other whatever they say (0.28 to 0.54 for unrelated
-ones, 0.59 to 0.69 for answers), so that the claim is weaker there.
+Measured with the built-in model on the topics that come with Python: a query and the text that answers it have a
+median of 0.62, and nine of ten have more than 0.31. The best text for an unrelated query, or for one without any word,
+has a median of 0.13 and never more than 0.28. A query and any text have a median of 0.11. The model compares Chinese
+texts by their characters, so they are closer to each other whatever they say (0.28 to 0.54 for unrelated ones, 0.59 to
+0.69 for answers); the claim is weaker there.
 """
 
 _FEW_HITS: Final = 100
 _FEW_CHARS: Final = 1 << 16
-"""Previews of more hits or characters than these are made in a thread, so that other calls go on meanwhile."""
+"""Previews of more hits or characters than these are made in a thread, so that other calls are not blocked."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """A found node, and the way along relations to it when there is one."""
+    """A found node, and the path of relations that led to it, if any."""
 
     found: FoundNode
     way: tuple[Step, ...] = ()
 
 
 class NodeSearch:
-    """One search. No connection is held while the index is asked, since that may need one of its own."""
+    """One search. It holds no connection while it queries the index, which may need a connection itself."""
 
     def __init__(self, store: Store, request: pb.SearchNodesRequest, types: Collection[str] = ()) -> None:
         self._store = store
@@ -72,17 +72,17 @@ class NodeSearch:
         self._types = [relation_name(kind, "relation_types") for kind in request.relation_types]
 
     async def run(self) -> pb.SearchNodesResponse:
-        """Find, and tell why each hit was found."""
+        """Find the nodes, with the reason why each was found."""
         self._check()
         request = self._request
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = place.state
             node_ids = await self._scope_ids(conn, place)
             archives = await lookup.archives(Snapshot(conn, state), request.archives)
             starts = await self._start(Snapshot(conn, state))
         if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
-            # Scope and filters are about the results; relations may lead to them from anywhere.
+            # Scope and filters apply to the results only; the relations may start anywhere.
             found = await self._store.search.find(state, SearchQuery(request.query, _STARTS))
             starts = {hit.version.entry_id: hit.score for hit in found}
         hits: list[_Hit] = []
@@ -99,7 +99,8 @@ class NodeSearch:
         request = self._request
         if len(request.query) > MAX_QUERY_CHARS:
             raise InvalidInputError.at(
-                "query", f"has {len(request.query)} characters; give at most {MAX_QUERY_CHARS}, the telling words."
+                "query",
+                f"has {len(request.query)} characters; give at most {MAX_QUERY_CHARS}, the words that matter most.",
             )
         needs_query = self._kind != pb.SEARCH_TYPE_RELATION or not request.scope_node_id
         if needs_query and not request.query.strip():
@@ -114,22 +115,22 @@ class NodeSearch:
             if value < 0 or (most is not None and value > most):
                 raise InvalidInputError.at(name, f"must be 0 (the default) to {most or _MOST_RESULTS}.")
         if self._kind not in pb.SearchType.values():
-            raise InvalidInputError.at("search_type", f"{self._kind} is no type of search.")
+            raise InvalidInputError.at("search_type", f"{self._kind} is not a search type.")
         if self._scope not in pb.SearchScope.values():
-            raise InvalidInputError.at("scope", f"{self._scope} is no scope.")
+            raise InvalidInputError.at("scope", f"{self._scope} is not a scope.")
         if self._scope in (pb.SEARCH_SCOPE_SUBTREE, pb.SEARCH_SCOPE_RELATED) and not request.scope_node_id:
             raise InvalidInputError.at("scope_node_id", "is needed for this scope.")
         if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW and not request.view_name:
             raise InvalidInputError.at("view_name", "is needed for the scope CURRENT_VIEW.")
 
     async def _scope_ids(self, conn: Connection, place: WorkspaceRevision) -> set[str] | None:
-        """The nodes to look among; ``None`` for all."""
+        """The ids of the nodes to search; ``None`` for all nodes."""
         if self._scope == pb.SEARCH_SCOPE_CURRENT_VIEW:
             key = view_key(place, self._request.view_name)
             if not await views.levels(conn, key):
                 self._warnings.append(
-                    f"{place.resolved.kind} {place.scope} has no view {key.name!r} yet; it would show the roots, which "
-                    "were searched. List the views with ListViews."
+                    f"{place.resolved.kind} {place.scope} has no view {key.name!r} yet, so the roots were searched, "
+                    "which a new view shows. List the views with ListViews."
                 )
             what = await shown(Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state)))
             return {node.version.entry_id for node in what.nodes}
@@ -145,7 +146,7 @@ class NodeSearch:
         return (await lookup.node(snapshot, self._request.scope_node_id, "scope_node_id")).entry_id
 
     async def _start(self, snapshot: Snapshot) -> dict[str, float]:
-        """The node that relations are walked from, when one is given; else the best matches of the words are."""
+        """The node that relations are followed from; empty if none is given, which means from the best matches."""
         if self._kind != pb.SEARCH_TYPE_RELATION or not self._request.scope_node_id:
             return {}
         return {await self._scope_node(snapshot): 1.0}
@@ -170,7 +171,7 @@ class NodeSearch:
         node_ids: set[str] | None,
         archives: Sequence[str],
     ) -> list[_Hit]:
-        """The nodes that relations reach from the starts, nearer ones and those of better starts first."""
+        """The nodes that relations reach from the starts; nodes that are nearer or have a better start come first."""
         ways = await walk(snapshot, list(starts), self._types, self._depth)
         alive = await tree.versions(snapshot, list(ways))
         hits = [
@@ -191,33 +192,33 @@ class NodeSearch:
         )
 
     def _warn(self, hits: Sequence[_Hit]) -> None:
-        """Say what the hits alone do not: a type that nothing has, an answer that is none."""
+        """Warn about node types that no node has, and about results that are not close to the query."""
         present = {*self._known_types, *(hit.found.version.type for hit in hits)}
         unknown = [name for name in dict.fromkeys(self._request.node_types) if name not in present]
         if self._known_types and unknown:
             self._warnings.append(
-                f"No node was found of {', '.join(repr(name[:70]) for name in unknown[:10])}, which is no registered "
-                f"type; those are {', '.join(sorted(self._known_types))}."
+                f"No node was found of type {', '.join(repr(name[:70]) for name in unknown[:10])}, which is not "
+                f"registered; the registered types are {', '.join(sorted(self._known_types))}."
             )
         if self._kind in (pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID) and hits:
             best = max(hit.found.meaning for hit in hits)
             if best < _CLOSE and not any(hit.found.words for hit in hits):
                 self._warnings.append(
-                    f"Nothing is close to the query: the nearest summary has a cosine of {best:.2f} to it, and below "
-                    f"{_CLOSE} that is mostly chance. Ask in other words."
+                    f"Nothing is close to the query: the nearest summary has a cosine of {best:.2f} to it, and "
+                    f"matches below {_CLOSE} are mostly chance. Ask in other words."
                 )
 
     async def _messages(self, snapshot: Snapshot, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
         versions = [hit.found.version for hit in hits]
         previews = self._request.include_preview if self._request.HasField("include_preview") else True
-        nodes = await contents(snapshot, self._store, versions) if previews else {}
+        nodes = await read_nodes(snapshot, self._store.entries, versions) if previews else {}
         ways = await tree.ancestors(snapshot, [version.entry_id for version in versions])
         counts = await tree.child_counts(snapshot, [version.entry_id for version in versions])
         ends = await tree.versions(snapshot, {step.end for hit in hits for step in hit.way})
         terms = query_terms(self._request.query)
         length = self._request.preview_length or _DEFAULT_PREVIEW
 
-        def told() -> list[pb.SearchHit]:
+        def build() -> list[pb.SearchHit]:
             return [
                 _message(
                     hit,
@@ -236,7 +237,7 @@ class NodeSearch:
             ]
 
         is_much = len(hits) > _FEW_HITS or sum(len(node.content) for node in nodes.values()) > _FEW_CHARS
-        return await asyncio.to_thread(told) if is_much else told()
+        return await asyncio.to_thread(build) if is_much else build()
 
 
 def _message(hit: _Hit, node: types_pb2.Node, ends: Mapping[str, Version], preview: Preview) -> pb.SearchHit:
@@ -253,12 +254,12 @@ def _message(hit: _Hit, node: types_pb2.Node, ends: Mapping[str, Version], previ
 
 
 def _preview(node: Node, terms: Sequence[QueryTerm], length: int) -> Preview:
-    """The part of a node that shows why it was found: of its content, or else of the texts about it."""
+    """The part of a node that shows why it was found: from its content, or else from its brief and summary."""
     main = make_preview(_joined(node.title, node.content or node.summary, " ".join(node.tags)), terms, length)
     others = [term for term in terms if term.term not in main.matched]
     if not others or not (node.brief or node.summary):
         return main
-    # The terms that the content lacks, and those that stand behind the matches that are enough for a preview.
+    # These are terms that the content lacks, and terms that come after the matches that already fill the preview.
     about = make_preview(_joined(node.brief, node.summary, " ".join(node.tags)), others, length)
     both = {*main.matched, *about.matched}
     return Preview(

@@ -1,7 +1,7 @@
-"""Summaries that an edit makes, and the attributes that tell where a summary comes from.
+"""Generates summaries during an edit and maintains the attributes that record where a summary comes from.
 
-A summary given by hand is the caller's own words: nothing tells of a model, so nothing renews it. One that was made
-keeps the hash of what it was made from; when a call changes the content and leaves the summary, the node says so.
+A summary that the caller gives is the caller's own text: it has no such attributes, so it is never renewed. A generated
+summary keeps the hash of its source; if a call changes the content but not the summary, an attribute marks the node.
 """
 
 import asyncio
@@ -10,13 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.attributes import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,
-    RESERVED,
-    SUMMARY_BY,
-    SUMMARY_OF,
-    SUMMARY_PENDING,
     hash_of_children,
     hash_of_content,
     with_provenance,
@@ -28,20 +25,20 @@ from memotree.models.extractive import MADE_BY, brief_of, digest_of, summary_of
 from memotree.sessions.editing import SessionEditor
 
 FEW_CHARS: Final = 1 << 15
-"""Longer texts are summed up in a thread, so that other calls go on meanwhile."""
+"""Longer texts are summarised in a thread, so that other calls are not blocked."""
 
 _INGESTED: Final = frozenset({LEAF_TYPE, SUMMARY_TYPE})
 
 
 class ReservedAttributeError(InvalidInputError):
-    """An attribute that only MemoTree sets."""
+    """The request sets an attribute that only MemoTree sets."""
 
     reason = "RESERVED_ATTRIBUTE"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A brief and a summary that were made, by what, and the hash of what they were made from."""
+    """A generated brief and summary, the model or method that made them, and the hash of their source."""
 
     brief: str
     summary: str
@@ -50,39 +47,39 @@ class Made:
 
 
 def check_attributes(given: Mapping[str, str], present: Mapping[str, str]) -> None:
-    """Refuse attributes that only MemoTree sets; sent back as they were read, they pass.
+    """Check that no attribute is changed that only MemoTree sets; unchanged values are accepted.
 
     Raises:
-        ReservedAttributeError: Naming each.
+        ReservedAttributeError: Such attributes are changed; the error names each.
     """
     wrong = sorted(name for name in RESERVED & given.keys() if given[name] != present.get(name))
     if wrong:
-        fault = "is set by MemoTree alone, which tells with it where a summary comes from; leave it out"
+        fault = "is set only by MemoTree, to record where a summary comes from; leave it out"
         listed = ", ".join(wrong)
         raise ReservedAttributeError(
-            f"{listed} cannot be given: only MemoTree sets what tells where a summary comes from. Leave it out; give a "
-            "summary to make it your own.",
+            f"{listed} cannot be set: only MemoTree records where a summary comes from. Leave it out; give a summary "
+            "to replace the generated one by your own.",
             [FieldViolation(f"attributes[{name!r}]", fault) for name in wrong],
         )
 
 
 def kept(given: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
-    """The attributes given, with what tells where the summary comes from as it was."""
-    told = {name: value for name, value in present.items() if name in RESERVED}
-    return {**without_provenance(given), **told}
+    """The given attributes, plus the present ones that record where the summary comes from."""
+    reserved = {name: value for name, value in present.items() if name in RESERVED}
+    return {**without_provenance(given), **reserved}
 
 
 async def told_briefly(title: str, content: str) -> tuple[str, str]:
-    """The brief and the summary of a text; those of a long one are made in a thread."""
+    """The brief and the summary of a text; a long text is summarised in a thread."""
 
-    def told() -> tuple[str, str]:
+    def summarise() -> tuple[str, str]:
         return brief_of(title, content), summary_of(title, content)
 
-    return await asyncio.to_thread(told) if len(content) > FEW_CHARS else told()
+    return await asyncio.to_thread(summarise) if len(content) > FEW_CHARS else summarise()
 
 
 async def made_for(editor: SessionEditor, node: Node) -> Made:
-    """A new brief and summary: of a summary node from its children's summaries, of another from its content."""
+    """A new brief and summary: from the children's summaries for a summary node, else from the content."""
     if node.type == SUMMARY_TYPE:
         ids = (await tree.directly_below(editor.snapshot, [node.id])).get(node.id, [])
         found = await tree.versions(editor.snapshot, ids)
@@ -99,9 +96,9 @@ async def made_for(editor: SessionEditor, node: Node) -> Made:
 
 
 def with_made(node: Node, made: Made, given: Collection[str] = ()) -> Node:
-    """The node with what was made for it, the fields given aside.
+    """The node with the generated brief and summary, except for those that the caller gave.
 
-    A note of somebody's own does not begin to tell where its summary comes from: it would be renewed unasked.
+    A node that was not ingested and has no recorded source gets none here: its summary would be renewed unasked.
     """
     brief = node.brief if "brief" in given else made.brief
     if "summary" in given:
@@ -113,12 +110,12 @@ def with_made(node: Node, made: Made, given: Collection[str] = ()) -> Node:
 
 
 def by_hand(node: Node) -> Node:
-    """The node whose summary is the caller's own words."""
+    """The node with its summary marked as the caller's own: without the attributes of a generated one."""
     return replace(node, attributes=without_provenance(node.attributes))
 
 
 def left_behind(node: Node) -> Node:
-    """The node whose content changed while its summary stayed: marked, when that was made from the content."""
+    """The node after its content changed but not its summary: marked as stale if the summary was generated."""
     made_of = node.attributes.get(SUMMARY_OF)
     if made_of is None:
         return node

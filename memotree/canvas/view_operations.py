@@ -28,7 +28,7 @@ class ViewNotFoundError(NotFoundError):
 
 
 def view_key(place: WorkspaceRevision, name: str) -> ViewKey:
-    """The view of that name at a place.
+    """The key of the view with that name, in the session or branch of ``place``.
 
     Raises:
         InvalidTextError: The name is empty, too long or unprintable.
@@ -38,22 +38,22 @@ def view_key(place: WorkspaceRevision, name: str) -> ViewKey:
 
 
 async def archive_ids(snapshot: Snapshot, archive: str = "") -> list[str]:
-    """The ids of all archives by name, or of the one that is named."""
+    """The id of the given archive, or the ids of all archives, ordered by name."""
     if archive:
         return [(await lookup.archive(snapshot, archive)).entry_id]
     return [version.entry_id for version in await tree.archives(snapshot)]
 
 
 def _too_small(request: pb.RenderViewRequest, needed: int) -> str:
-    """What helps when the titles of the roots alone, which are always shown, are too much."""
+    """The warning that the titles of the roots, which are always shown, already exceed the budget."""
     helps = f"raise the budget to {needed} or more"
     if not request.archive:
-        helps = f"name one archive to see its nodes alone, or {helps}"
+        helps = f"name one archive to see only its nodes, or {helps}"
     return f"Not even the titles of the roots fit into {request.token_budget} tokens: {helps}."
 
 
 class ViewOperations:
-    """Renders, lists and forgets views."""
+    """Renders, lists and deletes views."""
 
     def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits | None = None) -> None:
         self._store = store
@@ -65,7 +65,7 @@ class ViewOperations:
         if request.token_budget < 0:
             raise InvalidInputError.at("token_budget", "must be 0 (no limit) or more.")
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             what = await shown(
                 Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state), request.archive)
@@ -84,7 +84,7 @@ class ViewOperations:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"name": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             rows = await views.list_views(
                 conn,
                 place.workspace.workspace_id,
@@ -106,9 +106,9 @@ class ViewOperations:
         )
 
     async def delete_view(self, request: pb.DeleteViewRequest) -> pb.DeleteViewResponse:
-        """Forget a view."""
+        """Delete a view."""
         async with self._store.database.transaction() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
             if not await views.delete_view(conn, key):
                 raise ViewNotFoundError(
@@ -121,7 +121,7 @@ class ViewOperations:
 
 def _cut_short(ids: Iterable[str], most: int) -> list[str]:
     return [
-        f"The content of {entry_id} is made from its leaves and stands here in part: all such together have {most} "
-        "bytes at most. Expand the nodes below it."
+        f"The content of {entry_id} is made from its leaves and is cut short here: all such contents together have at "
+        f"most {most} bytes. Expand the nodes below it."
         for entry_id in ids
     ]

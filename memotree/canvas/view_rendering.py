@@ -1,7 +1,7 @@
-"""What a view shows: roots at TITLE, its own nodes at their levels, nothing below a node that it hides.
+"""Decides what a view shows and renders it: roots at TITLE, its own nodes at their levels, nothing below hidden nodes.
 
-A node of the view stands below the nearest node above it that is shown; the ones between stay hidden. What is brought
-in after a node above it was hidden is shown.
+A node of the view is shown below its nearest shown ancestor; the nodes between them stay hidden. A node that was
+brought in after an ancestor was hidden is shown.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from memotree.v1 import node_service_pb2 as pb
 
 _MOST_HASHES: Final = 6
 _MOST_NODES: Final = 5000
-"""Roots of an archive that a view shows."""
+"""The most roots of an archive that a view shows."""
 
 _FEW_NODES: Final = 100
 _FEW_TOKENS: Final = 1 << 14
-"""A view of more nodes or tokens is put together in a thread, so that other calls go on meanwhile."""
+"""A view with more nodes or tokens than these is rendered in a thread, so that other calls are not blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class ShownNode:
     Attributes:
         version: The node.
         level: Its level of detail.
-        depth: Shown nodes above it.
-        used: When it was used last; 0 for a root that nobody touched.
-        hidden_below: Children that the view does not show.
+        depth: The number of shown nodes above it.
+        used: When it was last used; 0 for a root that was never used.
+        hidden_below: The number of children that the view does not show.
     """
 
     version: Version
@@ -56,8 +56,8 @@ class Shown:
     """Everything that a view shows.
 
     Attributes:
-        nodes: In the order of the tree.
-        gone: Ids of nodes of the view that are not alive any more.
+        nodes: The nodes, in the order of the tree.
+        gone: Ids of nodes of the view that are no longer alive.
         cut: Names of archives with more roots than are shown.
     """
 
@@ -67,9 +67,9 @@ class Shown:
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know about what is not shown."""
+        """Warnings about nodes that are not shown."""
         return [
-            *(f"{entry_id} is in the view and not alive any more." for entry_id in self.gone),
+            *(f"{entry_id} is in the view but no longer alive." for entry_id in self.gone),
             *(
                 f"Archive {name} has more than {_MOST_NODES} roots; only the first {_MOST_NODES} roots are shown. "
                 "Expand others by their ids."
@@ -80,7 +80,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A view as text, within its budget when that was possible; ``cut`` has the nodes whose content is a beginning."""
+    """A view as text, within its budget if possible; ``cut`` has the ids of the nodes whose content is cut short."""
 
     markdown: str
     usage: pb.ContextUsage
@@ -96,7 +96,7 @@ async def shown(snapshot: Snapshot, key: ViewKey, archive_ids: Sequence[str]) ->
     cut: list[str] = []
     for archive_id in archive_ids:
         some = await tree.children(snapshot, archive_id, limit=_MOST_NODES + 1)
-        roots += [entry_id for entry_id, _ in some[:_MOST_NODES]]
+        roots += [child.entry_id for child in some[:_MOST_NODES]]
         if len(some) > _MOST_NODES:
             cut.append(archive_id)
     named = await tree.versions(snapshot, cut)
@@ -129,7 +129,7 @@ async def shown(snapshot: Snapshot, key: ViewKey, archive_ids: Sequence[str]) ->
 
 
 def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLevel]) -> bool:
-    """Whether nobody hid the node, nor one above it later than the node itself was used."""
+    """Whether a node is shown: it is not hidden, and no ancestor was hidden after the node was last used."""
     own = levels.get(entry_id)
     if own is not None and not own.shown:
         return False
@@ -145,7 +145,7 @@ async def _ordered(
     visible: set[str],
     archive_ids: Sequence[str],
 ) -> list[str]:
-    """The visible nodes in the order of the tree: by the positions on the way down to each."""
+    """The visible nodes in the order of the tree, sorted by the positions along the path to each."""
     between = {above for entry_id in visible for above in ways[entry_id]} - set(alive)
     places = {**alive, **await tree.versions(snapshot, between)}
     rank = {archive_id: number for number, archive_id in enumerate(archive_ids)}
@@ -165,10 +165,10 @@ async def render(
     *,
     limit: int = DEFAULT_LIMITS.content_bytes,
 ) -> Rendered:
-    """A view as Markdown; over the budget, the least recently used nodes are collapsed first (0: there is no budget).
+    """Render a view as Markdown; if it exceeds the budget, the least recently used nodes are collapsed first.
 
-    What is collapsed has its title alone, and nothing below it is shown. All derived contents together have ``limit``
-    bytes at most.
+    A budget of 0 means no budget. A collapsed node shows only its title and nothing below it. All derived contents
+    together have at most ``limit`` bytes.
     """
     detailed = [node.version for node in what.nodes if node.level >= DETAIL]
     found = await texts(snapshot, store, detailed, limit)
@@ -177,10 +177,10 @@ async def render(
 
 
 def rendered(what: Shown, texts: Mapping[str, Text], budget: int) -> Rendered:
-    """The same from contents that were read.
+    """Render a view from contents that were read already; see `render`.
 
-    Each collapse takes tokens away, so the fewest that keep the budget are found by bisection, and every try is counted
-    as the text that it is.
+    Each collapse removes tokens, so bisection finds the fewest collapses that keep the budget; each candidate is
+    rendered and its tokens are counted.
     """
     nodes, collapsed = what.nodes, list[str]()
     markdown = _markdown(nodes, texts)
@@ -192,7 +192,7 @@ def rendered(what: Shown, texts: Mapping[str, Text], budget: int) -> Rendered:
 
         made = collapses[: bisect_left(range(len(collapses)), True, key=fits)]  # noqa: FBT003 - the value sought
         nodes = _after(what.nodes, made)
-        collapsed = list(dict.fromkeys(what.nodes[each.place].version.entry_id for each in made))
+        collapsed = list(dict.fromkeys(what.nodes[collapse.place].version.entry_id for collapse in made))
         markdown = _markdown(nodes, texts)
     used = count_tokens(markdown)
     usage = pb.ContextUsage(
@@ -215,17 +215,17 @@ def _markdown(nodes: Sequence[ShownNode], texts: Mapping[str, Text]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Collapse:
-    """The node at a place of the view goes to TITLE, and all below it is hidden, up to the place ``end``."""
+    """Sets the node at index ``place`` of the view to TITLE and hides the nodes below it, up to index ``end``."""
 
     place: int
     end: int
 
 
 def _collapses(nodes: Sequence[ShownNode]) -> list[_Collapse]:
-    """All that may be collapsed, least recently used first.
+    """All possible collapses, least recently used first.
 
-    A node and all below it count as used when the last open one of them was: titles that came along keep nothing open.
-    The text of a node goes before what is open below it and was used later.
+    A subtree counts as last used when the latest of its open nodes was: nodes shown as titles keep nothing open. The
+    text of a node is collapsed before open nodes below it that were used later.
     """
     steps: list[tuple[int, int, int, _Collapse]] = []
     ends: list[int] = [len(nodes)] * len(nodes)
@@ -248,10 +248,10 @@ def _collapses(nodes: Sequence[ShownNode]) -> list[_Collapse]:
 
 
 def _after(nodes: Sequence[ShownNode], collapses: Sequence[_Collapse]) -> list[ShownNode]:
-    """What is left of a view when some of its nodes are collapsed."""
+    """The nodes of a view that remain after the collapses."""
     ends = dict[int, int]()
-    for each in collapses:
-        ends[each.place] = max(each.end, ends.get(each.place, 0))
+    for collapse in collapses:
+        ends[collapse.place] = max(collapse.end, ends.get(collapse.place, 0))
     left: list[ShownNode] = []
     below = Counter(node.version.parent_id for node in nodes)
     hidden_to = 0
@@ -278,7 +278,7 @@ def block(node: ShownNode, level: Level.ValueType, texts: Mapping[str, Text]) ->
 
 
 def text_at(version: Version, level: Level.ValueType, texts: Mapping[str, Text]) -> str:
-    """The text of a node at a level, its title aside."""
+    """The text of a node at a level, without the title."""
     if level == BRIEF:
         return version.brief
     if level == SUMMARY:

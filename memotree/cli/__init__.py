@@ -1,23 +1,23 @@
-"""The ``memotree`` command: every job a person has with MemoTree. ``main`` is the entry point; import nothing else."""
+"""The ``memotree`` command line, for everything a person does with MemoTree. Import only ``main``, its entry point."""
 
 import os
 import sys
 
 DEBUG_VARIABLE = "MEMOTREE_DEBUG"
-"""Set, an error that nobody foresaw shows its traceback."""
+"""The variable that, if set, makes unexpected errors show their traceback."""
 
 
 def main() -> None:
-    """Runs the command line; an error that nobody foresaw still ends in one sentence."""
-    from memotree.cli.app import app  # noqa: PLC0415 - keeps `import memotree.cli` free of everything
+    """Runs the command line; even an unexpected error is reported in one sentence."""
+    from memotree.cli.app import app  # noqa: PLC0415 - keeps `import memotree.cli` free of other imports
 
     try:
         app()
-    except Exception as error:  # the last door: a person gets a sentence, never a traceback
+    except Exception as error:  # the last resort: a person gets a sentence, not a traceback
         if os.environ.get(DEBUG_VARIABLE):
             raise
         sys.stderr.write(
-            f"memotree failed in a way nobody foresaw ({type(error).__name__}: {error}). "
-            f"Run it again with {DEBUG_VARIABLE}=1 and report what it shows.\n"
+            f"memotree failed with an unexpected error ({type(error).__name__}: {error}). "
+            f"Run it again with {DEBUG_VARIABLE}=1 and report the output.\n"
         )
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The command line as a whole: which groups and commands there are."""
+"""The command line as a whole, with all its groups and commands."""
 
 import sys
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ from memotree.cli.output import Output
 
 
 class CommandLine(TyperGroup):
-    """All commands; wrong usage, which is found before a command runs, is JSON too where JSON was asked for."""
+    """All commands; with ``--json``, usage errors found before a command runs are printed as JSON too."""
 
     def main(self, *positional: Any, **named: Any) -> Any:
         """Run the command that the arguments name, and exit with its status."""
@@ -59,7 +59,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - one option needs it
+        from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
 
         typer.echo(f"memotree {version('memotree')}")
         raise typer.Exit

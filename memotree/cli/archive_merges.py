@@ -1,4 +1,4 @@
-"""``memotree archive suggest | join``: archives that are about the same, and one made of several."""
+"""``memotree archive suggest | join``: find archives with the same topic, and join several into one."""
 
 from typing import Annotated
 
@@ -16,10 +16,10 @@ def suggest(
     cli: CliContext,
     model: Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")] = "",
     threshold: Annotated[
-        float | None, typer.Option("--threshold", min=0.0, max=1.0, help="How similar; 0.6 when not given.")
+        float | None, typer.Option("--threshold", min=0.0, max=1.0, help="The least similarity; 0.6 when not given.")
     ] = None,
 ) -> None:
-    """List archives of one model that are about the same."""
+    """List archives of one model that have the same topic."""
     found = cli.here.suggest_archive_merges(model_id=model, threshold=threshold)
     cli.output.show(
         {"suggestions": found},
@@ -34,7 +34,7 @@ def suggest(
                 )
                 for each in found
             ],
-            empty="No archives are about the same.",
+            empty="No archives have the same topic.",
         ),
     )
 
@@ -70,6 +70,6 @@ def join(
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the commands among those of archives."""
+    """Adds the commands to the group of archives."""
     command(app, "suggest", REVISION)(suggest)
     command(app, "join", WORKSPACE)(join)

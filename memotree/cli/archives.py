@@ -17,7 +17,7 @@ ArchiveArgument = Annotated[
     typer.Argument(metavar="ARCHIVE", help="Name, id or unique prefix of an id.", autocompletion=completion.archives),
 ]
 ModelOption = Annotated[str | None, typer.Option("--model", help="The agent or model it belongs to.")]
-DescriptionOption = Annotated[str | None, typer.Option("--description", "-d", help="What it holds.")]
+DescriptionOption = Annotated[str | None, typer.Option("--description", "-d", help="What the archive contains.")]
 
 
 @command(app, "create", SESSION)
@@ -43,7 +43,7 @@ def list_(cli: CliContext) -> None:
         lambda: table(
             [("Name", "bold cyan"), ("Id", "yellow"), "Model", "Description"],
             [(each.name, each.id, each.model_id, each.description) for each in found],
-            empty="There is no archive here; make one with `memotree archive create NAME`.",
+            empty="There is no archive here; create one with `memotree archive create NAME`.",
         ),
     )
 
@@ -74,18 +74,18 @@ def rename(
     model: ModelOption = None,
     description: DescriptionOption = None,
 ) -> None:
-    """Stage another name of an archive."""
+    """Stage a new name for an archive."""
     changed = cli.session.update_archive(archive, name=new_name, model_id=model, description=description)
     cli.output.show(changed, lambda: None)
-    cli.output.done(f"Staged: the archive {changed.id} is called {changed.name}.")
+    cli.output.done(f"Staged: the archive {changed.id} is renamed to {changed.name}.")
 
 
 @command(app, "delete", SESSION)
 def delete(cli: CliContext, archive: ArchiveArgument, yes: YesOption = False) -> None:
-    """Stage the removal of an archive with all its nodes."""
+    """Stage the deletion of an archive with all its nodes."""
     session = cli.session
     found = session.archive(archive)
-    confirm(cli, f"Remove the archive {found.name} with all its nodes?", yes=yes)
+    confirm(cli, f"Delete the archive {found.name} with all its nodes?", yes=yes)
     gone = session.delete_archive(found)
     cli.output.show({"archive": found, "deleted_nodes": gone}, lambda: None)
-    cli.output.done(f"Staged: the archive {found.name} is removed, with {counted(gone, 'node')}.")
+    cli.output.done(f"Staged: the archive {found.name} is deleted, with {counted(gone, 'node')}.")

@@ -1,4 +1,4 @@
-"""``memotree ask``: an answer with citations, and the steps on the way to it as they are taken."""
+"""``memotree ask``: prints the steps towards an answer as they are taken, then the answer with citations."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +40,7 @@ def ask(
         int, typer.Option("--max-steps", min=0, max=20, help="Decisions that the chat model may take; 5 when 0.")
     ] = 0,
     budget: BudgetOption = 0,
-    archives: ArchivesOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    archives: ArchivesOption = [],  # noqa: B006 - typer only reads it
     model: ModelOption = "",
     tags: TagsOption = [],  # noqa: B006 - likewise
     node_types: TypesOption = [],  # noqa: B006 - likewise
@@ -81,7 +81,7 @@ def ask(
 
 
 def _step(step: "AskStep") -> Text:
-    """A step on one line."""
+    """One line for a step."""
     line = Text(f"{step.number}. {step.action}", "dim")
     if step.node_id:
         line.append(f" {step.node_id}", f"{ID} dim")
@@ -95,7 +95,7 @@ def _step(step: "AskStep") -> Text:
 
 
 def look(answer: "Answer") -> "RenderableType":
-    """An answer with its citations, for a person."""
+    """An answer with its citations, formatted for a person."""
     parts: list[RenderableType] = [Text(answer.text)]
     if answer.citations:
         parts += [Text(""), Text("Citations", "bold")]
@@ -104,7 +104,7 @@ def look(answer: "Answer") -> "RenderableType":
 
 
 def citation_line(number: int, cited: "Citation") -> Text:
-    """Where a passage stands, on one line."""
+    """One line for a citation: title, id, and the place in the document."""
     line = Text.assemble(f"{number}. ", (cited.title, "cyan"), "  ", (cited.node_id, ID), style="")
     source = cited.source
     if source is None or source.document_id != cited.archive_name:
@@ -115,5 +115,5 @@ def citation_line(number: int, cited: "Citation") -> Text:
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the command on the command line."""
+    """Adds the command to the command line."""
     command(app, "ask", REVISION)(ask)

@@ -1,4 +1,4 @@
-"""``memotree commit | log | show | diff | revisions | blame``: history, as people know it from Git."""
+"""``memotree commit | log | show | diff | revisions | blame``: history, with commands as in Git."""
 
 from datetime import datetime
 from itertools import islice
@@ -24,31 +24,35 @@ LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most 
 
 
 class BadAuthorError(CliError):
-    """An author is no ``Name <address>``."""
+    """The author does not have the form ``Name <address>``."""
 
     reason = "BAD_AUTHOR"
 
 
 def _author(text: str) -> tuple[str, str]:
-    """``Name <address>`` or ``Name``."""
+    """The name and address from ``Name <address>`` or ``Name``."""
     name, opened, rest = text.partition("<")
     if opened and not rest.rstrip().endswith(">"):
-        raise BadAuthorError(f"{text!r} is no author: write 'Name' or 'Name <address>'.")
+        raise BadAuthorError(f"{text!r} is not an author: write 'Name' or 'Name <address>'.")
     return name.strip(), rest.strip().rstrip(">").strip()
 
 
 def commit(
     cli: CliContext,
-    message: Annotated[str, typer.Option("--message", "-m", help="Its first line is the subject.", prompt=False)],
-    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these; all without.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", "-t", help="Make an annotated tag of the commit.")] = None,
+    message: Annotated[
+        str, typer.Option("--message", "-m", help="The commit message; its first line is the subject.", prompt=False)
+    ],
+    nodes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these nodes; all when not given.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", "-t", help="Create an annotated tag for the commit.")] = None,
     author: Annotated[str, typer.Option(help="'Name <address>'; the session's agent when not given.")] = "",
 ) -> None:
-    """Make one Git commit of what the session has staged."""
+    """Commit the staged changes of the session as one Git commit."""
     session = cli.session
     named = None
     if author:
-        from memotree.client import Author  # noqa: PLC0415 - a wrong author needs no gRPC
+        from memotree.client import Author  # noqa: PLC0415 - an invalid author is reported without loading gRPC
 
         named = Author(*_author(author))
     with cli.output.waiting("Committing"):
@@ -67,7 +71,7 @@ def commit(
 
 
 def _branches(cli: CliContext) -> dict[str, list[str]]:
-    """The names of the branches by the commit that they are at."""
+    """The names of the branches by the commit they point to."""
     names: dict[str, list[str]] = {}
     for branch in cli.workspace.branches():
         names.setdefault(branch.commit_id, []).append(branch.name)
@@ -78,8 +82,8 @@ def log(
     cli: CliContext,
     at: AtOption = "",
     limit: LimitOption = 50,
-    node: Annotated[str, typer.Option("--node", help="Only commits that touch this node.")] = "",
-    subtree: Annotated[str, typer.Option(help="Only commits that touch this node or what is below it.")] = "",
+    node: Annotated[str, typer.Option("--node", help="Only commits that change this node.")] = "",
+    subtree: Annotated[str, typer.Option(help="Only commits that change this node or a node below it.")] = "",
     author: Annotated[str, typer.Option(help="Only commits whose author's name or address contains this.")] = "",
     since: Annotated[datetime | None, typer.Option(help="Only commits at or after this time.")] = None,
     until: Annotated[datetime | None, typer.Option(help="Only commits before this time.")] = None,
@@ -117,7 +121,7 @@ def show(
             autocompletion=completion.revisions,
         ),
     ] = "",
-    patch: Annotated[bool, typer.Option("--patch", "-p", help="Each field that differs, too.")] = False,
+    patch: Annotated[bool, typer.Option("--patch", "-p", help="Also show each field that differs.")] = False,
 ) -> None:
     """Show a commit with the nodes it changed."""
     workspace = cli.workspace
@@ -152,9 +156,9 @@ def diff(
         ),
     ] = "",
     node: Annotated[str, typer.Option("--node", help="Only this node.")] = "",
-    stat: Annotated[bool, typer.Option("--stat", help="Only which nodes differ.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Show only which nodes differ.")] = False,
 ) -> None:
-    """Show what differs between two states, per node and field; what the session has staged, without arguments."""
+    """Show what differs between two states, per node and field; without arguments, the session's staged changes."""
     found = cli.workspace.diff(old, new or cli.choice.session, node=node or None, include_fields=not stat)
     cli.output.show(
         found,
@@ -167,7 +171,7 @@ def diff(
 
 
 def blame(cli: CliContext, node: NodeArgument, at: AtOption = "") -> None:
-    """Tell which commit and agent wrote each line of a node's content."""
+    """Show which commit and agent wrote each line of a node's content."""
     found = cli.workspace.at(at).blame(node)
     cli.output.show(
         {"lines": found},
@@ -209,7 +213,7 @@ def revisions(
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the commands of this module on the command line."""
+    """Adds the commands of this module to the command line."""
     command(app, "commit", SESSION)(commit)
     command(app, "log", WORKSPACE)(log)
     command(app, "show", WORKSPACE)(show)

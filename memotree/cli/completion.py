@@ -1,4 +1,4 @@
-"""What the shell offers at a tab: names that a running server knows, if it answers at once."""
+"""Shell completion: offers names from a running server, if it answers at once."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _FEW = 50
 PATIENCE_SECONDS = 0.4
-"""A person waits at the prompt: no answer is better than a late one."""
+"""The timeout of a completion. A person waits at the prompt, so no answer is better than a late one."""
 
 
 @contextmanager
 def _client(context: typer.Context) -> "Iterator[Client]":
-    from memotree.client import Client  # noqa: PLC0415 - only a completion that asks pays for it
+    from memotree.client import Client  # noqa: PLC0415 - imported only by completions that call the server
 
     with Client(find_address(context.params.get("address")), timeout=PATIENCE_SECONDS, attempts=1) as client:
         yield client
@@ -33,10 +33,10 @@ def _workspace(context: typer.Context) -> "Iterator[Workspace]":
 
 
 def _offers(ask: Callable[[typer.Context], list[tuple[str, str]]]) -> Callable[[typer.Context, str], Any]:
-    """A completion that offers what ``ask`` finds, and nothing when that fails in any way."""
+    """A completion that offers the results of ``ask``, and nothing if that fails in any way."""
 
     def complete(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-        with suppress(Exception):  # a traceback in the middle of a command line helps nobody
+        with suppress(Exception):  # a traceback in the middle of a command line would only disturb
             return [offer for offer in ask(context) if offer[0].startswith(incomplete)]
         return []
 

@@ -1,7 +1,7 @@
-"""The desk a command works at: the server, workspace and session it means, and where it prints.
+"""The context of a command: the server, workspace and session it uses, and its output.
 
-``@command`` puts a function on the command line: it adds the options that name the place to those of the function's own
-parameters, gives it a ``CliContext`` as its first argument, and turns errors into sentences and exit codes.
+``@command`` makes a function a command: it adds the options for server, workspace and session to the options from the
+function's parameters, passes a ``CliContext`` as its first argument, and turns errors into messages and exit codes.
 """
 
 import inspect
@@ -66,8 +66,8 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
             str,
             typer.Option(
                 "--at",
-                help="Read at a branch, tag, commit or session; in the chosen session, else at the default branch, "
-                "when not given.",
+                help="Read at this branch, tag, commit or session; when not given, in the chosen session, else at the "
+                "default branch.",
                 autocompletion=completion.revisions,
                 rich_help_panel=_PANEL,
             ),
@@ -93,7 +93,7 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 PATIENCE_SECONDS: Final = 300.0
-"""How long a call may take: a person can stop it with Ctrl-C; a large commit may need its time."""
+"""How long a call may take. It is long since a large commit takes time and a person can stop it with Ctrl-C."""
 
 NOWHERE: Final = ("as_json",)
 SERVER: Final = ("address", "as_json")
@@ -104,7 +104,7 @@ REVISION: Final = ("at", *SESSION)
 
 @dataclass
 class CliContext:
-    """What a command works with; the server is called only when something of it is asked for."""
+    """The server, workspace, session and output of a command; the server is called only when it is needed."""
 
     workspace_option: str = ""
     session_option: str = ""
@@ -118,14 +118,14 @@ class CliContext:
 
     @cached_property
     def address(self) -> str:
-        """The server that is meant."""
+        """The address of the server."""
         return find_address(self.address_option)
 
     @cached_property
     def choice(self) -> Choice:
-        """The workspace and session that are meant: those of the flags before those chosen earlier.
+        """The workspace and session of the command: those from the options, else those chosen earlier.
 
-        A session belongs to its workspace: naming another workspace leaves the chosen session out.
+        A session belongs to its workspace, so naming another workspace ignores the chosen session.
         """
         chosen = read_choice(self.address)
         workspace = self.workspace_option or chosen.workspace
@@ -143,7 +143,7 @@ class CliContext:
 
     @property
     def workspace(self) -> "Workspace":
-        """The workspace that is meant."""
+        """The workspace of the command."""
         if not self.choice.workspace:
             self._see_server()
             raise NoWorkspaceError
@@ -151,7 +151,7 @@ class CliContext:
 
     @property
     def session(self) -> "Session":
-        """The session that changes go to."""
+        """The session that stages the changes."""
         workspace = self.workspace
         if not self.choice.session:
             self._see_server()
@@ -159,35 +159,35 @@ class CliContext:
         return workspace.resume(self.choice.session)
 
     def _see_server(self) -> None:
-        """Fails when no server answers: that comes before a choice, which can only be made with one."""
+        """Fails if no server answers. That error comes first, since choosing a workspace or session needs a server."""
         self.client.status()
 
     @property
     def here(self) -> "Revision":
-        """The state that is read: that of ``--at``, else the session's, else the default branch's."""
+        """The state to read: ``--at``, else the session, else the default branch."""
         return self.workspace.at(self.at or self.choice.session)
 
     def choose(self, choice: Choice) -> None:
-        """Notes a choice for the commands to come."""
+        """Saves a choice for later commands."""
         write_choice(self.address, choice)
 
     def close(self) -> None:
-        """Gives the connection up, if there is one."""
+        """Closes the connection, if there is one."""
         if "client" in self.__dict__:
             self.client.close()
 
     def hint(self, error: "MemoTreeClientError") -> str:
-        """What a person may not see: that the session came from an earlier choice."""
+        """A hint that the session in the error was chosen by an earlier command, which a person may not remember."""
         session = self.choice.session
         if session and not self.session_option and session in error.message:
-            return "The session was chosen by an earlier command; `memotree session use --none` forgets it."
+            return "The session was chosen by an earlier command; `memotree session use --none` stops using it."
         return ""
 
 
 def command(
     app: typer.Typer, name: str, place: tuple[str, ...] = REVISION
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Puts a function whose first parameter is a ``CliContext`` on the command line, with the options of ``place``."""
+    """Makes a function whose first parameter is a ``CliContext`` a command, with the options in ``place``."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -225,29 +225,29 @@ def _context(given: dict[str, Any]) -> CliContext:
 
 
 def _client_error() -> type[Exception]:
-    """The base of the client's errors, if the client was ever imported; else nothing can have raised one."""
+    """The base class of the client's errors if the client was imported; otherwise no such error can be raised."""
     module = sys.modules.get("memotree.client.errors")
     kind: type[Exception] = module.MemoTreeClientError if module else CliError
     return kind
 
 
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
-    """Does the work of a command; errors that are meant for people end it with a sentence and an exit code."""
+    """Runs a command; expected errors end it with a message and an exit code."""
     try:
         work(cli)
         sys.stdout.flush()
     except CliError as error:
         raise typer.Exit(tell_cli_error(cli.output, error)) from None
-    except typer.Abort:  # Ctrl-C at a prompt, which ends a command as it does anywhere else
+    except typer.Abort:  # Ctrl-C at a prompt ends a command as it does elsewhere
         cli.output.note("\nStopped; nothing was changed.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    except BrokenPipeError:  # the reader of our output has seen enough, such as `| head`
+    except BrokenPipeError:  # the reader has closed our output, such as `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except Exception as error:
         if not isinstance(error, _client_error()):
             raise
-        told: Any = error
-        raise typer.Exit(tell_client_error(cli.output, told, cli.hint(told))) from None
+        failure: Any = error
+        raise typer.Exit(tell_client_error(cli.output, failure, cli.hint(failure))) from None
     finally:
         cli.close()

@@ -1,4 +1,4 @@
-"""How nodes, commits and differences look to a person."""
+"""Formats nodes, commits and differences for a person."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
 _LISTS = {"Created:", "Changed:", "Moved:", "Deleted:"}
 _LISTED_AS = re.compile(r"\n\n(?=\S)")
 _LISTED = re.compile(r"^- .*? \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)", re.MULTILINE)
-"""An entry in the message of a commit: its id, and the indented lines that say why."""
+"""An entry in the message of a commit: its id, and the indented lines with the reason."""
 _UNLISTED = re.compile(r"(?:  and \d+ more\n)?\n*")
-"""What may stand beside the entries in such a list."""
+"""The only other text that may be in such a list."""
 _INDENT = 6
 _STEM = 3
-"""Characters that every form of a word shares, for telling marks of ours from asterisks of the text."""
+"""How many characters the forms of a word share; this tells our marks from asterisks in the text."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
 
 
 def change_kind(kind: str) -> Text:
-    """What happened to a node, coloured."""
+    """The kind of a change, coloured."""
     return Text(*CHANGE_STYLES[kind])
 
 
 def source_place(source: Source) -> str:
-    """The place in a document, as a person would look it up."""
+    """The place in a document: its id, character range and page."""
     page = f", page {source.page}" if source.page else ""
     return f"{source.document_id} {source.start}-{source.end}{page}"
 
@@ -74,7 +74,7 @@ def node(found: Node) -> RenderableType:
     if found.content:
         parts += [Text(""), Text(found.content)]
     if found.content_cut:
-        parts.append(Text("… this is only a beginning: the text below it is longer; its children have it all", "dim"))
+        parts.append(Text("… this content is cut short; its children have all of the text", "dim"))
     return Group(*parts)
 
 
@@ -96,12 +96,12 @@ def tree(found: Tree, name: str) -> RichTree:
         del stack[each.depth + 1 :]
         stack.append(stack[-1].add(node_line(each.node)))
     if found.truncated:
-        root.add(Text(f"… and {found.truncated} nodes more; --max-nodes or --depth shows others", "dim"))
+        root.add(Text(f"… and {found.truncated} more nodes; --max-nodes or --depth shows others", "dim"))
     return root
 
 
 def _names(commit: Commit, branches: Iterable[str]) -> Text:
-    """The branches and tags of a commit as `git log` decorates it, with a blank before; nothing without any."""
+    """The branches and tags of a commit as `git log` shows them, after a space; empty if there are none."""
     names = [(branch, "bold green") for branch in branches]
     names += [(f"tag: {tag}", "bold bright_yellow") for tag in commit.tags]
     if not names:
@@ -123,7 +123,7 @@ def _long(commit: Commit) -> str:
 
 
 def commit_block(commit: Commit, branches: Iterable[str] = (), message: str = "") -> Text:
-    """A commit as `git log` shows it, with its subject or the message given."""
+    """A commit as `git log` shows it, with the given message or its subject."""
     text = commit_head(commit, branches)
     for line in (message or commit.subject).rstrip("\n").split("\n"):
         text.append(f"\n    {line}" if line else "\n")
@@ -136,10 +136,10 @@ def commit_line(commit: Commit, branches: Iterable[str] = ()) -> Text:
 
 
 def commit_with_entries(commit: Commit, changes: Sequence[EntryChange], branches: Iterable[str] = ()) -> Group:
-    """A commit with its message and the entries it changed, each of which is named once.
+    """A commit with its message and the entries it changed, without naming any entry twice.
 
-    The message lists the entries as well, for people who read it with Git. What it says beside their names, the reasons
-    of the changes, stands with the entries here; a list that names anything else stays in the message.
+    The message lists the entries too, for people who read it with Git. Here those lists are removed, and the reasons in
+    them are shown with the entries; a list that has anything else stays in the message.
     """
     shown = {change.node_id for change in changes}
     kept, reasons = [], dict[str, str]()
@@ -166,7 +166,7 @@ def entry_line(change: EntryChange) -> Text:
 
 
 def unified(diff: str) -> Text:
-    """A unified diff in its colours."""
+    """A unified diff, coloured."""
     text = Text()
     for line in diff.splitlines(keepends=True):
         heading = line.startswith(("+++", "---"))
@@ -188,7 +188,7 @@ def field_change(change: FieldChange) -> Text:
 
 
 def entries(changes: Iterable[EntryChange], reasons: Mapping[str, str] | None = None) -> Group:
-    """Changed nodes and archives, each with the reason by its id, and its fields."""
+    """Changed nodes and archives, each with its changed fields and the reason given for its id."""
     parts: list[RenderableType] = []
     for change in changes:
         parts.append(entry_line(change))
@@ -201,11 +201,11 @@ def entries(changes: Iterable[EntryChange], reasons: Mapping[str, str] | None = 
 
 
 REBUILD = "A rebuild of the workspace repairs it."
-"""How the server ends what it says of each difference that a rebuild repairs; the command says it once."""
+"""The last sentence of each difference that a rebuild repairs; it is removed here since the command says it once."""
 
 
 def differences(found: Sequence[Difference], *, narrow: bool) -> RenderableType:
-    """What a verification found: a table, or one block below the other where a table has no room."""
+    """The differences that a verification found: a table, or one block each on a narrow terminal."""
     rows = [
         (each.store, each.what, short(each.commit_id), each.node_id, each.description.removesuffix(REBUILD).rstrip())
         for each in found
@@ -224,9 +224,9 @@ def differences(found: Sequence[Difference], *, narrow: bool) -> RenderableType:
 
 
 def marked(preview: str, terms: Sequence[str]) -> Text:
-    """A preview with the matched terms, which the server puts between pairs of asterisks, highlighted.
+    """A preview with the matched terms highlighted, which the server puts between pairs of asterisks.
 
-    A text may have such pairs of its own; those around anything but a matched term (or a form of it) stay as they are.
+    The text may have asterisks of its own; pairs around anything else than a matched term (or a form of it) stay.
     """
     begins = [term[:_STEM].casefold() for term in terms]
     text = Text()

@@ -1,4 +1,4 @@
-"""What ends a command early: errors of the command line itself, and how any error is told to a person or a program."""
+"""The errors of the command line itself, and how all errors are printed for a person or a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What the exit status of a command means."""
+    """The exit codes of a command."""
 
     OK = 0
     FAILED = 1
@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
 
 
 class CliError(Exception):
-    """A command cannot go on; the message is a sentence that says what to do next."""
+    """The command cannot continue; the message is a sentence that says what to do next."""
 
     exit_code = ExitCode.USAGE
     reason = "USAGE"
@@ -42,13 +42,13 @@ class NoWorkspaceError(CliError):
 
     def __init__(self) -> None:
         super().__init__(
-            "No workspace is chosen. Give --workspace NAME, or choose one for the commands to come with "
-            "`memotree ws use NAME` (`memotree ws create NAME` makes one, `memotree ws list` shows all)."
+            "No workspace is chosen. Give --workspace NAME, or choose one for later commands with "
+            "`memotree ws use NAME` (`memotree ws create NAME` creates one, `memotree ws list` shows all)."
         )
 
 
 class NoSessionError(CliError):
-    """A change needs a session and none was chosen."""
+    """The command changes something, and no session was chosen."""
 
     reason = "NO_SESSION_CHOSEN"
 
@@ -60,7 +60,7 @@ class NoSessionError(CliError):
 
 
 class FileError(CliError):
-    """A file that was named cannot be read."""
+    """A given file cannot be read."""
 
     exit_code = ExitCode.FAILED
     reason = "FILE_NOT_READABLE"
@@ -74,7 +74,7 @@ class StartError(CliError):
 
 
 def tell_cli_error(output: Output, error: CliError) -> int:
-    """Says what is wrong; gives the exit status."""
+    """Prints the error; returns the exit code."""
     if output.as_json:
         output.document({"error": {"code": "CLI", "reason": error.reason, "message": str(error)}})
     output.error(str(error))
@@ -82,7 +82,7 @@ def tell_cli_error(output: Output, error: CliError) -> int:
 
 
 def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = "") -> int:
-    """Says what is wrong with every fault, conflict and node that the server named; gives the exit status."""
+    """Prints the error with all faults, conflicts and nodes that the server sent; returns the exit code."""
     unreachable = error.code == "UNAVAILABLE" and not error.reason
     sentence = in_commands(error.message)
     if unreachable:
@@ -108,7 +108,7 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
 
 
 def conflict_table(error: MemoTreeClientError) -> RenderableType:
-    """The conflicts side by side."""
+    """A table of the conflicts with both sides next to each other."""
     columns: list[Column] = [("Node", ID), "Field", "Before", "In the session", "On the branch"]
     rows = [
         (
@@ -124,5 +124,5 @@ def conflict_table(error: MemoTreeClientError) -> RenderableType:
 
 
 def _side(value: str, nothing: str) -> Cell:
-    """What one side has; where that is nothing, a word for it: an entry that a side lacks comes as an empty value."""
+    """The value of one side, or the word ``nothing`` for an empty value, which also stands for a missing entry."""
     return value or Text(nothing, "dim")

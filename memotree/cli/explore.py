@@ -1,4 +1,4 @@
-"""``memotree explore``: walking through the trees in the terminal, with a question in hand or without one."""
+"""``memotree explore``: walk through the trees in the terminal, with or without a question."""
 
 import sys
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memotree.client import Archive, Node
 
-_HELP = "number: go down · u: up · t: all of its text · /QUESTION: ask something else · /: no question · q: quit"
+_HELP = "number: go down · u: up · t: full text · /QUESTION: change the question · /: no question · q: quit"
 _INDENT = 6
 _LINE_CHARS = 160
 
@@ -39,7 +39,7 @@ class _Stop:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What can be chosen by its number; with a question, how well it fits (``None``: not ranked)."""
+    """A place that can be chosen by its number; with a question, its score (``None``: not ranked)."""
 
     stop: _Stop
     score: float | None = None
@@ -47,7 +47,7 @@ class _Choice:
 
 @dataclass
 class Walk:
-    """A walk with its way so far and the question in hand."""
+    """A walk with its path so far and the current question."""
 
     cli: CliContext
     query: str
@@ -57,11 +57,11 @@ class Walk:
 
     @property
     def here(self) -> _Stop:
-        """Where it is."""
+        """The current place."""
         return self.way[-1]
 
     def begin(self, node: str, archive: str) -> None:
-        """Begins at a node, at an archive, or above all archives; the way up from a node is known."""
+        """Begins at a node, at an archive, or above all archives; for a node, the path includes its ancestors."""
         revision = self.cli.here
         if node:
             found = revision.node(node)
@@ -74,7 +74,7 @@ class Walk:
             self.way = [_Stop()]
 
     def choices(self) -> tuple[list[_Choice], int]:
-        """What stands below, best first with a question; and how many are left out."""
+        """The places below, with a question best first; and how many are left out."""
         revision, here = self.cli.here, self.here
         if here.archive is None:
             found = [_Choice(_Stop(archive=each)) for each in revision.archives()]
@@ -93,7 +93,7 @@ class Walk:
         return found[: self.limit], len(found) - len(found[: self.limit])
 
     def text(self) -> str:
-        """All of the text of the node."""
+        """The full text of the node."""
         return self.cli.here.node(self.here.node).content if self.here.node is not None else ""
 
 
@@ -102,16 +102,17 @@ def explore(
     node: Annotated[
         str, typer.Option("--node", "-n", help="Begin at this node: its id, or its first characters.")
     ] = "",
-    query: Annotated[str, typer.Option("--query", "-q", help="A question: what is below is ranked by it.")] = "",
+    query: Annotated[str, typer.Option("--query", "-q", help="A question that ranks the nodes below.")] = "",
     archive: Annotated[str, typer.Option("--archive", "-a", help="Begin at this archive.")] = "",
     threshold: Annotated[
-        float, typer.Option("--threshold", min=0.0, max=1.0, help="With a question, only children that score so much.")
+        float,
+        typer.Option("--threshold", min=0.0, max=1.0, help="With a question, only children with at least this score."),
     ] = 0.0,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Show at most this many.")] = 40,
 ) -> None:
-    """Walk through the trees: see a node and what is below it, and choose where to go.
+    """Walk through the trees: see a node and the nodes below it, and choose where to go.
 
-    With --json it shows one place and ends.
+    With --json it prints one place and ends.
     """
     walk = Walk(cli, query, threshold, limit)
     walk.begin(node, archive)
@@ -138,7 +139,7 @@ def explore(
 
 
 def _read(cli: CliContext) -> str | None:
-    """The next line of the person, or ``None`` when there are no more."""
+    """The next input line, or ``None`` at the end of the input."""
     if sys.stdin.isatty():
         cli.output.err.print(Text("> ", "bold"), end="")
     line = sys.stdin.readline()
@@ -149,12 +150,12 @@ def _show(walk: Walk) -> list[_Choice]:
     choices, rest = walk.choices()
     walk.cli.output.show(None, lambda: look(walk, choices, rest))
     if walk.query and walk.here.node is None:
-        walk.cli.output.note(Text("The question ranks what is below a node; go down to one.", "dim"))
+        walk.cli.output.note(Text("The question ranks the nodes below a node; go down to one.", "dim"))
     return choices
 
 
 def look(walk: Walk, choices: list[_Choice], rest: int) -> "RenderableType":
-    """A place, and what can be chosen from it."""
+    """A place and its choices, formatted for a person."""
     here = walk.here
     way = Text(" > ").join(Text(stop.name, "dim") for stop in walk.way[:-1])
     parts: list[RenderableType] = [way] if walk.way[1:] else []
@@ -168,14 +169,12 @@ def look(walk: Walk, choices: list[_Choice], rest: int) -> "RenderableType":
         parts.append(Text(here.name, "bold cyan"))
     parts += [_line(number, each) for number, each in enumerate(choices, start=1)]
     if rest:
-        parts.append(
-            Text(f"     … and {counted(rest, 'other')}; --limit and --threshold say how many are shown", "dim")
-        )
+        parts.append(Text(f"     … and {counted(rest, 'other')}; change --limit or --threshold to show more", "dim"))
     return Group(*parts, Text(""))
 
 
 def _line(number: int, choice: _Choice) -> "RenderableType":
-    """A choice on one line, and what it is about below that."""
+    """A choice on one line, with the beginning of its summary below."""
     node, archive = choice.stop.node, choice.stop.archive
     line = Text(f"{number:3}. ", "bold")
     if choice.score is not None:
@@ -186,10 +185,10 @@ def _line(number: int, choice: _Choice) -> "RenderableType":
     line.append(f"  {node.id}", ID)
     if node.child_count:
         line.append(f"  (+{node.child_count})", "magenta")
-    told = " ".join((node.summary or node.brief).split())
-    if not told or told == node.title:
+    summary = " ".join((node.summary or node.brief).split())
+    if not summary or summary == node.title:
         return line
-    about = Text(f"{told[:_LINE_CHARS]}{'…' if len(told) > _LINE_CHARS else ''}", "dim")
+    about = Text(f"{summary[:_LINE_CHARS]}{'…' if len(summary) > _LINE_CHARS else ''}", "dim")
     return Group(line, Padding(about, (0, 0, 0, _INDENT), expand=False))
 
 
@@ -210,5 +209,5 @@ def _document(walk: Walk) -> dict[str, Any]:
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the command on the command line."""
+    """Adds the command to the command line."""
     command(app, "explore", REVISION)(explore)

@@ -1,4 +1,4 @@
-"""Options that the commands of the memory forest share: where to look, how to find, how much."""
+"""Options that the commands of the memory forest share: filters, strategy and budget."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,20 +9,22 @@ from memotree.cli import completion
 
 
 class StrategyChoice(StrEnum):
-    """Ways to recall."""
+    """The recall strategies."""
 
     LCA = "lca"
     COLLAPSED = "collapsed"
     HYBRID = "hybrid"
 
 
-QueryArgument = Annotated[list[str], typer.Argument(metavar="QUESTION...", help="A question; never syntax.")]
+QueryArgument = Annotated[
+    list[str], typer.Argument(metavar="QUESTION...", help="A question. Plain text; no query operators.")
+]
 StrategyOption = Annotated[
     StrategyChoice,
     typer.Option(
         "--strategy",
         case_sensitive=False,
-        help="hybrid packs leaves, collapsed takes the best of all levels, lca their lowest common ancestors.",
+        help="hybrid packs leaves, collapsed takes the best nodes of all levels, lca their lowest common ancestors.",
     ),
 ]
 BudgetOption = Annotated[
@@ -38,7 +40,8 @@ ArchivesOption = Annotated[
 ModelOption = Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")]
 TypesOption = Annotated[list[str], typer.Option("--type", help="Only this type; may be given several times.")]
 SinceOption = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="Only what is not from before (a date or an RFC 3339 time).")
+    str,
+    typer.Option("--since", metavar="TIME", help="Only nodes from this time or later (a date or an RFC 3339 time)."),
 ]
-UntilOption = Annotated[str, typer.Option("--until", metavar="TIME", help="Only what is from before.")]
-UnderOption = Annotated[str, typer.Option("--under", metavar="NODE", help="Only this node and what is below it.")]
+UntilOption = Annotated[str, typer.Option("--until", metavar="TIME", help="Only nodes from before this time.")]
+UnderOption = Annotated[str, typer.Option("--under", metavar="NODE", help="Only this node and the nodes below it.")]

@@ -1,4 +1,4 @@
-"""``memotree ingest``: files and folders into memory trees, and their new versions into the trees that are there."""
+"""``memotree ingest``: builds memory trees from files and folders, and updates them from new versions."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ _STDIN: Final = "-"
 _LONGEST_ID: Final = 200
 _HASH_DIGITS: Final = 12
 _LOOKED_AT: Final = 8192
-"""Bytes at the beginning of a file that tell whether it is text."""
+"""How many bytes at the beginning of a file are checked to decide whether it is text."""
 
 
 class NoDocumentError(CliError):
@@ -37,7 +37,7 @@ class NoDocumentError(CliError):
 
 
 class OneDocumentError(CliError):
-    """An option that names one document came with several."""
+    """An option for one document was given with several."""
 
     reason = "ONE_DOCUMENT_ONLY"
 
@@ -47,8 +47,8 @@ class _Found:
     """A file to ingest.
 
     Attributes:
-        path: Where it is; ``None`` is stdin.
-        shown: How a person knows it: as it was given, or below the folder that was given.
+        path: Its path; ``None`` is stdin.
+        shown: The path to show: as it was given, or below the folder that was given.
     """
 
     path: Path | None
@@ -56,9 +56,9 @@ class _Found:
 
     @property
     def document_id(self) -> str:
-        """What names its document: the path as given, so that the same command brings the same tree up to date.
+        """The id of its document: the path as given, so that repeating the command updates the same tree.
 
-        What comes from stdin has none: two texts must not become versions of one document.
+        Stdin has none, so that two texts do not become versions of one document.
         """
         if self.path is None:
             return ""
@@ -68,7 +68,7 @@ class _Found:
         return f"{digest} {self.shown[-(_LONGEST_ID - _HASH_DIGITS - 1) :]}"
 
     def read(self) -> bytes:
-        """All of it."""
+        """The content of the file."""
         if self.path is None:
             return sys.stdin.buffer.read()
         try:
@@ -79,7 +79,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of a file: its job, or why there is none."""
+    """The outcome for a file: its job, or the error."""
 
     path: str
     document_id: str
@@ -92,7 +92,7 @@ class _Outcome:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether its job works on, watched by nobody."""
+        """Whether its job still runs in the background."""
         return self.error is None and self.job is not None and self.job.state in {"QUEUED", "RUNNING"}
 
     @property
@@ -105,7 +105,7 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _How:
-    """What holds for every file of one command."""
+    """The options that apply to every file of one command."""
 
     model: str
     branch: str
@@ -122,7 +122,7 @@ class _How:
 def ingest(
     cli: CliContext,
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Files, and folders with all below them; `-` is stdin.")
+        list[str], typer.Argument(metavar="PATH...", help="Files, and folders with all files below them; `-` is stdin.")
     ],
     name: Annotated[
         str,
@@ -134,35 +134,37 @@ def ingest(
         str,
         typer.Option(
             "--document-id",
-            help="What names the document, for one file; its path as written when not given, of stdin its --name.",
+            help="The id of the document, for one file; when not given, its path as written, for stdin the --name.",
         ),
     ] = "",
     model: Annotated[str, typer.Option("--model", help="The agent or model that the archive belongs to.")] = "",
     branch: Annotated[str, typer.Option("--branch", help="The branch that gets the commits.")] = "",
     media_type: Annotated[
-        str, typer.Option("--media-type", help="What the files are, such as text/markdown; found out when not given.")
+        str, typer.Option("--media-type", help="The type of the files, such as text/markdown; detected when not given.")
     ] = "",
     chunk_size: Annotated[
-        int, typer.Option("--chunk-size", min=0, help="The greatest leaf in characters; 1000 when 0.")
+        int, typer.Option("--chunk-size", min=0, help="The largest leaf, in characters; 1000 when 0.")
     ] = 0,
     similarity: Annotated[
         float | None,
-        typer.Option("--similarity", min=-1.0, max=1.0, help="Neighbours merge when more similar; 0.5 when not given."),
+        typer.Option(
+            "--similarity", min=-1.0, max=1.0, help="Neighbours merge above this similarity; 0.5 when not given."
+        ),
     ] = None,
     merge_limit: Annotated[
         int, typer.Option("--merge-limit", min=0, help="The most characters of merged leaves; 8 chunks when 0.")
     ] = 0,
-    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    tags: TagsOption = [],  # noqa: B006 - typer only reads it
     message: Annotated[str, typer.Option("--message", "-m", help="The message of the commits.")] = "",
     max_model_tokens: Annotated[
-        int, typer.Option("--max-model-tokens", min=0, help="The most tokens of models for one file; no limit when 0.")
+        int, typer.Option("--max-model-tokens", min=0, help="The most model tokens for one file; no limit when 0.")
     ] = 0,
     background: Annotated[bool, typer.Option("--background", help="Do not wait for the jobs.")] = False,
 ) -> None:
-    """Make memory trees of files, or bring those of files that are known up to date.
+    """Build memory trees from files, or update the trees of files that were ingested before.
 
-    A document is known by its path as it is written here, so the same command again updates it. Below a folder hidden
-    files are passed over, and what is no text. The exit code is 1 when a file could not be taken in.
+    A document is identified by its path as written here, so repeating the command updates it. In folders, hidden files
+    and files that are not text are skipped. The exit code is 1 if a file could not be ingested.
     """
     workspace = cli.workspace
     found, passed_over = _files(paths)
@@ -172,11 +174,11 @@ def ingest(
         )
     if len(found) > 1 and (name or document_id):
         given = "--archive" if name else "--document-id"
-        raise OneDocumentError(f"{given} names one document, and these are {len(found)}. Give it with a single file.")
+        raise OneDocumentError(f"{given} is for one document, but there are {len(found)}. Give it with a single file.")
     if _STDIN in paths and not (name or document_id):
-        raise OneDocumentError("What comes from stdin has no name. Give --archive NAME, or --document-id ID.")
+        raise OneDocumentError("A document from stdin has no name. Give --archive NAME, or --document-id ID.")
     for each in passed_over:
-        cli.output.note(Text(f"{each} is passed over: it is empty or no text.", "dim"))
+        cli.output.note(Text(f"{each} is skipped: it is empty or not text.", "dim"))
     how = _How(
         model, branch, media_type, chunk_size, similarity, merge_limit, tags, message, max_model_tokens, background
     )
@@ -192,7 +194,7 @@ def ingest(
 
 
 def _known(workspace: "Workspace", branch: str) -> "dict[str, Archive]":
-    """The archives of documents by document id."""
+    """The archives of ingested documents by document id."""
     archives = workspace.at(branch).archives()
     return {each.attributes["document_id"]: each for each in archives if "document_id" in each.attributes}
 
@@ -207,7 +209,7 @@ def _take(
     how: _How,
     count: str,
 ) -> _Outcome:
-    """Takes one file in; a refusal is an outcome like any other, a server that is gone is not."""
+    """Ingests one file; a refusal is returned as an outcome, but an unreachable server raises."""
     from memotree.client import Job, MemoTreeClientError  # noqa: PLC0415 - `--help` needs no gRPC
 
     before = known.get(document_id)
@@ -216,7 +218,7 @@ def _take(
         with cli.output.progress() as bar:
             for event in workspace.ingest(
                 found.read(),
-                # A document that is known keeps the name that its archive has by now.
+                # A known document keeps the present name of its archive.
                 name=name or ("" if before else _name(found, document_id)),
                 model_id=how.model,
                 document_id=document_id,
@@ -244,7 +246,7 @@ def _take(
     except KeyboardInterrupt:
         if job is not None:
             cli.output.note(
-                f"The job goes on; `memotree jobs watch {job.id}` shows it, `memotree jobs cancel {job.id}` ends it."
+                f"The job continues; `memotree jobs watch {job.id}` shows it, `memotree jobs cancel {job.id}` ends it."
             )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     return _Outcome(found.shown, document_id, job)
@@ -255,7 +257,7 @@ def _refusal(error: "MemoTreeClientError") -> dict[str, Any]:
 
 
 def _name(found: _Found, document_id: str) -> str:
-    """The name of a new archive: the path as written, or the file's own name when that path is no relative one."""
+    """The name of a new archive: the path as written, or only the file name if the path is absolute."""
     shown = found.shown if found.path is not None else document_id
     return (posixpath.basename(shown) if shown.startswith("/") else shown)[-_LONGEST_ID:]
 
@@ -268,23 +270,23 @@ def _tell(cli: CliContext, outcomes: list[_Outcome]) -> None:
         for warning in made.warnings if made is not None else ():
             cli.output.warn(f"{one.path}: {in_commands(warning)}")
         if one.is_under_way and one.job is not None:
-            cli.output.done(f"The job {one.job.id} works; `memotree jobs watch {one.job.id}` shows it.")
+            cli.output.done(f"The job {one.job.id} has started; `memotree jobs watch {one.job.id}` shows it.")
         elif not one.is_good:
             cli.output.error(f"{one.path}: {one.message}")
             if one.job is not None and one.job.state in {"STOPPED", "FAILED"}:
-                cli.output.note(f"`memotree jobs resume {one.job.id}` goes on with it.")
+                cli.output.note(f"`memotree jobs resume {one.job.id}` resumes it.")
     if good:
-        cli.output.done(f"{counted(good, 'document')} of {len(outcomes)} taken in.")
+        cli.output.done(f"Ingested {counted(good, 'document')} of {len(outcomes)}.")
 
 
 def _tell_readers(cli: CliContext, outcomes: list[_Outcome]) -> None:
-    """Says that a chosen session does not see what was taken in: it reads what was there when it began."""
+    """Prints a note if the chosen session does not see the ingested documents, since it reads its own base."""
     session = cli.choice.session
     made = (each.job.ingestion for each in outcomes if each.job is not None)
     if session and any(each is not None and each.commit_id for each in made):
         cli.output.note(
-            f"You read in the session {session}, which does not see this yet; `memotree session rebase` brings it up "
-            "to date, `memotree session use --none` forgets it."
+            f"Commands read in the session {session}, which does not see this yet; `memotree session rebase` updates "
+            "it, `memotree session use --none` stops using it."
         )
 
 
@@ -307,7 +309,7 @@ def _row(outcome: _Outcome) -> list[Cell]:
 
 
 def _files(paths: list[str]) -> tuple[list[_Found], list[str]]:
-    """The files that the paths stand for, each once, and those below folders that are passed over."""
+    """The files to ingest, each once, and the files below folders that are skipped."""
     found: dict[str, _Found] = {}
     passed_over: list[str] = []
     for given in paths:
@@ -316,7 +318,7 @@ def _files(paths: list[str]) -> tuple[list[_Found], list[str]]:
             continue
         path, shown = Path(given), posixpath.normpath(Path(given).as_posix())
         if not path.exists():
-            raise FileError(f"{given} is not there; name a file or a folder.")
+            raise FileError(f"{given} does not exist; name a file or a folder.")
         if not path.is_dir():
             found.setdefault(shown, _Found(path, shown))
             continue
@@ -330,25 +332,25 @@ def _files(paths: list[str]) -> tuple[list[_Found], list[str]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The files of a folder and of all below it, by path; hidden ones left out, links to folders not followed."""
+    """The files below a folder, ordered by path, without hidden ones; links to folders are not followed."""
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(here) / name for name in sorted(files) if not name.startswith("."))
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether a file begins like a document: not empty, and either text or a PDF."""
+    """Whether the beginning of a file looks like a document: not empty, and either text or a PDF."""
     if not path.is_file():
         return False
     try:
         with path.open("rb") as file:
             head = file.read(_LOOKED_AT)
     except OSError:
-        return True  # that it cannot be read is told when it is read
+        return True  # reading it later reports the error
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))  # UTF-16 has NUL bytes
     return bool(head) and (wide or b"\0" not in head or head.startswith(b"%PDF-"))
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the command on the command line."""
+    """Adds the command to the command line."""
     command(app, "ingest", WORKSPACE)(ingest)

@@ -1,4 +1,4 @@
-"""``memotree jobs``: long work on the server, which goes on when nobody watches."""
+"""``memotree jobs``: long work on the server, which continues in the background."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memotree.client import Job
     from memotree.client.enums import JobStateName
 
-app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs: long work that goes on when nobody watches.")
+app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs: long work that continues in the background.")
 
 JobArgument = Annotated[
     str,
@@ -41,7 +41,7 @@ def _state(job: "Job") -> Text:
 
 
 def _progress(job: "Job") -> str:
-    """How far it came; of one that has succeeded that is no news, and its last step may not have been counted."""
+    """The progress of a job; empty for one that succeeded, whose last step may not have been counted."""
     if job.progress is None or job.state == "SUCCEEDED":
         return ""
     done, total = job.progress.done, job.progress.total
@@ -51,7 +51,7 @@ def _progress(job: "Job") -> str:
 
 
 def _result(job: "Job") -> list[tuple[str, str]]:
-    """What came out, as names and values."""
+    """The result of a job, as names and values."""
     made, renewed = job.ingestion, job.renewal
     if made is not None:
         return [
@@ -74,7 +74,7 @@ def _result(job: "Job") -> list[tuple[str, str]]:
 
 
 def look(job: "Job") -> "RenderableType":
-    """A job with its result, for a person."""
+    """A job with its result, formatted for a person."""
     head = facts(
         [
             ("job", Text(job.id, ID)),
@@ -84,8 +84,8 @@ def look(job: "Job") -> "RenderableType":
             ("progress", _progress(job)),
             ("reason", job.reason),
             ("", job.message),
-            ("begun", f"{job.attempts} times" if job.attempts > 1 else ""),
-            ("asked for", when(job.create_time)),
+            ("started", f"{job.attempts} times" if job.attempts > 1 else ""),
+            ("created", when(job.create_time)),
             ("changed", when(job.update_time)),
             *_result(job),
         ]
@@ -111,9 +111,9 @@ def look(job: "Job") -> "RenderableType":
 
 
 def follow(cli: CliContext, job: str) -> "Job":
-    """Watches a job with a progress bar until it is over, and gives it as it is then.
+    """Watches a job with a progress bar until it has ended, and returns it.
 
-    Ctrl-C ends the watching and not the job.
+    Ctrl-C stops watching; the job continues.
     """
     seen: Job | None = None
     try:
@@ -127,35 +127,35 @@ def follow(cli: CliContext, job: str) -> "Job":
     except KeyboardInterrupt:
         named = seen.id if seen else job
         cli.output.note(
-            f"The job goes on; `memotree jobs watch {named}` shows it, `memotree jobs cancel {named}` ends it."
+            f"The job continues; `memotree jobs watch {named}` shows it, `memotree jobs cancel {named}` ends it."
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     return seen if seen is not None and seen.over else cli.client.job(job)
 
 
 def show_end(cli: CliContext, job: "Job") -> None:
-    """Shows a job that is over; the exit code is 1 unless it has succeeded."""
+    """Prints a job that has ended; the exit code is 1 unless it succeeded."""
     cli.output.show(job, lambda: look(job))
     if job.state == "SUCCEEDED":
         return
     if job.over:
         cli.output.error(job.message or f"The job was {job.state.lower()}.")
-        cli.output.note(f"`memotree jobs resume {job.id}` goes on with it.")
+        cli.output.note(f"`memotree jobs resume {job.id}` resumes it.")
     raise typer.Exit(ExitCode.FAILED)
 
 
 @command(app, "list", WORKSPACE)
 def list_(
     cli: CliContext,
-    everywhere: Annotated[bool, typer.Option("--all", help="Those of all workspaces.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all", help="The jobs of all workspaces.")] = False,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Only those that wait, run, stopped or failed.")
+        bool, typer.Option("--unfinished", help="Only jobs that are queued or running, or that stopped or failed.")
     ] = False,
     kind: Annotated[
         str, typer.Option("--kind", help="Only this kind: ingest, renew_summaries, rebuild, reindex.")
     ] = "",
 ) -> None:
-    """List the jobs of the workspace, the newest first."""
+    """List the jobs of the workspace, newest first."""
     states: Iterable[JobStateName] = ("QUEUED", "RUNNING", "STOPPED", "FAILED") if unfinished else ()
     owner = cli.client if everywhere else cli.workspace
     found = list(owner.jobs(states=states, kind=kind))
@@ -174,26 +174,26 @@ def list_(
 
 @command(app, "show", SERVER)
 def show(cli: CliContext, job: JobArgument) -> None:
-    """Show a job: how far it is, why it stopped, what came out."""
+    """Show a job: its progress, its result, or why it stopped."""
     found = cli.client.job(job)
     cli.output.show(found, lambda: look(found))
 
 
 @command(app, "watch", SERVER)
 def watch(cli: CliContext, job: JobArgument) -> None:
-    """Watch a job until it is over; the exit code is 1 unless it has succeeded. Ctrl-C does not end the job."""
+    """Watch a job until it has ended; the exit code is 1 unless it succeeded. The job continues after Ctrl-C."""
     show_end(cli, follow(cli, job))
 
 
 @command(app, "cancel", SERVER)
 def cancel(cli: CliContext, job: JobArgument) -> None:
-    """End a job; what it has committed stays."""
+    """Cancel a job; its commits stay."""
     ended = cli.client.cancel_job(job)
     cli.output.show(ended, lambda: None)
     if ended.state == "RUNNING":
-        cli.output.done(f"The job {ended.id} ends as soon as it has finished what must not be torn apart.")
+        cli.output.done(f"The job {ended.id} ends as soon as it has finished the step that must not be interrupted.")
     elif ended.state in {"SUCCEEDED", "FAILED"}:
-        cli.output.note(f"The job {ended.id} was over already: it has {ended.state.lower()}.")
+        cli.output.note(f"The job {ended.id} had ended already: it has {ended.state.lower()}.")
     else:
         cli.output.done(f"The job {ended.id} is {ended.state.lower()}.")
 
@@ -204,19 +204,21 @@ def resume(
     job: JobArgument,
     max_model_tokens: Annotated[
         int | None,
-        typer.Option("--max-model-tokens", min=0, help="Another limit of model tokens, from the begin of the job."),
+        typer.Option(
+            "--max-model-tokens", min=0, help="A new limit of model tokens, counted from the start of the job."
+        ),
     ] = None,
     background: Annotated[bool, typer.Option("--background", help="Do not watch it.")] = False,
 ) -> None:
-    """Go on with a job that stopped, failed or was cancelled, and watch it."""
+    """Resume a job that stopped, failed or was cancelled, and watch it."""
     resumed = cli.client.resume_job(job, max_model_tokens=max_model_tokens)
     end(cli, resumed, background=background)
 
 
 def end(cli: CliContext, job: "Job", *, background: bool) -> None:
-    """Watches a job that was just asked for, or says where it can be watched."""
+    """Watches a job that was just created or resumed, or prints how to watch it."""
     if not background:
         show_end(cli, follow(cli, job.id))
         return
     cli.output.show(job, lambda: None)
-    cli.output.done(f"The job {job.id} works; `memotree jobs watch {job.id}` shows it.")
+    cli.output.done(f"The job {job.id} has started; `memotree jobs watch {job.id}` shows it.")

@@ -1,4 +1,4 @@
-"""``memotree status | verify | rebuild | reindex``: looking after the server and its stores."""
+"""``memotree status | verify | rebuild | reindex``: maintenance of the server and its stores."""
 
 from typing import Annotated
 
@@ -13,11 +13,11 @@ from memotree.cli.jobs import end
 from memotree.cli.output import counted, facts, table
 
 _WIDE_ENOUGH = 100
-"""Columns from which on differences are a table."""
+"""The least terminal width, in columns, for a table of differences."""
 
 
 def status(cli: CliContext) -> None:
-    """Show whether the server and its stores are well."""
+    """Show whether the server and its stores are healthy."""
     found = cli.client.status()
     chosen = cli.choice
 
@@ -31,7 +31,7 @@ def status(cli: CliContext) -> None:
                 ("chosen session", chosen.session),
                 ("embedding model", found.embedding_model),
                 ("token counter", found.token_counter),
-                ("content at most", f"{found.max_content_bytes:,} bytes a node"),
+                ("content at most", f"{found.max_content_bytes:,} bytes per node"),
                 ("message at most", f"{found.max_message_bytes:,} bytes"),
                 ("vectors to flush", str(found.index_backlog)),
             ]
@@ -57,7 +57,7 @@ def status(cli: CliContext) -> None:
 
 
 def verify(cli: CliContext) -> None:
-    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 when they differ."""
+    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 if they differ."""
     workspace = cli.workspace
     from memotree.client import Difference  # noqa: PLC0415 - `--help` needs no gRPC
 
@@ -71,17 +71,17 @@ def verify(cli: CliContext) -> None:
     narrow = cli.output.out.width < _WIDE_ENOUGH
     cli.output.show({"differences": differences}, lambda: display.differences(differences, narrow=narrow))
     if differences:
-        repair = "; `memotree rebuild` makes rows and vectors anew from Git"
+        repair = "; `memotree rebuild` restores rows and vectors from Git"
         mirrored = any(each.store != "git" for each in differences)
         cli.output.note(f"{counted(len(differences), 'difference')}{repair if mirrored else ''}.")
         raise typer.Exit(ExitCode.FAILED)
 
 
-BackgroundOption = Annotated[bool, typer.Option("--background", help="Leave it to the server as a job.")]
+BackgroundOption = Annotated[bool, typer.Option("--background", help="Run it as a job and do not wait.")]
 
 
 def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
-    """Make the rows and vectors of the workspace anew from Git; staged changes stay."""
+    """Rebuild the rows and vectors of the workspace from Git; staged changes stay."""
     if background:
         end(cli, cli.workspace.start_rebuild(), background=True)
         return
@@ -94,16 +94,16 @@ def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
         {"steps": [{"step": step, "done": done} for step, done in steps.items()]},
         lambda: table(["Step", "Done"], [(step, f"{done:,}") for step, done in steps.items()], empty="Nothing to do."),
     )
-    cli.output.done("Rows and vectors are made anew from Git.")
+    cli.output.done("Rows and vectors are rebuilt from Git.")
 
 
 def reindex(cli: CliContext, background: BackgroundOption = False) -> None:
-    """Make the vectors of the workspace anew, as a job; for another embedding model, or a lost index."""
+    """Compute all vectors of the workspace again, as a job; for another embedding model, or for a lost index."""
     end(cli, cli.workspace.start_reindex(), background=background)
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the commands of this module on the command line."""
+    """Adds the commands of this module to the command line."""
     command(app, "status", SERVER)(status)
     command(app, "verify", WORKSPACE)(verify)
     command(app, "rebuild", WORKSPACE)(rebuild)

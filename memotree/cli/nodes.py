@@ -1,4 +1,4 @@
-"""``memotree node``: reading and changing single nodes."""
+"""``memotree node``: read and change single nodes."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +32,7 @@ app = typer.Typer(name="node", no_args_is_help=True, help="Nodes: the units of k
 
 
 def staged(cli: CliContext, node: "Node", what: str) -> None:
-    """Shows a node that was just changed."""
+    """Prints a node that was just changed."""
     cli.output.show(node, lambda: display.node_line(node))
     cli.output.done(f"{what}; `memotree commit -m MESSAGE` makes it permanent.")
 
@@ -44,16 +44,16 @@ def create(
     content: ContentOption = None,
     file: FileOption = None,
     edit: EditOption = False,
-    parent: Annotated[str, typer.Option("--parent", "-p", help="The node above it; a root without one.")] = "",
+    parent: Annotated[str, typer.Option("--parent", "-p", help="The parent node; without one it becomes a root.")] = "",
     archive: ArchiveOption = "",
-    node_type: Annotated[str, typer.Option("--type", help="A type of the registry; note when not given.")] = "",
-    brief: Annotated[str | None, typer.Option(help="One line; made from the content when not given.")] = None,
-    summary: Annotated[str | None, typer.Option(help="A paragraph; made from the content when not given.")] = None,
-    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    node_type: Annotated[str, typer.Option("--type", help="A registered type; note when not given.")] = "",
+    brief: Annotated[str | None, typer.Option(help="One line; generated from the content when not given.")] = None,
+    summary: Annotated[str | None, typer.Option(help="A paragraph; generated from the content when not given.")] = None,
+    tags: TagsOption = [],  # noqa: B006 - typer only reads it
     attributes: AttributesOption = [],  # noqa: B006 - likewise
-    position: Annotated[int | None, typer.Option(help="Place among its siblings, from 0; last when not given.")] = None,
+    position: Annotated[int | None, typer.Option(help="Index among its siblings, from 0; last when not given.")] = None,
     node_id: Annotated[str, typer.Option("--id", help="An id of your choice.")] = "",
-    view: Annotated[str | None, typer.Option(help="The view to put it into.")] = None,
+    view: Annotated[str | None, typer.Option(help="The view to add it to.")] = None,
     message: MessageOption = "",
 ) -> None:
     """Stage a new node."""
@@ -81,7 +81,7 @@ def get(
     cli: CliContext,
     node: NodeArgument,
     level: LevelOption = LevelChoice.DETAIL,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the content alone, exactly as it is.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the content, exactly as it is.")] = False,
 ) -> None:
     """Show a node."""
     found = cli.here.node(node, word(level))
@@ -97,23 +97,23 @@ def update(
     file: FileOption = None,
     edit: EditOption = False,
     mode: Annotated[
-        ModeChoice, typer.Option(case_sensitive=False, help="How values meet those that are there.")
+        ModeChoice, typer.Option(case_sensitive=False, help="How the values are combined with the present ones.")
     ] = ModeChoice.MERGE,
-    node_type: Annotated[str | None, typer.Option("--type", help="A type of the registry.")] = None,
+    node_type: Annotated[str | None, typer.Option("--type", help="A registered type.")] = None,
     brief: Annotated[str | None, typer.Option(help="One line.")] = None,
     summary: Annotated[str | None, typer.Option(help="A paragraph.")] = None,
-    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    tags: TagsOption = [],  # noqa: B006 - typer only reads it
     attributes: AttributesOption = [],  # noqa: B006 - likewise
-    regenerate_summary: Annotated[bool, typer.Option(help="Make brief and summary anew.")] = False,
+    regenerate_summary: Annotated[bool, typer.Option(help="Generate brief and summary again.")] = False,
     etag: EtagOption = "",
     message: MessageOption = "",
 ) -> None:
-    """Stage other values of a node; what is not given is not touched."""
+    """Stage new values of a node; options that are not given leave their fields unchanged."""
     session = cli.session
     if edit and content is None and file is None:
         present = session.node(node)
         content = read_content(None, None, edit=True, present=present.content)
-        etag = etag or present.etag  # what was seen in the editor is what may be replaced
+        etag = etag or present.etag  # replace only the version that the editor showed
     else:
         content = read_content(content, file, edit=edit)
     changed = session.update(
@@ -142,7 +142,7 @@ def append(
     edit: EditOption = False,
     message: MessageOption = "",
 ) -> None:
-    """Stage text that follows the present content after a blank line; from stdin when nothing names a text."""
+    """Stage text to add after the present content and a blank line; reads stdin when no option gives a text."""
     session = cli.session
     text = read_content(content, file, edit=edit)
     if text is None:
@@ -154,11 +154,11 @@ def append(
 def delete(
     cli: CliContext,
     node: NodeArgument,
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All below it too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Also delete all nodes below it.")] = False,
     etag: EtagOption = "",
     message: MessageOption = "",
 ) -> None:
-    """Stage the removal of a node."""
+    """Stage the deletion of a node."""
     gone = cli.session.delete(node, recursive=recursive, etag=etag, message=message)
     cli.output.show({"deleted_ids": gone}, lambda: None)
-    cli.output.done(f"Staged: {counted(len(gone), 'node')} removed.")
+    cli.output.done(f"Staged: {counted(len(gone), 'node')} deleted.")

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the words they take."""
+"""Arguments and options that several commands share, and their choices."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -10,13 +10,13 @@ from memotree.cli.errors import CliError
 
 
 class BadPairError(CliError):
-    """An attribute is no NAME=VALUE."""
+    """An attribute does not have the form NAME=VALUE."""
 
     reason = "BAD_PAIR"
 
 
 class LevelChoice(StrEnum):
-    """Levels of detail."""
+    """The levels of detail."""
 
     TITLE = "title"
     BRIEF = "brief"
@@ -25,7 +25,7 @@ class LevelChoice(StrEnum):
 
 
 class RelationChoice(StrEnum):
-    """Types of relations."""
+    """The types of relations."""
 
     REFERENCES = "references"
     INSPIRED_BY = "inspired_by"
@@ -38,7 +38,7 @@ class RelationChoice(StrEnum):
 
 
 class SearchChoice(StrEnum):
-    """Ways to search."""
+    """The types of search."""
 
     FULL_TEXT = "full_text"
     SEMANTIC = "semantic"
@@ -47,7 +47,7 @@ class SearchChoice(StrEnum):
 
 
 class ModeChoice(StrEnum):
-    """How given values meet those that are there."""
+    """How given values are combined with the present ones."""
 
     MERGE = "merge"
     REPLACE = "replace"
@@ -56,7 +56,7 @@ class ModeChoice(StrEnum):
 
 
 def word(choice: StrEnum | None) -> Any:
-    """The word of the contract that a choice stands for."""
+    """The contract's word for a choice."""
     return None if choice is None else choice.value.upper()
 
 
@@ -66,15 +66,17 @@ def pairs(given: list[str]) -> dict[str, str]:
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise BadPairError(f"{pair!r} is no attribute: write NAME=VALUE.")
+            raise BadPairError(f"{pair!r} is not an attribute: write NAME=VALUE.")
         found[name] = value
     return found
 
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node, or its first characters (4+).")]
-LevelOption = Annotated[LevelChoice, typer.Option("--level", "-l", case_sensitive=False, help="How much of a node.")]
-MessageOption = Annotated[str, typer.Option("--message", "-m", help="Why; kept in the body of the commit.")]
-EtagOption = Annotated[str, typer.Option("--etag", help="Refuse unless the node is still this version.")]
+LevelOption = Annotated[
+    LevelChoice, typer.Option("--level", "-l", case_sensitive=False, help="How much of a node to show.")
+]
+MessageOption = Annotated[str, typer.Option("--message", "-m", help="The reason; kept in the body of the commit.")]
+EtagOption = Annotated[str, typer.Option("--etag", help="Refuse the change unless the node still has this version.")]
 ArchiveOption = Annotated[
     str,
     typer.Option("--archive", "-a", help="The archive: name, id or unique prefix.", autocompletion=completion.archives),
@@ -84,6 +86,6 @@ FileOption = Annotated[str | None, typer.Option("--file", "-f", help="Read the t
 EditOption = Annotated[bool, typer.Option("--edit", "-e", help="Write the text in $VISUAL or $EDITOR.")]
 TagsOption = Annotated[list[str], typer.Option("--tag", "-t", help="A tag; may be given several times.")]
 AttributesOption = Annotated[
-    list[str], typer.Option("--attribute", metavar="NAME=VALUE", help="A fact; may be given several times.")
+    list[str], typer.Option("--attribute", metavar="NAME=VALUE", help="An attribute; may be given several times.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

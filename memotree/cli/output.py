@@ -1,4 +1,4 @@
-"""What a command prints: one JSON document or something to look at on stdout, messages on stderr."""
+"""The output of a command: one JSON document or formatted text on stdout, messages on stderr."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 10_000
-"""Columns for a file or pipe: nothing is wrapped there unless COLUMNS says so."""
+"""The width for a file or pipe: lines are not wrapped there unless COLUMNS is set."""
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON knows it: values as objects, times as ISO 8601, words as strings."""
+    """``value`` as JSON types: dataclasses as objects, times as ISO 8601, enums as strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Enum):
@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Passes on that the reader has seen enough; rich would end the program with 1."""
+        """Raises the error that the reader closed the pipe; rich would end the program with exit code 1."""
         raise BrokenPipeError
 
 
@@ -48,7 +48,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def put(console: Console, look: RenderableType) -> None:
-    """Prints ``look``; where no terminal shows it, without the blanks that rich pads lines with."""
+    """Prints ``look``; without a terminal, the spaces with which rich pads lines are removed."""
     if console.is_terminal:
         console.print(look)
         return
@@ -58,10 +58,10 @@ def put(console: Console, look: RenderableType) -> None:
 
 
 class Steps(Protocol):
-    """A progress bar that is under way."""
+    """A running progress bar."""
 
     def at(self, step: str, done: int, total: int) -> None:
-        """Shows ``done`` of ``total`` units of ``step`` (0: not known how many)."""
+        """Shows ``done`` of ``total`` units of ``step`` (0: the total is unknown)."""
 
 
 class _Silent:
@@ -75,7 +75,7 @@ class _Bar:
         self._tasks: dict[str, Any] = {}
 
     def at(self, step: str, done: int, total: int) -> None:
-        """Moves the bar of ``step``; a new step gets a bar of its own and ends the ones before."""
+        """Moves the bar of ``step``; a new step gets its own bar and ends the earlier ones."""
         if step not in self._tasks:
             for task in self._tasks.values():
                 self._progress.stop_task(task)
@@ -92,9 +92,9 @@ class Output:
         self.err = _console(stderr=True)
 
     def show(self, value: Any, look: Callable[[], RenderableType | None]) -> None:
-        """Prints ``value`` as the JSON document, or what ``look`` makes of it for a person.
+        """Prints ``value`` as the JSON document, or with ``look`` as text for a person.
 
-        A string is printed exactly as it is; only a terminal gets the line ended.
+        A string is printed exactly as it is; a missing line break at its end is added only on a terminal.
         """
         if self.as_json:
             self.document(value)
@@ -112,24 +112,24 @@ class Output:
         self.out.file.write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
 
     def note(self, text: RenderableType) -> None:
-        """A message beside the result, on stderr."""
+        """Prints a message on stderr, in addition to the result."""
         put(self.err, text)
 
     def done(self, text: str) -> None:
-        """Says on stderr what was done."""
+        """Prints on stderr what was done."""
         self.err.print(Text.assemble(("✓ ", "green"), text) if _speaks_unicode(self.err) else Text(text))
 
     def warn(self, text: str) -> None:
-        """A warning on stderr; the command goes on."""
+        """Prints a warning on stderr; the command continues."""
         self.err.print(Text.assemble(("warning: ", "bold yellow"), text))
 
     def error(self, text: str) -> None:
-        """The error that ends the command, on stderr."""
+        """Prints on stderr the error that ends the command."""
         self.err.print(Text.assemble(("error: ", "bold red"), text))
 
     @contextmanager
     def progress(self) -> Iterator[Steps]:
-        """A progress bar on stderr; nothing for a program or without a terminal."""
+        """A progress bar on stderr; shows nothing with ``--json`` or without a terminal."""
         if self.as_json or not self.err.is_terminal:
             yield _Silent()
             return
@@ -139,7 +139,7 @@ class Output:
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """A sign of life on stderr while one call is under way, for a person only."""
+        """Shows ``text`` with a spinner on stderr during a call; nothing with ``--json`` or without a terminal."""
         if self.as_json or not self.err.is_terminal:
             yield
             return
@@ -152,14 +152,14 @@ def _speaks_unicode(console: Console) -> bool:
 
 
 ID = "yellow"
-"""The style of ids, of nodes as of commits; a column of it is never broken, since half an id cannot be copied."""
+"""The style of node and commit ids; a column with it is never wrapped, since a broken id cannot be copied."""
 
 Cell = str | Text
 Column = str | tuple[str, str]
 
 
 def table(columns: Iterable[Column], rows: Iterable[Iterable[Cell]], *, empty: str) -> RenderableType:
-    """A table for a person: each column a heading, or a heading with the style of its cells; ``empty`` without rows."""
+    """A table; each column is a heading, or a heading with the style of its cells; without rows, ``empty``."""
     made = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in columns:
         heading, style = (column, "") if isinstance(column, str) else column
@@ -170,7 +170,7 @@ def table(columns: Iterable[Column], rows: Iterable[Iterable[Cell]], *, empty: s
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
-    """Names and values below each other; empty values are left out."""
+    """Names and values, one pair per line; empty values are left out."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
@@ -181,15 +181,15 @@ def facts(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
 
 
 def when(time: datetime | None) -> str:
-    """A time as the clock on the wall shows it."""
+    """A time in the local time zone."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M") if time else ""
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """A number with its noun in singular or plural."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def short(commit_id: str | None) -> str:
-    """A commit id as people write it."""
+    """The abbreviated commit id."""
     return (commit_id or "")[:10]

@@ -1,4 +1,4 @@
-"""``memotree recall``: what the memory says about a question."""
+"""``memotree recall``: find the text in memory that is relevant to a question."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,19 +39,19 @@ def recall(
     top_k: Annotated[
         int, typer.Option("--top-k", "-k", min=0, max=1000, help="Nodes that lca and collapsed start from; 10 when 0.")
     ] = 0,
-    archives: ArchivesOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    archives: ArchivesOption = [],  # noqa: B006 - typer only reads it
     model: ModelOption = "",
     tags: TagsOption = [],  # noqa: B006 - likewise
     node_types: TypesOption = [],  # noqa: B006 - likewise
     since: SinceOption = "",
     until: UntilOption = "",
     under: UnderOption = "",
-    trace: Annotated[bool, typer.Option("--trace", help="Tell why each node is there.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show why each node was found.")] = False,
     prompt: Annotated[
-        bool, typer.Option("--prompt", help="Print the packed Markdown text alone, as a prompt can take it.")
+        bool, typer.Option("--prompt", help="Print only the packed Markdown text, ready for a prompt.")
     ] = False,
 ) -> None:
-    """Find what the memory says about a question, packed under a budget of tokens."""
+    """Find the text in memory that is relevant to a question, packed within a token budget."""
     found = cli.here.recall(
         " ".join(question),
         strategy=word(strategy),
@@ -77,7 +77,7 @@ def recall(
 
 
 def look(found: "RecallResult") -> "RenderableType":
-    """What was recalled, for a person."""
+    """The result of a recall, formatted for a person."""
     parts = [_passage(each) for each in found.passages]
     parts += [_node(each) for each in found.nodes]
     return Group(*parts) if parts else Text("Nothing was found.", "dim")
@@ -103,7 +103,7 @@ def _node(found: "RecalledNode") -> "RenderableType":
 
 
 def _why(found: "RecalledNode") -> list[Text]:
-    """Why a node is there, when that was asked for."""
+    """The lines that say why a node was found; empty without ``--trace``."""
     if found.trace is None:
         return []
     signals = ", ".join(f"{signal.name} {signal.score:.2f}" for signal in found.trace.signals)
@@ -114,5 +114,5 @@ def _why(found: "RecalledNode") -> list[Text]:
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the command on the command line."""
+    """Adds the command to the command line."""
     command(app, "recall", REVISION)(recall)

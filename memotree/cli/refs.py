@@ -1,4 +1,4 @@
-"""``memotree branch`` and ``memotree tag``: names of commits."""
+"""``memotree branch`` and ``memotree tag``: manage branches and tags."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +13,10 @@ from memotree.cli.workspaces import confirm
 if TYPE_CHECKING:
     from memotree.client import Workspace
 
-branch_app = typer.Typer(name="branch", no_args_is_help=True, help="Branches: names that move with each commit.")
-tag_app = typer.Typer(name="tag", no_args_is_help=True, help="Tags: names that stay.")
+branch_app = typer.Typer(
+    name="branch", no_args_is_help=True, help="Branches: names of commits that move with each commit."
+)
+tag_app = typer.Typer(name="tag", no_args_is_help=True, help="Tags: fixed names of commits.")
 
 AtArgument = Annotated[
     str,
@@ -31,7 +33,7 @@ TagName = Annotated[str, typer.Argument(metavar="TAG", help="The tag.", autocomp
 
 @command(branch_app, "create", WORKSPACE)
 def create_branch(cli: CliContext, name: NewName, at: AtArgument = "") -> None:
-    """Make a branch; nothing is copied."""
+    """Create a branch; nothing is copied."""
     branch = cli.workspace.branch(name, at)
     cli.output.show(branch, lambda: None)
     cli.output.done(f"The branch {branch.name} is at {short(branch.commit_id)}.")
@@ -52,7 +54,7 @@ def list_branches(cli: CliContext) -> None:
 
 
 def _question(workspace: "Workspace", name: str) -> str:
-    """What is lost with a branch, as a question."""
+    """The question before a branch is deleted, which says what is lost with it."""
     on_it = [each for each in workspace.sessions() if each.branch == name]
     staged = sum(each.change_count for each in on_it)
     lost = "Commits that no tag, other branch or session reaches can no longer be found"
@@ -64,7 +66,7 @@ def _question(workspace: "Workspace", name: str) -> str:
 
 @command(branch_app, "delete", WORKSPACE)
 def delete_branch(cli: CliContext, name: BranchName, yes: YesOption = False) -> None:
-    """Delete a branch; commits that a tag, branch or session reaches stay."""
+    """Delete a branch; commits that another branch, a tag or a session reaches stay."""
     workspace = cli.workspace
     if not yes and any(each.name == name and not each.protected for each in workspace.branches()):
         confirm(cli, _question(workspace, name), yes=yes)
@@ -78,12 +80,14 @@ def create_tag(
     cli: CliContext,
     name: NewName,
     at: AtArgument = "",
-    message: Annotated[str, typer.Option("--message", "-m", help="Its message; its name when not given.")] = "",
+    message: Annotated[
+        str, typer.Option("--message", "-m", help="The message of the tag; its name when not given.")
+    ] = "",
 ) -> None:
-    """Make an annotated tag."""
+    """Create an annotated tag."""
     tag = cli.workspace.tag(name, at, message=message)
     cli.output.show(tag, lambda: None)
-    cli.output.done(f"The tag {tag.name} names {short(tag.commit_id)}.")
+    cli.output.done(f"The tag {tag.name} is at {short(tag.commit_id)}.")
 
 
 @command(tag_app, "list", WORKSPACE)
@@ -95,7 +99,7 @@ def list_tags(cli: CliContext) -> None:
         lambda: table(
             [("Name", "bold cyan"), ("Commit", "yellow"), "Message", ("Made", "dim")],
             [(each.name, short(each.commit_id), each.message.strip(), when(each.create_time)) for each in found],
-            empty="There is no tag; `memotree tag create NAME` makes one.",
+            empty="There is no tag; create one with `memotree tag create NAME`.",
         ),
     )
 

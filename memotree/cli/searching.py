@@ -1,4 +1,4 @@
-"""``memotree search``: finding nodes."""
+"""``memotree search``: find nodes."""
 
 from typing import Annotated, Any
 
@@ -12,15 +12,19 @@ from memotree.cli.options import ArchiveOption, RelationChoice, SearchChoice, Ta
 
 def search(
     cli: CliContext,
-    query: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Words or a question; never syntax.")],
+    query: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="Words or a question. Plain text; no query operators.")
+    ],
     search_type: Annotated[
-        SearchChoice, typer.Option("--by", "-b", case_sensitive=False, help="How to find.")
+        SearchChoice, typer.Option("--by", "-b", case_sensitive=False, help="How to find nodes.")
     ] = SearchChoice.HYBRID,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")] = 10,
-    node_type: Annotated[list[str] | None, typer.Option("--type", help="Only this type; several times.")] = None,
-    tags: TagsOption = [],  # noqa: B006 - typer reads it, nobody changes it
+    node_type: Annotated[
+        list[str] | None, typer.Option("--type", help="Only this type; may be given several times.")
+    ] = None,
+    tags: TagsOption = [],  # noqa: B006 - typer only reads it
     archive: ArchiveOption = "",
-    under: Annotated[str, typer.Option(help="Only this node and what is below it.")] = "",
+    under: Annotated[str, typer.Option(help="Only this node and the nodes below it.")] = "",
     related_to: Annotated[str, typer.Option(help="Only nodes that relations reach from this node.")] = "",
     view: Annotated[str, typer.Option(help="Only nodes that this view shows.")] = "",
     relation: Annotated[
@@ -50,5 +54,5 @@ def search(
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the command on the command line."""
+    """Adds the command to the command line."""
     command(app, "search", REVISION)(search)

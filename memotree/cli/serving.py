@@ -1,4 +1,4 @@
-"""``memotree serve``, ``memotree mcp`` and ``memotree demo``: starting servers."""
+"""``memotree serve``, ``memotree mcp`` and ``memotree demo``: start servers."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ from memotree.cli.errors import StartError
 
 
 def _folder(text: str) -> Path:
-    """The folder that is named; an empty name would be the working folder, which nobody meant."""
+    """The given folder; refuses an empty name, which would mean the working folder by accident."""
     if not str(text).strip():
-        raise typer.BadParameter("it names no folder; give the path of one.")
+        raise typer.BadParameter("it is empty; give the path of a folder.")
     return Path(text)
 
 
@@ -30,10 +30,10 @@ def serve(
         int | None, typer.Option(help="The port for HTTP and MCP; the next one when not given, 0 takes any free one.")
     ] = None,
     http: Annotated[bool | None, typer.Option("--http/--no-http", help="Whether to serve HTTP and MCP.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="The least level that is logged.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="The lowest level that is logged.")] = None,
 ) -> None:
-    """Start the server on embedded stores, until Ctrl-C: gRPC, and HTTP and MCP beside it."""
-    # pydantic, gRPC and the stores are only loaded by the one command that serves
+    """Start the server on embedded stores and serve gRPC, HTTP and MCP until Ctrl-C."""
+    # only the commands that serve load pydantic, gRPC and the stores
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
     from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - see above
@@ -54,7 +54,7 @@ def serve(
 
 
 def _tell(cli: CliContext, folder: Path, address: str, url: str) -> None:
-    """Says where the server listens, as soon as it does."""
+    """Prints the address of the server once it listens."""
     facts = {"address": address, "pid": os.getpid(), "data_folder": str(folder), "url": url or None}
     cli.output.show(facts, lambda: None)
     sys.stdout.flush()
@@ -75,7 +75,7 @@ def mcp(
             "--workspace",
             "-w",
             envvar="MEMOTREE_WORKSPACE",
-            help="The workspace of a call that names none; made at need. That of the settings (main) when not given.",
+            help="The workspace of calls that name none, created if needed; by default that of the settings (main).",
             show_default=False,
         ),
     ] = None,
@@ -84,11 +84,11 @@ def mcp(
         typer.Option(
             "--address",
             envvar="MEMOTREE_ADDRESS",
-            help="Host and port of a server. Without it: the one that runs on the data folder, else one of its own.",
+            help="Host and port of a server; when not given, the one on the data folder, else a private one.",
         ),
     ] = "",
 ) -> None:
-    """Speak MCP over standard input and output, for an agent that starts this command itself."""
+    """Serve MCP over standard input and output, for an agent that starts this command itself."""
     del cli  # standard output belongs to the protocol
     import uvloop  # noqa: PLC0415 - as in `serve`
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - as in `serve`
@@ -108,17 +108,17 @@ def demo(
     cli: CliContext,
     data: Annotated[
         Path,
-        typer.Option("--data", parser=_folder, metavar="PATH", help="Where its data goes; made anew each time."),
+        typer.Option("--data", parser=_folder, metavar="PATH", help="The folder for its data; recreated each time."),
     ] = Path("data/demo"),
 ) -> None:
-    """Do the main job on real input: the Python language reference."""
-    from memotree.cli.demo import run_demo  # noqa: PLC0415 - one command needs it
+    """Show the main features on real input: the Python language reference."""
+    from memotree.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
     run_demo(cli, data)
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the commands of this module on the command line."""
+    """Adds the commands of this module to the command line."""
     command(app, "serve", NOWHERE)(serve)
     command(app, "mcp", NOWHERE)(mcp)
     command(app, "demo", NOWHERE)(demo)

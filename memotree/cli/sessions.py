@@ -1,4 +1,4 @@
-"""``memotree session``: working sessions, and which one commands use."""
+"""``memotree session``: manage working sessions, and choose the one that commands use."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -24,21 +24,21 @@ app = typer.Typer(name="session", no_args_is_help=True, help="Sessions: staged c
 
 
 class SessionNotOpenError(CliError):
-    """A session that takes no changes was to be chosen."""
+    """The session to choose accepts no changes."""
 
     exit_code = ExitCode.FAILED
     reason = "SESSION_NOT_OPEN"
 
     def __init__(self, info: "SessionInfo") -> None:
         kept = (
-            f"; `memotree session changes {info.id}` shows what it still holds"
+            f"; `memotree session changes {info.id}` shows its staged changes"
             if info.state == "DETACHED" and info.change_count
             else ""
         )
         why = _WHY_NOT_OPEN.get(info.state, f"is {info.state.lower()}")
         super().__init__(
-            f"The session {info.id} {why} and takes no changes{kept}. Open another one with `memotree session open`, "
-            "or choose one of `memotree session list`."
+            f"The session {info.id} {why} and accepts no changes{kept}. Open another one with `memotree session open`, "
+            "or choose one from `memotree session list`."
         )
 
 
@@ -74,12 +74,14 @@ def _look(info: "SessionInfo") -> "RenderableType":
 @command(app, "open", WORKSPACE)
 def open_(
     cli: CliContext,
-    agent: Annotated[str, typer.Option("--agent", help="Who works in it: an agent's or a person's name.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="The name of the agent or person who works in it.")] = "",
     branch: Annotated[
         str, typer.Option("--branch", "-b", help="The branch it commits to.", autocompletion=completion.branches)
     ] = "",
-    idle_hours: Annotated[float | None, typer.Option(help="Idle hours after which it expires; a week.")] = None,
-    use: Annotated[bool, typer.Option(help="Choose it for the commands to come.")] = True,
+    idle_hours: Annotated[
+        float | None, typer.Option(help="Idle hours after which it expires; a week when not given.")
+    ] = None,
+    use: Annotated[bool, typer.Option(help="Choose it for later commands.")] = True,
 ) -> None:
     """Open a session, and choose it."""
     ttl = None if idle_hours is None else timedelta(hours=idle_hours)
@@ -93,9 +95,9 @@ def open_(
 
 @command(app, "list", WORKSPACE)
 def list_(
-    cli: CliContext, include_closed: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False
+    cli: CliContext, include_closed: Annotated[bool, typer.Option("--all", help="Include closed sessions.")] = False
 ) -> None:
-    """List the open sessions and the detached ones that still hold changes, the last used first."""
+    """List the open sessions and the detached ones with staged changes, most recently used first."""
     found = [
         each
         for each in cli.workspace.sessions(include_closed=True)
@@ -124,7 +126,7 @@ def list_(
 
 
 def _named(cli: CliContext, session: str) -> CliContext:
-    """The desk with the session of the argument, which says more than option and choice."""
+    """The context with the session of the argument, which overrides the option and the choice."""
     if session:
         cli.session_option = session
     return cli
@@ -143,12 +145,12 @@ def use(
     session: SessionArgument = "",
     none: Annotated[bool, typer.Option("--none", help="Choose none: commands read the default branch.")] = False,
 ) -> None:
-    """Choose the session for the commands to come."""
+    """Choose the session for later commands."""
     workspace = cli.workspace
     if none:
         cli.choose(Choice(cli.choice.workspace))
         cli.output.show({"workspace": cli.choice.workspace, "session": ""}, lambda: None)
-        cli.output.done("Commands use no session now; they read the default branch.")
+        cli.output.done("Commands now use no session; they read the default branch.")
         return
     if not session:
         raise NoSessionError
@@ -157,7 +159,7 @@ def use(
         raise SessionNotOpenError(info)
     cli.choose(Choice(cli.choice.workspace, info.id))
     cli.output.show({"workspace": cli.choice.workspace, "session": info.id}, lambda: None)
-    cli.output.done(f"Commands use the session {info.id} of {info.agent} on {info.branch} now.")
+    cli.output.done(f"Commands now use the session {info.id} of {info.agent} on {info.branch}.")
 
 
 def _row(change: "StagedChange") -> tuple[Text | str, ...]:
@@ -167,7 +169,7 @@ def _row(change: "StagedChange") -> tuple[Text | str, ...]:
 
 @command(app, "changes", WORKSPACE)
 def changes(cli: CliContext, session: SessionArgument = "") -> None:
-    """List what the session has staged."""
+    """List the staged changes of the session."""
     found = list(_named(cli, session).session.changes())
     cli.output.show(
         {"changes": found},
@@ -184,20 +186,21 @@ def discard(
     cli: CliContext,
     session: SessionArgument = "",
     node: Annotated[
-        list[str] | None, typer.Option("--node", "-n", help="Forget only the changes of this node; several times.")
+        list[str] | None,
+        typer.Option("--node", "-n", help="Discard only the changes of this node; may be given several times."),
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Forget the staged changes and close the session, or forget some and keep it open."""
+    """Discard the staged changes and close the session, or discard only some and keep it open."""
     handle = _named(cli, session).session
     if node:
         info = handle.discard_changes(node)
         cli.output.show(info, lambda: None)
-        cli.output.done(f"Forgotten; still staged: {counted(info.change_count, 'change')}.")
+        cli.output.done(f"Discarded; still staged: {counted(info.change_count, 'change')}.")
         return
     staged = handle.info().change_count
     if staged:
-        confirm(cli, f"Forget {counted(staged, 'staged change')}?", yes=yes)
+        confirm(cli, f"Discard {counted(staged, 'staged change')}?", yes=yes)
     info = handle.discard()
     forget_session(cli.address, info.id)
     cli.output.show(info, lambda: None)
@@ -209,4 +212,4 @@ def rebase(cli: CliContext, session: SessionArgument = "") -> None:
     """Move the session to the head of its branch; staged changes are merged per field."""
     info = _named(cli, session).session.rebase()
     cli.output.show(info, lambda: _look(info))
-    cli.output.done(f"The session lies over {short(info.base_commit_id)} now.")
+    cli.output.done(f"The base of the session is now {short(info.base_commit_id)}.")

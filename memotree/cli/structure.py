@@ -1,4 +1,4 @@
-"""``memotree node``: the tree that nodes stand in, and the arrows between them."""
+"""``memotree node``: the tree of nodes, and the relations between them."""
 
 import re
 from typing import Annotated
@@ -39,7 +39,7 @@ TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help="The node 
 
 
 class NoPartsError(CliError):
-    """A text has too few headings to be split at."""
+    """The text has too few headings to split it."""
 
     reason = "NO_PARTS"
 
@@ -50,13 +50,13 @@ def children(
     archive: ArchiveOption = "",
     level: LevelOption = LevelChoice.TITLE,
 ) -> None:
-    """List the nodes directly below a node, or the roots."""
+    """List the children of a node, or the roots."""
     here = cli.here
     tops = [(node, archive)] if node or archive else [("", each.name) for each in here.archives()]
     found = [
         child for top, name in tops for child in here.children(top or None, archive=name or None, level=word(level))
     ]
-    with_brief = any(each.brief for each in found)  # the level may be one that has none
+    with_brief = any(each.brief for each in found)  # at level TITLE no node has one
     columns: list[Column] = [("Id", ID), "Title", "Type", "Below", ("Tags", "dim")]
     cli.output.show(
         {"nodes": found},
@@ -104,14 +104,14 @@ def tree(
 def move(
     cli: CliContext,
     node: NodeArgument,
-    parent: Annotated[str, typer.Option("--parent", "-p", help="The new parent; the present one without.")] = "",
+    parent: Annotated[str, typer.Option("--parent", "-p", help="The new parent; the present one when not given.")] = "",
     to_root: Annotated[bool, typer.Option("--root", help="Make it a root.")] = False,
     archive: ArchiveOption = "",
-    position: Annotated[int | None, typer.Option(help="Place among its siblings, from 0; last when not given.")] = None,
+    position: Annotated[int | None, typer.Option(help="Index among its siblings, from 0; last when not given.")] = None,
     etag: EtagOption = "",
     message: MessageOption = "",
 ) -> None:
-    """Stage another parent or place of a node."""
+    """Stage a new parent or position of a node."""
     moved = cli.session.move(
         node,
         parent=parent or None,
@@ -125,7 +125,7 @@ def move(
 
 
 def cut_at_headings(title: str, text: str) -> list[tuple[str, str]]:
-    """The parts of ``text``, cut before each line ``# Title``; what stands before the first keeps ``title``."""
+    """The parts of ``text``, cut before each line ``# Title``; text before the first such line keeps ``title``."""
     pieces = _HEADING.split(text)
     parts = [(pieces[index].strip(), pieces[index + 1].strip("\n")) for index in range(1, len(pieces), 2)]
     return [(title, pieces[0].strip("\n")), *parts] if pieces[0].strip() else parts
@@ -140,12 +140,12 @@ def split(
     as_children: Annotated[bool, typer.Option(help="The other parts become children, not siblings.")] = False,
     message: MessageOption = "",
 ) -> None:
-    """Stage the division of a node at the lines `# Title` of its content (or of the text given, or edited)."""
+    """Stage the split of a node at the lines `# Title` of its content (or of the given or edited text)."""
     session = cli.session
     present = session.node(node)
     given = read_content(content, file, edit=edit, present=present.content)
     parts = cut_at_headings(present.title, present.content if given is None else given)
-    if len(parts) < 2:  # noqa: PLR2004 - one part is no division
+    if len(parts) < 2:  # noqa: PLR2004 - one part is not a split
         raise NoPartsError(
             "There is nothing to split at: put a line `# Title` before each part (--edit opens the text)."
         )
@@ -156,14 +156,16 @@ def split(
 
 def merge(
     cli: CliContext,
-    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Two or more; the first takes the others in.")],
+    nodes: Annotated[
+        list[str], typer.Argument(metavar="NODE...", help="Two or more nodes; the others are merged into the first.")
+    ],
     title: Annotated[str | None, typer.Option(help="The new title; that of the first when not given.")] = None,
     message: MessageOption = "",
 ) -> None:
-    """Stage the union of several nodes into the first."""
+    """Stage the merge of several nodes into the first."""
     merged = cli.session.merge(nodes, title=title, message=message)
     cli.output.show(merged, lambda: display.node_line(merged.node))
-    cli.output.done(f"Merged; {counted(len(merged.deleted_ids), 'node')} went into it.")
+    cli.output.done(f"Merged {counted(len(merged.deleted_ids), 'node')} into it.")
 
 
 def relate(
@@ -171,10 +173,10 @@ def relate(
     node: NodeArgument,
     relation: RelationArgument,
     target: TargetArgument,
-    description: Annotated[str, typer.Option("--description", "-d", help="Why the arrow is there.")] = "",
+    description: Annotated[str, typer.Option("--description", "-d", help="Why the nodes are related.")] = "",
     message: MessageOption = "",
 ) -> None:
-    """Stage a relation from a node to another."""
+    """Stage a relation from one node to another."""
     changed = cli.session.relate(node, word(relation), target, description=description, message=message)
     staged(cli, changed, "Related")
 
@@ -187,7 +189,7 @@ def unrelate(
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the commands of this module into the group of nodes."""
+    """Adds the commands of this module to the group of nodes."""
     for read in (children, tree):
         command(app, read.__name__, REVISION)(read)
     for change in (move, split, merge, relate, unrelate):

@@ -1,4 +1,4 @@
-"""``memotree summaries``: which are out of date, and making them anew."""
+"""``memotree summaries``: list stale summaries and renew them."""
 
 from typing import Annotated
 
@@ -9,9 +9,7 @@ from memotree.cli.context import REVISION, WORKSPACE, CliContext, command
 from memotree.cli.options import ArchiveOption
 from memotree.cli.output import ID, table
 
-app = typer.Typer(
-    name="summaries", no_args_is_help=True, help="Summaries: those that are out of date, or stand in for a model's."
-)
+app = typer.Typer(name="summaries", no_args_is_help=True, help="Summaries: find and renew stale and pending ones.")
 
 
 @command(app, "list", REVISION)
@@ -20,7 +18,7 @@ def list_(
     archive: ArchiveOption = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")] = 100,
 ) -> None:
-    """List nodes whose summaries are to be made anew, the deepest first."""
+    """List nodes whose summaries need renewal, deepest first."""
     found = cli.here.stale_summaries(archive=archive or None, max_results=limit)
     cli.output.show(
         found,
@@ -40,11 +38,11 @@ def renew(
     archive: ArchiveOption = "",
     branch: Annotated[str, typer.Option("--branch", help="The branch that gets the commit.")] = "",
     max_model_tokens: Annotated[
-        int, typer.Option("--max-model-tokens", min=0, help="The most tokens of models; no limit when 0.")
+        int, typer.Option("--max-model-tokens", min=0, help="The most model tokens; no limit when 0.")
     ] = 0,
     background: Annotated[bool, typer.Option("--background", help="Do not wait for the job.")] = False,
 ) -> None:
-    """Make stale summaries anew, as a job with one commit at its end."""
+    """Renew stale summaries, as a job with one commit at its end."""
     job = cli.workspace.renew_summaries(branch=branch, archive=archive or None, max_model_tokens=max_model_tokens)
     if background:
         cli.output.show(job, lambda: jobs.look(job))

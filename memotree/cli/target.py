@@ -1,7 +1,7 @@
-"""Where a command works: which server, workspace and session, from flags, the environment, and what was chosen before.
+"""Finds the server, workspace and session of a command: from options, the environment, and earlier choices.
 
-The choice made with ``ws use`` and ``session use`` is kept per server in a small file of the user's configuration
-folder, so that following commands need no flags.
+The choices made with ``ws use`` and ``session use`` are saved per server in a small file in the user's configuration
+folder, so that later commands need no options.
 """
 
 import json
@@ -22,31 +22,30 @@ DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
 
 
 class TargetUnknownError(CliError):
-    """The settings that say where the server is are wrong; a guess could meet another server."""
+    """The settings with the server's address are invalid; a guess could reach another server."""
 
     reason = "INVALID_SETTINGS"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The workspace and session that commands use when they are not told; empty for none."""
+    """The workspace and session that commands use without options; empty for none."""
 
     workspace: str = ""
     session: str = ""
 
 
 def data_folder() -> Path:
-    """The data folder of the server of this user.
+    """The data folder of this user's server.
 
-    The settings know it best; they are loaded only where a settings file may say something, since that takes longer
-    than most commands.
+    The settings are loaded only if there is a settings file, since loading them takes longer than most commands.
     """
     if _has_settings_file():
         from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
         from memotree.settings import load_settings  # noqa: PLC0415 - see above
 
-        with suppress(MemoTreeError):  # `memotree serve` tells what is wrong with them
+        with suppress(MemoTreeError):  # `memotree serve` reports what is wrong with them
             return load_settings().data_folder
     given = os.environ.get("MEMOTREE_DATA")
     if given:
@@ -60,9 +59,9 @@ def _has_settings_file() -> bool:
 
 
 def find_address(given: str | None) -> str:
-    """The address that was given (by flag or environment), else the announced server's, else that of the settings.
+    """The given address (by option or environment), else that of the announced server, else that of the settings.
 
-    Errors: ``TargetUnknownError`` when nothing was announced and ``memotree serve`` would refuse the settings.
+    Errors: ``TargetUnknownError`` if no server is announced and ``memotree serve`` would refuse the settings.
     """
     if given:
         return given
@@ -71,7 +70,7 @@ def find_address(given: str | None) -> str:
 
 
 def _settings_address() -> str:
-    """Where ``memotree serve`` would listen; at port 0, which stands for any free one, no server is ever found."""
+    """The address on which ``memotree serve`` would listen; port 0 (any free port) never reaches a server."""
     host, port = (os.environ.get(f"MEMOTREE_{name}") for name in ("HOST", "PORT"))
     if not (host or port or _has_settings_file()):
         return DEFAULT_ADDRESS
@@ -85,7 +84,7 @@ def _settings_address() -> str:
         return address(loopback(settings.host), settings.port)
     except MemoTreeError as error:
         raise TargetUnknownError(
-            f"{error.message}\nThey say where the server is: correct them, or name the server with --address."
+            f"{error.message}\nThe server's address comes from them: correct them, or give it with --address."
         ) from None
 
 
@@ -96,13 +95,13 @@ def _state_file() -> Path:
 def _read_state() -> dict[str, Any]:
     try:
         state = json.loads(_state_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or damaged: a choice is quickly made again
+    except (OSError, ValueError):  # missing or damaged: it is easy to choose again
         return {}
     return state if isinstance(state, dict) else {}
 
 
 def read_choice(address: str) -> Choice:
-    """What was chosen for the server at ``address``."""
+    """The saved choice for the server at ``address``."""
     facts = _read_state().get(address)
     if not isinstance(facts, dict):
         return Choice()
@@ -110,7 +109,7 @@ def read_choice(address: str) -> Choice:
 
 
 def write_choice(address: str, choice: Choice) -> None:
-    """Notes the choice for the server at ``address``."""
+    """Saves the choice for the server at ``address``."""
     path = _state_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -119,7 +118,7 @@ def write_choice(address: str, choice: Choice) -> None:
 
 
 def forget_session(address: str, session_id: str) -> None:
-    """Unchooses a session that is closed."""
+    """Removes a closed session from the saved choice."""
     choice = read_choice(address)
     if choice.session == session_id:
         write_choice(address, replace(choice, session=""))

@@ -1,4 +1,4 @@
-"""Where a text comes from: an option, a file, stdin or an editor."""
+"""Reads a text from an option, a file, stdin or an editor."""
 
 import os
 import shlex
@@ -11,25 +11,25 @@ from memotree.cli.errors import CliError, FileError
 
 
 class TwoSourcesError(CliError):
-    """The text was given twice."""
+    """The text was given by two options."""
 
     reason = "TWO_SOURCES"
 
 
 class EditorError(CliError):
-    """The editor did not do its job."""
+    """The editor could not be started or failed."""
 
     reason = "EDITOR_FAILED"
 
 
 def read_content(content: str | None, file: str | None, *, edit: bool = False, present: str = "") -> str | None:
-    """The text that the options give, or ``None`` when they give none.
+    """The text that the options give, or ``None`` if they give none.
 
     Args:
         content: The text itself; ``-`` reads stdin.
         file: A path; ``-`` reads stdin.
         edit: Whether the text (or the ``present`` one) is opened in an editor.
-        present: What the editor shows when nothing else is given.
+        present: The text that the editor shows if no other text is given.
     """
     if content is not None and file is not None:
         raise TwoSourcesError("Give the text once: by --content or by --file.")
@@ -45,7 +45,7 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(f"{name} is no UTF-8 text (byte {error.start}); convert it first.") from None
+        raise FileError(f"{name} is not UTF-8 text (byte {error.start}); convert it first.") from None
 
 
 def _stdin() -> str:
@@ -60,7 +60,7 @@ def _read(path: Path) -> str:
 
 
 def _edited(text: str) -> str:
-    """What the person makes of ``text`` in the editor of their choice."""
+    """``text`` after the user has edited it in their editor."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "node.md"
@@ -70,7 +70,7 @@ def _edited(text: str) -> str:
         except OSError as error:
             raise EditorError(f"The editor {editor} cannot be started ({error.strerror}); set $EDITOR.") from None
         if ended.returncode:
-            raise EditorError(f"The editor {editor} ended with {ended.returncode}; nothing was changed.")
+            raise EditorError(f"The editor {editor} ended with exit code {ended.returncode}; nothing was changed.")
         written = _read(path)
-    # Editors end the last line by themselves; a text that did not end so stays as it is.
+    # Editors add a line break at the end; it is removed if the text did not have one before.
     return written if text.endswith("\n") else written.removesuffix("\n")

@@ -1,4 +1,4 @@
-"""``memotree view``: what an agent has open, and how much of it."""
+"""``memotree view``: manage views, the nodes that an agent has open and their levels."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.options import ArchiveOption, LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import table, when
 
-app = typer.Typer(name="view", no_args_is_help=True, help="Views: which nodes are open, and at which level.")
+app = typer.Typer(name="view", no_args_is_help=True, help="Views: the nodes that are open, and their levels.")
 
 NameOption = Annotated[str, typer.Option("--view", "-v", help="The view.")]
 
@@ -20,7 +20,9 @@ NameOption = Annotated[str, typer.Option("--view", "-v", help="The view.")]
 def render(
     cli: CliContext,
     name: NameOption = "default",
-    budget: Annotated[int, typer.Option("--budget", "-b", min=0, help="At most this many tokens; no limit at 0.")] = 0,
+    budget: Annotated[
+        int, typer.Option("--budget", "-b", min=0, help="At most this many tokens; no limit when 0.")
+    ] = 0,
     archive: ArchiveOption = "",
 ) -> None:
     """Print a view as Markdown."""
@@ -37,7 +39,7 @@ def expand(
     node: NodeArgument,
     name: NameOption = "default",
     level: LevelOption = LevelChoice.DETAIL,
-    children: Annotated[bool, typer.Option("--children", help="Bring its children into the view.")] = False,
+    children: Annotated[bool, typer.Option("--children", help="Add its children to the view.")] = False,
     relations: Annotated[bool, typer.Option("--relations", help="Show its relations.")] = False,
 ) -> None:
     """Open a node in a view and print its text."""
@@ -47,9 +49,7 @@ def expand(
         lines = [display.node_line(child) for child in found.children]
         for each in found.relations:
             arrow = "→" if each.outgoing else "←"
-            lines.append(
-                Text(f"{arrow} {each.relation.type} {each.node.title if each.node else 'a node that is gone'}")
-            )
+            lines.append(Text(f"{arrow} {each.relation.type} {each.node.title if each.node else 'a deleted node'}"))
         return Group(Text(found.text), *lines)
 
     cli.output.show(found, look)
@@ -60,12 +60,12 @@ def collapse(
     cli: CliContext,
     node: NodeArgument,
     name: NameOption = "default",
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All below it too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Also reset all nodes below it.")] = False,
 ) -> None:
     """Set a node of a view back to its title."""
     found = cli.here.view(name).collapse(node, recursive=recursive)
     cli.output.show(found, lambda: display.node_line(found.node))
-    cli.output.done(f"The view {name} shows {found.usage.tokens_used} tokens now.")
+    cli.output.done(f"The view {name} now has {found.usage.tokens_used} tokens.")
 
 
 @command(app, "list", REVISION)
@@ -77,14 +77,14 @@ def list_(cli: CliContext) -> None:
         lambda: table(
             [("Name", "bold cyan"), "Of", "Expanded", ("Changed", "dim")],
             [(each.name, each.scope, str(each.nodes_expanded), when(each.update_time)) for each in found],
-            empty="There is no view here; `memotree view expand NODE` begins one.",
+            empty="There is no view here; `memotree view expand NODE` creates one.",
         ),
     )
 
 
 @command(app, "delete", REVISION)
 def delete(cli: CliContext, name: Annotated[str, typer.Argument(metavar="VIEW", help="The view.")]) -> None:
-    """Forget a view."""
+    """Delete a view."""
     cli.here.view(name).delete()
     cli.output.show({"deleted": name}, lambda: None)
-    cli.output.done(f"The view {name} is forgotten.")
+    cli.output.done(f"The view {name} is deleted.")

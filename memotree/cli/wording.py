@@ -1,4 +1,4 @@
-"""What the server says in the words of the RPCs, said in the words of the command line."""
+"""Replaces names of RPCs in the server's messages by the commands of the command line."""
 
 import re
 from typing import Final
@@ -67,16 +67,16 @@ COMMANDS: Final = {
     "ListStaleSummaries": "summaries list",
     "RenewSummaries": "summaries renew",
 }
-"""The command that does what an RPC does, with what it needs to be told; an RPC that is not here has none."""
+"""The command, with required options, that corresponds to each RPC; an RPC that is missing here has none."""
 
 _WORDS: Final = {
     **{rpc: f"`memotree {command}`" for rpc, command in COMMANDS.items()},
     "regenerate_summary": "--regenerate-summary",
 }
 _NAMED: Final = re.compile(rf"(?<!['\"\w-])(?:{'|'.join(_WORDS)})(?!['\"\w])")
-"""One of those words, unless it is quoted: that is what a person wrote."""
+"""Matches one of those words unless it is quoted, since quoted text is from the user."""
 
 
 def in_commands(sentence: str) -> str:
-    """``sentence`` with each RPC that it names put as the command that a person has for it."""
+    """``sentence`` with each RPC name replaced by its command."""
     return _NAMED.sub(lambda match: _WORDS[match[0]], sentence)

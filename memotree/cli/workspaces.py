@@ -1,4 +1,4 @@
-"""``memotree ws``: workspaces."""
+"""``memotree ws``: manage workspaces."""
 
 import sys
 from typing import Annotated
@@ -26,20 +26,20 @@ OptionalNameArgument = Annotated[
 
 
 class NotConfirmedError(CliError):
-    """Something that cannot be taken back was not confirmed."""
+    """A deletion was not confirmed."""
 
     reason = "NOT_CONFIRMED"
 
 
 def confirm(cli: CliContext, question: str, *, yes: bool) -> None:
-    """Asks before something is removed.
+    """Asks for confirmation, unless ``yes`` is set.
 
-    Errors: ``NotConfirmedError`` when the answer is no, or nobody can be asked.
+    Errors: ``NotConfirmedError`` if the answer is no, or there is no terminal.
     """
     if yes:
         return
     if cli.as_json or not sys.stdin.isatty():
-        raise NotConfirmedError(f"{question} Add --yes to say so; there is no terminal to ask at.")
+        raise NotConfirmedError(f"{question} Confirm with --yes, since there is no terminal to ask on.")
     if not typer.confirm(question, err=True):
         raise NotConfirmedError("Nothing was changed.")
 
@@ -48,15 +48,15 @@ def confirm(cli: CliContext, question: str, *, yes: bool) -> None:
 def create(
     cli: CliContext,
     name: Annotated[str, typer.Argument(help='1 to 64 letters, digits, ".", "_" or "-".')],
-    description: Annotated[str, typer.Option("--description", "-d", help="What it is for.")] = "",
-    use: Annotated[bool, typer.Option(help="Choose it for the commands to come.")] = True,
+    description: Annotated[str, typer.Option("--description", "-d", help="The purpose of the workspace.")] = "",
+    use: Annotated[bool, typer.Option(help="Choose it for later commands.")] = True,
 ) -> None:
-    """Make a workspace, and choose it."""
+    """Create a workspace, and choose it."""
     info = cli.client.create_workspace(name, description)
     if use:
         cli.choose(Choice(info.name))
     cli.output.show(info, lambda: facts([("workspace", info.name), ("id", info.id), ("repository", info.repository)]))
-    cli.output.done(f"The workspace {info.name} is there{' and chosen' if use else ''}.")
+    cli.output.done(f"The workspace {info.name} is created{' and chosen' if use else ''}.")
 
 
 @command(app, "list", SERVER)
@@ -78,7 +78,7 @@ def list_(cli: CliContext) -> None:
                 )
                 for each in found
             ],
-            empty="There is no workspace yet; make one with `memotree ws create NAME`.",
+            empty="There is no workspace yet; create one with `memotree ws create NAME`.",
         ),
     )
 
@@ -104,11 +104,11 @@ def show(cli: CliContext, name: OptionalNameArgument = "") -> None:
 
 @command(app, "use", SERVER)
 def use(cli: CliContext, name: NameArgument) -> None:
-    """Choose the workspace for the commands to come."""
+    """Choose the workspace for later commands."""
     info = cli.client.workspace(name).info()
     cli.choose(Choice(info.name))
     cli.output.show({"workspace": info.name}, lambda: None)
-    cli.output.done(f"Commands use the workspace {info.name} now.")
+    cli.output.done(f"Commands now use the workspace {info.name}.")
 
 
 @command(app, "rename", SERVER)
@@ -118,23 +118,23 @@ def rename(
     new_name: Annotated[str, typer.Argument(help="The new name.")],
     description: Annotated[str | None, typer.Option("--description", "-d", help="The new description.")] = None,
 ) -> None:
-    """Give a workspace another name; its id and repository stay."""
+    """Rename a workspace; its id and repository stay."""
     chosen = cli.choice
     info = cli.client.workspace(name).change(name=new_name, description=description)
     if chosen.workspace == name:
         cli.choose(Choice(info.name, chosen.session))
     cli.output.show(info, lambda: None)
-    cli.output.done(f"The workspace {name} is called {info.name} now.")
+    cli.output.done(f"The workspace {name} is now called {info.name}.")
 
 
 @command(app, "delete", SERVER)
 def delete(cli: CliContext, name: NameArgument, yes: YesOption = False) -> None:
-    """Remove a workspace from service; its repository is moved to the trash folder of the server."""
+    """Delete a workspace; its repository is moved to the server's trash folder."""
     workspace = cli.client.workspace(name)
     info = workspace.info()
-    confirm(cli, f"Remove the workspace {info.name} from service?", yes=yes)
+    confirm(cli, f"Delete the workspace {info.name}?", yes=yes)
     trash = workspace.remove(confirm_name=info.name)
     if cli.choice.workspace in {info.name, info.id}:
         cli.choose(Choice())
     cli.output.show({"workspace": info.name, "trash": trash}, lambda: None)
-    cli.output.done(f"The workspace {info.name} is removed; its repository lies in {trash} of the data folder.")
+    cli.output.done(f"The workspace {info.name} is deleted; its repository is now in {trash} of the data folder.")

@@ -1,4 +1,4 @@
-"""The Python client of MemoTree: ``Client`` waits for each answer, ``AsyncClient`` is for event loops.
+"""The Python client of MemoTree: ``Client`` blocks until each answer arrives, ``AsyncClient`` is for event loops.
 
 Import everything from here::
 

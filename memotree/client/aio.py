@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AsyncRawStubs:
-    """The generated stubs of every service, for what the client does not wrap; no retries, no default deadlines."""
+    """The generated stubs of all services, for calls that the client does not wrap; without retries or deadlines."""
 
     workspaces: workspace_service_pb2_grpc.WorkspaceServiceAsyncStub
     sessions: session_service_pb2_grpc.SessionServiceAsyncStub
@@ -64,24 +64,24 @@ class AsyncRawStubs:
 
 
 class Calls(AsyncJobs):
-    """What a client asks the server as a whole, over any link."""
+    """Calls to the server as a whole, over any transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def workspace(self, name: str) -> AsyncWorkspace:
-        """The workspace of that name or id; calls nobody."""
+        """The workspace of that name or id; makes no call to the server."""
         return AsyncWorkspace(self._transport, name)
 
     async def create_workspace(self, name: str, description: str = "", *, request_id: str = "") -> WorkspaceInfo:
-        """Makes a workspace with an empty first commit on its branch ``main``."""
+        """Creates a workspace with an empty first commit on its branch ``main``."""
         request = workspaces.CreateWorkspaceRequest(name=name, description=description, request_id=request_id)
         return WorkspaceInfo.from_wire(
             (await self._transport.call(request, workspaces.CreateWorkspaceResponse)).workspace
         )
 
     def workspaces(self) -> AsyncIterator[WorkspaceInfo]:
-        """The workspaces by name."""
+        """The workspaces, ordered by name."""
         request = workspaces.ListWorkspacesRequest(page_size=MOST_PER_PAGE)
         return pages(
             self._transport,
@@ -97,19 +97,19 @@ class Calls(AsyncJobs):
         )
 
     async def close(self) -> None:
-        """Gives the connection up; calls under way are cancelled."""
+        """Closes the connection; running calls are cancelled."""
         await self._transport.close()
 
 
 class AsyncClient(Calls):
-    """A client of one server; it connects at its first call and belongs to the event loop that makes it.
+    """A client of one server; it connects at its first call and belongs to the event loop of that call.
 
     Args:
         address: Host and port of the server.
         timeout: Seconds for one call with all its attempts.
-        stream_timeout: Seconds for a call that streams (verify, rebuild).
-        attempts: How often a call that may be repeated is tried while the server does not answer.
-        on_warning: What is done with each warning of an answer; it is logged when ``None``.
+        stream_timeout: Seconds for a streaming call (verify, rebuild).
+        attempts: How often a repeatable call is tried while the server does not answer.
+        on_warning: Called with each warning in an answer; ``None`` logs the warnings.
     """
 
     def __init__(
@@ -122,18 +122,18 @@ class AsyncClient(Calls):
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
-        self._aio_link = AioTransport(address, settings)
-        super().__init__(self._aio_link)
+        self._aio_transport = AioTransport(address, settings)
+        super().__init__(self._aio_transport)
 
     @property
     def address(self) -> str:
         """Host and port of the server."""
-        return self._aio_link.address
+        return self._aio_transport.address
 
     @cached_property
     def raw(self) -> AsyncRawStubs:
-        """The generated stubs of every service, for what the client does not wrap."""
-        return AsyncRawStubs.over(self._aio_link.channel)
+        """The generated stubs of all services, for calls that the client does not wrap."""
+        return AsyncRawStubs.over(self._aio_transport.channel)
 
     async def __aenter__(self) -> Self:
         return self

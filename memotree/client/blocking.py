@@ -1,7 +1,7 @@
-"""The client for programs without an event loop: the same objects, each call of which waits for its answer.
+"""The client for programs without an event loop: the same classes, whose calls block until the answer arrives.
 
-Nothing is written twice: a blocking object holds its asynchronous twin over a ``BlockingTransport``, whose coroutines
-never suspend, and each method runs the twin's coroutine to its end. Signatures and docstrings are the twin's own.
+No code is written twice: a blocking object wraps its asynchronous twin over a ``BlockingTransport``, whose coroutines
+never suspend, and each method runs the twin's coroutine to its end. Signatures and docstrings come from the twin.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -43,13 +43,13 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = done.value
         return result
     coroutine.close()
-    raise RuntimeError("A blocking call tried to suspend: it reached a link that needs an event loop.")
+    raise RuntimeError("A blocking call tried to suspend: its transport needs an event loop.")
 
 
 def _blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The method that runs the twin's ``method`` to its end."""
+    """A method that runs the twin's ``method`` to its end."""
 
     @wraps(method)
     def call(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -61,7 +61,7 @@ def _blocking(
 def _iterating(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """The generator over what the twin's ``method`` yields, fetched as it is asked for."""
+    """A method that iterates over the items of the twin's ``method``, which are fetched on demand."""
 
     @wraps(method)
     def iterate(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -82,7 +82,7 @@ def _iterating(
 def _wrapped(
     method: Callable[Concatenate[Any, P], Any], blocking: Callable[[Any], T]
 ) -> Callable[Concatenate[Any, P], T]:
-    """The method that gives the blocking form of the object that the twin's ``method`` gives."""
+    """A method that returns the blocking form of the object that the twin's ``method`` returns."""
 
     @wraps(method)
     def wrap(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -103,7 +103,7 @@ class View(_Twin):
 
     @property
     def name(self) -> str:
-        """Unique within its session or branch."""
+        """The name, unique within its session or branch."""
         return str(self._twin.name)
 
     expand = _blocking(AsyncView.expand)
@@ -113,11 +113,11 @@ class View(_Twin):
 
 
 class Revision(_Twin):
-    """A workspace at one revision: a branch, tag, commit or session; at the default branch when it is empty."""
+    """A workspace at one revision: a branch, tag, commit or session; an empty revision is the default branch."""
 
     @property
     def revision(self) -> str:
-        """What names this state; empty for the default branch."""
+        """The revision that names this state; empty for the default branch."""
         return str(self._twin.revision)
 
     node = _blocking(AsyncRevision.node)
@@ -141,10 +141,10 @@ class Revision(_Twin):
 
 
 class Session(Revision):
-    """An open working session: reads see its staged changes, nobody else does until ``commit``.
+    """An open working session: its reads see its staged changes; nobody else does before ``commit``.
 
-    Used as a context manager, it discards itself at the end if nothing is staged; staged changes are never thrown
-    away silently: take the session up again with ``workspace.resume(session.id)``.
+    As a context manager it is discarded at the end if nothing is staged. Staged changes are never dropped silently:
+    continue such a session with ``workspace.resume(session.id)``.
     """
 
     @property
@@ -163,7 +163,7 @@ class Session(Revision):
     create = _blocking(AsyncSession.create)
     update = _blocking(AsyncSession.update)
     move = _blocking(AsyncSession.move)
-    # `delete` hides nothing: a revision has no such method
+    # `delete` overrides nothing: a revision has no such method
     delete = _blocking(AsyncSession.delete)
     relate = _blocking(AsyncSession.relate)
     unrelate = _blocking(AsyncSession.unrelate)
@@ -186,11 +186,11 @@ def _opened(opening: OpeningSession) -> Session:
 
 
 class Workspace(Revision):
-    """One workspace; read directly, it is its default branch as it is now. Making the object calls nobody."""
+    """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 
     @property
     def name(self) -> str:
-        """The name or id that it was asked for by."""
+        """The name or id that was given."""
         return str(self._twin.name)
 
     at = _wrapped(AsyncWorkspace.at, Revision)
@@ -218,7 +218,7 @@ class Workspace(Revision):
 
 @dataclass(frozen=True, slots=True)
 class RawStubs:
-    """The generated stubs of every service, for what the client does not wrap; no retries, no default deadlines."""
+    """The generated stubs of all services, for calls that the client does not wrap; without retries or deadlines."""
 
     workspaces: workspace_service_pb2_grpc.WorkspaceServiceStub
     sessions: session_service_pb2_grpc.SessionServiceStub
@@ -245,14 +245,14 @@ class RawStubs:
 
 
 class Client(_Twin):
-    """A client of one server that waits for each answer; threads may share it.
+    """A client of one server whose calls block until the answer arrives; threads may share it.
 
     Args:
         address: Host and port of the server.
         timeout: Seconds for one call with all its attempts.
-        stream_timeout: Seconds for a call that streams (verify, rebuild).
-        attempts: How often a call that may be repeated is tried while the server does not answer.
-        on_warning: What is done with each warning of an answer; it is logged when ``None``.
+        stream_timeout: Seconds for a streaming call (verify, rebuild).
+        attempts: How often a repeatable call is tried while the server does not answer.
+        on_warning: Called with each warning in an answer; ``None`` logs the warnings.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class Client(_Twin):
 
     @cached_property
     def raw(self) -> RawStubs:
-        """The generated stubs of every service, for what the client does not wrap."""
+        """The generated stubs of all services, for calls that the client does not wrap."""
         return RawStubs.over(self._transport.channel)
 
     def __enter__(self) -> Self:

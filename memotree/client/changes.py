@@ -1,7 +1,8 @@
-"""Changes of nodes, described before they are made: a session makes one at a time, or many as one batch.
+"""Functions that describe changes of nodes; a session stages one change at a time, or several as a batch.
 
-``session.create(...)`` takes what ``create(...)`` here takes; ``session.apply([create(...), move(...)])`` stages them
-all or none, in their order, and a later one may name a node (by an id of your choice) that an earlier one creates.
+``session.create(...)`` has the same arguments as ``create(...)`` here. ``session.apply([create(...), move(...)])``
+stages all of the changes or none, in the given order; a later one may use a node that an earlier one creates, by an id
+of your choice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +30,7 @@ Change = (
     | AddRelationRequest
     | RemoveRelationRequest
 )
-"""One described change; make it with the functions of this module."""
+"""One described change; create it with the functions of this module."""
 
 
 def create(
@@ -58,20 +59,20 @@ def create(
         title: One line.
         content: The text.
         parent: The node above it; ``None`` for a root.
-        archive: The archive of a root; taken from the parent when there is one.
-        node_type: A type of the registry; ``"note"`` when empty.
-        brief: One line; made from the content when ``None``.
-        summary: A paragraph; made from the content when ``None``. Given, nothing is generated.
+        archive: The archive of a root; with a parent, the parent's archive is used.
+        node_type: A registered type; ``"note"`` if empty.
+        brief: One line; generated from the content if ``None``.
+        summary: A paragraph; generated from the content if ``None``. If you give it, nothing is generated.
         tags: Words to find it by.
-        attributes: Free facts by name.
-        relations: Arrows that it holds.
+        attributes: Free attributes by name.
+        relations: The relations from this node to others.
         source: Where the content came from.
-        position: The place among its siblings, from 0; last when ``None``.
-        node_id: An id of your choice, or empty for a fresh one.
-        auto_generate_summary: Whether brief and summary are made from the content.
-        initial_level: Its level in ``view``; SUMMARY when ``None``.
-        view: The view to put it into; none when ``None``.
-        message: Why; kept in the body of the commit.
+        position: The index among its siblings, from 0; last if ``None``.
+        node_id: An id of your choice, or empty for a new one.
+        auto_generate_summary: Whether brief and summary are generated from the content.
+        initial_level: Its level in ``view``; SUMMARY if ``None``.
+        view: The view to add it to; no view if ``None``.
+        message: The reason for the change; kept in the body of the commit.
     """
     return CreateNodeRequest(
         archive_id=archive_id(archive),
@@ -111,23 +112,23 @@ def update(
     etag: str = "",
     message: str = "",
 ) -> UpdateNodeRequest:
-    """Stages other field values of ``node``; a field that is ``None`` is not touched, an empty one is emptied.
+    """Stages new field values of ``node``; ``None`` leaves a field unchanged, an empty value clears it.
 
     Args:
         node: The node.
         title: One line.
-        content: The text; ``mode`` says how it meets the present one.
+        content: The text; ``mode`` says how it is combined with the present one.
         brief: One line.
         summary: A paragraph.
-        tags: Tags; they unite with the present ones, or replace them in mode REPLACE.
-        attributes: Facts; merged by name, or replacing all in mode REPLACE.
-        node_type: A type of the registry.
-        mode: How given values meet those that are there.
-        regenerate_summary: Whether brief and summary are made anew from the content.
-        level: Its level in ``view``; not touched when ``None``.
-        view: The view of ``level``; ``"default"`` when ``None``.
-        etag: Refuse unless the node is still this version, such as ``node.etag``.
-        message: Why; kept in the body of the commit.
+        tags: Tags; added to the present ones, or replacing them in mode REPLACE.
+        attributes: Attributes; merged by name, or replacing all in mode REPLACE.
+        node_type: A registered type.
+        mode: How the given values are combined with the present ones.
+        regenerate_summary: Whether brief and summary are generated again from the content.
+        level: Its level in ``view``; unchanged if ``None``.
+        view: The view of ``level``; ``"default"`` if ``None``.
+        etag: The version that you read, such as ``node.etag``; the change is refused if the node has another one.
+        message: The reason for the change; kept in the body of the commit.
     """
     given: dict[str, object] = {
         "title": title,
@@ -167,16 +168,16 @@ def move(
     etag: str = "",
     message: str = "",
 ) -> MoveNodeRequest:
-    """Stages another parent or place of ``node``.
+    """Stages a new parent or position of ``node``.
 
     Args:
         node: The node.
-        parent: The new parent; the present one when ``None``.
-        to_root: Makes it a root, of ``archive`` if given.
-        archive: The archive of a new root; the present one when ``None``.
-        position: The place among its siblings, from 0; last when ``None``.
-        etag: Refuse unless the node is still this version.
-        message: Why; kept in the body of the commit.
+        parent: The new parent; the present one if ``None``.
+        to_root: Whether it becomes a root, of ``archive`` if given.
+        archive: The archive of a new root; the present one if ``None``.
+        position: The index among its siblings, from 0; last if ``None``.
+        etag: The version that you read; the change is refused if the node has another one.
+        message: The reason for the change; kept in the body of the commit.
     """
     return MoveNodeRequest(
         node_id=id_of(node),
@@ -189,14 +190,14 @@ def move(
 
 
 def delete(node: NodeRef, *, recursive: bool = False, etag: str = "", message: str = "") -> DeleteNodeRequest:
-    """Stages the removal of ``node``, with all below it if ``recursive``; gives the ids of all that went."""
+    """Stages the deletion of ``node``, with ``recursive`` also of all nodes below it; returns the deleted ids."""
     return DeleteNodeRequest(node_id=id_of(node), recursive=recursive, commit_message=message, etag=etag)
 
 
 def relate(
     node: NodeRef, relation_type: RelationName, target: NodeRef, *, description: str = "", message: str = ""
 ) -> AddRelationRequest:
-    """Stages an arrow from ``node`` to ``target``; an equal one (type and target) takes the new description."""
+    """Stages a relation from ``node`` to ``target``; if one of that type exists, its description is replaced."""
     relation = Relation(relation_type, id_of(target), description)
     return AddRelationRequest(node_id=id_of(node), relation=relation.to_wire(), commit_message=message)
 
@@ -204,7 +205,7 @@ def relate(
 def unrelate(
     node: NodeRef, relation_type: RelationName, target: NodeRef, *, message: str = ""
 ) -> RemoveRelationRequest:
-    """Stages the removal of the arrow of that type from ``node`` to ``target``."""
+    """Stages the removal of the relation of that type from ``node`` to ``target``."""
     return RemoveRelationRequest(
         node_id=id_of(node),
         type=to_wire(RelationType, relation_type),

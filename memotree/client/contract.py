@@ -1,7 +1,7 @@
-"""The calls of the contract, found in its descriptors: where a request goes and whether it may be repeated.
+"""Finds the method of a request, and whether it may be repeated, from the descriptors of the contract.
 
-The contract names the request of a method after the method, and uses it nowhere else; so a request alone says where it
-goes, and no table of methods has to be kept.
+In the contract each method has its own request message, which no other method uses. So the request determines the
+method, and no table of methods is needed.
 """
 
 import uuid
@@ -36,7 +36,7 @@ _REPEATABLE_VERBS: Final = (
     "Suggest",
     "CancelJob",
 )
-"""Reads, the two calls that set a value in a view, and the end of a job: done twice, they do the same."""
+"""Reads, the two calls that set a value in a view, and cancelling a job: repeating them changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Method:
     """One method of the contract.
 
     Attributes:
-        path: Where gRPC finds it, such as ``/memotree.v1.NodeService/GetNode``.
-        repeatable: Whether a second call does no more than the first, whatever the request says.
-        has_request_id: Whether a request id makes it safe to repeat.
+        path: Its gRPC path, such as ``/memotree.v1.NodeService/GetNode``.
+        repeatable: Whether a second call has no further effect, whatever the request contains.
+        has_request_id: Whether the request has a request id, which makes it safe to repeat.
     """
 
     path: str
@@ -87,8 +87,8 @@ def method_of(request: Message) -> Method:
 
 
 def make_repeatable(request: Message) -> bool:
-    """Gives ``request`` a fresh request id if it takes one and has none; whether the call may then be repeated."""
+    """Fills in a new request id if ``request`` has an empty field for one; returns whether the call is repeatable."""
     method = method_of(request)
     if method.has_request_id and not getattr(request, "request_id", ""):
-        request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined] # the field was just looked up
+        request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined] # the field exists, as checked above
     return method.repeatable or method.has_request_id

@@ -1,4 +1,4 @@
-"""The closed sets of words that the contract knows, as string enums: equal to their plain names, printable as such."""
+"""The enums of the contract as string enums: their values equal and print as their plain names."""
 
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
@@ -37,7 +37,7 @@ class ChangeKind(StrEnum):
 
 
 class SessionState(StrEnum):
-    """Where a session stands; only an open one takes changes."""
+    """The state of a session; only an open one accepts changes."""
 
     OPEN = "OPEN"
     DISCARDED = "DISCARDED"
@@ -46,7 +46,7 @@ class SessionState(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands; one that failed, stopped or was cancelled can be resumed."""
+    """The state of a job; one that failed, stopped or was cancelled can be resumed."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
@@ -66,7 +66,7 @@ class SearchType(StrEnum):
 
 
 class SearchScope(StrEnum):
-    """Where a search looks."""
+    """The nodes that a search covers."""
 
     ALL = "ALL"
     CURRENT_VIEW = "CURRENT_VIEW"
@@ -75,7 +75,7 @@ class SearchScope(StrEnum):
 
 
 class UpdateMode(StrEnum):
-    """How given values meet those that are there."""
+    """How given values are combined with the present ones."""
 
     MERGE = "MERGE"
     REPLACE = "REPLACE"
@@ -84,7 +84,7 @@ class UpdateMode(StrEnum):
 
 
 class RecallStrategy(StrEnum):
-    """How Recall finds: the lowest common ancestors of the nearest nodes, the best of all levels, or packed leaves."""
+    """What Recall returns: lowest common ancestors of the nearest nodes, the best of all levels, or packed leaves."""
 
     LCA = "LCA"
     COLLAPSED = "COLLAPSED"
@@ -92,7 +92,7 @@ class RecallStrategy(StrEnum):
 
 
 class StaleReason(StrEnum):
-    """Why a summary is to be made anew: its text, what is below it, or a chat model that failed."""
+    """Why a summary needs renewal: its node's content changed, its children changed, or the chat model failed."""
 
     CONTENT = "CONTENT"
     CHILDREN = "CHILDREN"
@@ -128,21 +128,21 @@ WordT = TypeVar("WordT", bound=StrEnum)
 
 
 def to_wire(kind: type[WordT], word: WordT | str | None) -> Any:
-    """The number of ``word`` in the contract; 0 (the call's own default) for ``None``.
+    """The number of ``word`` in the contract; 0 (the call's default) for ``None``.
 
     Raises:
-        ValueError: ``word`` is none of ``kind``; the message lists those there are.
+        ValueError: ``word`` is not in ``kind``; the message lists the valid words.
     """
     if word is None:
         return 0
     wire, prefix = _WIRE[kind]
     if word not in kind.__members__:
-        raise ValueError(f"{word!r} is no {kind.__name__}: use one of {', '.join(kind.__members__)}.")
+        raise ValueError(f"{word!r} is not a {kind.__name__}: use one of {', '.join(kind.__members__)}.")
     return wire.Value(f"{prefix}{word}")
 
 
 def from_wire(kind: type[WordT], number: int, default: WordT) -> WordT:
-    """The word of ``number``; ``default`` for 0 and for numbers that only a newer server knows."""
+    """The word for ``number``; ``default`` for 0 and for numbers that only newer servers use."""
     wire, prefix = _WIRE[kind]
     try:
         return kind[wire.Name(number).removeprefix(prefix)]

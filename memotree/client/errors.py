@@ -1,4 +1,4 @@
-"""What a failed call raises: one base, one class per family of status, with the details that the server sent along."""
+"""The errors of failed calls: one base class, and one class per gRPC status, with the details that the server sent."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 
 from memotree.client.node_values import Node
+from memotree.statuses import CLIENT_CODES
 from memotree.v1 import types_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -19,7 +20,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One fault of one argument or of the state: ``field`` is its path, ``description`` what is wrong."""
+    """One fault of an argument or of the state: ``field`` is its path, ``description`` says what is wrong."""
 
     field: str
     description: str
@@ -27,7 +28,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two edits of one thing that cannot both hold; ``field`` is empty when the node as a whole is in question."""
+    """Two conflicting edits of a field; ``field`` is empty if the conflict is about the node as a whole."""
 
     node_id: str
     field: str
@@ -43,19 +44,23 @@ class Conflict:
 
 
 class MemoTreeClientError(Exception):
-    """The base of every error that the client raises for a call.
+    """The base class of all errors that the client raises for a call.
 
     Attributes:
         code: The name of the gRPC status, such as ``"NOT_FOUND"``.
-        reason: The stable error code of the server in UPPER_SNAKE; empty when the server did not answer itself.
+        reason: The server's stable error code in UPPER_SNAKE; empty if the error is not from the server itself.
         message: A sentence that says what is wrong and what to do next.
-        violations: Every argument (or part of the state) that is wrong.
-        conflicts: Edits that cannot both hold, after ABORTED.
-        nodes: Nodes that the call could have meant, or needs as well, at level TITLE.
+        violations: All arguments (or parts of the state) that are wrong.
+        conflicts: The conflicting edits, after ABORTED.
+        nodes: Nodes that an ambiguous id may mean, or that the call must also include, at level TITLE.
         metadata: Further facts by name.
     """
 
     code: ClassVar[str] = "UNKNOWN"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.code = CLIENT_CODES.get(cls.__name__, cls.code)
 
     def __init__(
         self,
@@ -77,107 +82,79 @@ class MemoTreeClientError(Exception):
 
 
 class InvalidArgumentError(MemoTreeClientError):
-    """An argument that can never be right; ``violations`` lists every fault."""
-
-    code = "INVALID_ARGUMENT"
+    """An argument is invalid whatever the state; ``violations`` lists every fault."""
 
 
 class NotFoundError(MemoTreeClientError):
-    """Something named by the call is not there, or not at that revision."""
-
-    code = "NOT_FOUND"
+    """Something that the call names does not exist, or not at that revision."""
 
 
 class AlreadyExistsError(MemoTreeClientError):
-    """Something of that name is there already."""
-
-    code = "ALREADY_EXISTS"
+    """Something of that name exists already."""
 
 
 class AbortedError(MemoTreeClientError):
-    """Another writer was first; ``conflicts`` tells where. Read again and retry, or resolve them."""
-
-    code = "ABORTED"
+    """Another writer was first; ``conflicts`` has the conflicting edits. Read again and retry, or resolve them."""
 
 
 class FailedPreconditionError(MemoTreeClientError):
     """The call is well formed but the state does not allow it."""
 
-    code = "FAILED_PRECONDITION"
-
 
 class ResourceExhaustedError(MemoTreeClientError):
     """A limit is exceeded; the message names it."""
 
-    code = "RESOURCE_EXHAUSTED"
-
 
 class UnavailableError(MemoTreeClientError):
-    """The server, or a store behind it, does not answer now; ``reason`` is empty when the server was not reached."""
-
-    code = "UNAVAILABLE"
+    """The server, or a store behind it, does not answer; ``reason`` is empty if the server was not reached."""
 
 
 class DeadlineExceededError(MemoTreeClientError):
     """The call took longer than its deadline; a change may or may not have happened."""
 
-    code = "DEADLINE_EXCEEDED"
-
 
 class CancelledError(MemoTreeClientError):
     """The call was cancelled."""
-
-    code = "CANCELLED"
 
 
 class PermissionDeniedError(MemoTreeClientError):
     """The caller may not do this."""
 
-    code = "PERMISSION_DENIED"
-
 
 class UnauthenticatedError(MemoTreeClientError):
-    """The server wants to know who calls."""
-
-    code = "UNAUTHENTICATED"
+    """The server requires authentication."""
 
 
 class UnimplementedError(MemoTreeClientError):
-    """The server is older than this client, or is no MemoTree server."""
-
-    code = "UNIMPLEMENTED"
+    """The server is older than this client, or not a MemoTree server."""
 
 
 class InternalError(MemoTreeClientError):
     """The server failed; its log says why."""
 
-    code = "INTERNAL"
-
 
 class DataLossError(MemoTreeClientError):
     """Stored data is damaged; the message names the object and the repair."""
-
-    code = "DATA_LOSS"
 
 
 _BY_CODE = {each.code: each for each in MemoTreeClientError.__subclasses__()}
 
 
 class FailedCall(Protocol):
-    """What both gRPC stacks tell of a call that failed."""
+    """The interface of a failed call in both gRPC stacks."""
 
     def code(self) -> grpc.StatusCode:
-        """The status."""
+        """The status code."""
 
     def details(self) -> str | None:
-        """Its message."""
+        """The status message."""
 
     def trailing_metadata(self) -> Iterable[Any] | None:
-        """Pairs of keys and values behind the answer, or ``None``."""
+        """The trailing metadata as pairs of key and value, or ``None``."""
 
 
 def _details(call: FailedCall) -> Iterator[any_pb2.Any]:
-    """The details of the rich status behind the answer; none when it is missing or cut off by a proxy."""
+    """The details of the status in the trailing metadata; none if it is missing or was truncated by a proxy."""
     trailing = call.trailing_metadata()
     for key, value in trailing or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
@@ -191,7 +168,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 
 
 def _unpacked(details: Sequence[any_pb2.Any], kind: type[_MessageT]) -> Iterator[_MessageT]:
-    """The details of one kind; a damaged one is passed over, since the plain status still stands."""
+    """The details of one kind; a damaged one is skipped, since the plain status is still valid."""
     for detail in details:
         message = kind()
         with suppress(DecodeError):
@@ -200,22 +177,22 @@ def _unpacked(details: Sequence[any_pb2.Any], kind: type[_MessageT]) -> Iterator
 
 
 _TOO_LARGE = re.compile(r"^(?:SERVER: )?Received message larger than max \((\d+) vs\. (\d+)\)$")
-"""What gRPC says of a request that no operation of the server got to see: its size, and the greatest that it takes."""
+"""gRPC's message for a request that is too large to reach an operation: its size and the greatest size allowed."""
 
 
 def _told_too_large(found: re.Match[str]) -> str:
     size, most = (f"{int(number):,}" for number in found.groups())
     return (
-        f"The request has {size} bytes, and the server takes at most {most} (its setting max_message_bytes); send "
-        "less at once, or start the server with a greater limit."
+        f"The request has {size} bytes, but the server accepts at most {most} (its setting max_message_bytes); send "
+        "less at once, or start the server with a higher limit."
     )
 
 
 def decode_error(call: FailedCall, address: str) -> MemoTreeClientError:
-    """The error for a failed call, with everything that the details of its status tell.
+    """The error for a failed call, with everything from the details of its status.
 
     Details are those of google.rpc (ErrorInfo, BadRequest, PreconditionFailure, ResourceInfo) and the contract's own
-    ConflictList and NodeList; others are passed over.
+    ConflictList and NodeList; others are ignored.
     """
     code = call.code().name
     details = list(_details(call))

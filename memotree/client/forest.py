@@ -1,4 +1,4 @@
-"""The memory forest of a workspace: documents into trees, and questions to the right place in them."""
+"""Calls to the memory forest of a workspace: ingest documents into trees, and recall, explore and ask questions."""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
@@ -23,7 +23,7 @@ from memotree.v1 import forest_service_pb2 as wire
 
 
 class AsyncForestQueries:
-    """What a revision of a workspace can be asked."""
+    """The reading calls of the forest, at one revision of a workspace."""
 
     _transport: Transport
     _workspace: str
@@ -45,21 +45,21 @@ class AsyncForestQueries:
         under: NodeRef | None = None,
         include_trace: bool = False,
     ) -> RecallResult:
-        """Finds what the trees say about a question.
+        """Finds the text in the trees that is relevant to a question.
 
         Args:
-            query: The question, at most 8192 characters; never syntax.
-            strategy: How; HYBRID when ``None``.
-            top_k: How many nodes LCA and COLLAPSED start from; 10 when 0.
-            token_budget: The most tokens of the answer's text; 2000 when 0.
+            query: The question, at most 8192 characters. Plain text; no query operators.
+            strategy: The strategy; HYBRID if ``None``.
+            top_k: How many nodes LCA and COLLAPSED start from; 10 if 0.
+            token_budget: The most tokens of the answer's text; 2000 if 0.
             archives: Only these archives.
             model_id: Only archives of this model.
             tags: Only nodes with all of these tags.
             node_types: Only nodes of one of these types.
-            since: Only nodes that are not from before this time.
+            since: Only nodes from this time or later.
             until: Only nodes from before this time.
-            under: Only this node and what is below it.
-            include_trace: Whether to tell the way of each part: signals, and the nodes above it.
+            under: Only this node and the nodes below it.
+            include_trace: Whether to return how each part was found: its signals and the nodes above it.
         """
         request = wire.RecallRequest(
             workspace=self._workspace,
@@ -76,7 +76,7 @@ class AsyncForestQueries:
     async def drill_down(self, node: NodeRef, query: str, *, threshold: float | None = None) -> DrillDownResult:
         """Goes one level down: the children whose score is at least ``threshold`` (0.5), best first.
 
-        A leaf answers itself, with score 1.
+        For a leaf, the result is the leaf itself with score 1.
         """
         request = wire.DrillDownRequest(
             workspace=self._workspace,
@@ -102,20 +102,20 @@ class AsyncForestQueries:
         until: datetime | str = "",
         under: NodeRef | None = None,
     ) -> AsyncIterator[AskStep | Answer]:
-        """Answers a question with citations: each step as it is taken, the answer last.
+        """Answers a question with citations; yields each step as it is taken, and the answer last.
 
         Args:
             query: The question, at most 8192 characters.
-            strategy: How the first nodes are found; HYBRID when ``None``.
-            max_steps: How many decisions the chat model may take; 5 when 0, at most 20.
-            token_budget: The most tokens of context for one decision; 4000 when 0.
+            strategy: How the first nodes are found; HYBRID if ``None``.
+            max_steps: How many decisions the chat model may take; 5 if 0, at most 20.
+            token_budget: The most tokens of context for one decision; 4000 if 0.
             archives: Only these archives.
             model_id: Only archives of this model.
             tags: Only nodes with all of these tags.
             node_types: Only nodes of one of these types.
-            since: Only nodes that are not from before this time.
+            since: Only nodes from this time or later.
             until: Only nodes from before this time.
-            under: Only this node and what is below it.
+            under: Only this node and the nodes below it.
         """
         request = wire.AskRequest(
             workspace=self._workspace,
@@ -135,11 +135,11 @@ class AsyncForestQueries:
     async def suggest_archive_merges(
         self, *, model_id: str = "", threshold: float | None = None
     ) -> list[ArchiveMergeSuggestion]:
-        """Archives of one model that are about the same, the most similar first.
+        """Groups of archives of one model with the same topic, the most similar first.
 
         Args:
-            model_id: Only archives of this model; of each model by itself when empty.
-            threshold: How similar their roots must be, from 0 to 1; 0.6 when ``None``.
+            model_id: Only archives of this model; if empty, each model is considered separately.
+            threshold: How similar their roots must be, from 0 to 1; 0.6 if ``None``.
         """
         request = wire.SuggestArchiveMergesRequest(
             workspace=self._workspace, revision=self._revision, model_id=model_id, threshold=threshold
@@ -148,7 +148,7 @@ class AsyncForestQueries:
         return [ArchiveMergeSuggestion.from_wire(suggestion) for suggestion in answer.suggestions]
 
     async def stale_summaries(self, *, archive: ArchiveRef | None = None, max_results: int = 0) -> StaleSummaries:
-        """Nodes whose summaries are out of date or stand in for a model's; at most ``max_results`` (100 when 0)."""
+        """Nodes whose summary is stale or a substitute for a failed model's; at most ``max_results`` (100 if 0)."""
         request = wire.ListStaleSummariesRequest(
             workspace=self._workspace, revision=self._revision, archive=archive_id(archive), max_results=max_results
         )
@@ -156,7 +156,7 @@ class AsyncForestQueries:
 
 
 class AsyncForestChanges(AsyncForestQueries):
-    """What is done to the forest of a workspace, on a branch and past any session."""
+    """The calls that change the forest of a workspace: they commit to a branch directly, without a session."""
 
     async def ingest(
         self,
@@ -176,26 +176,26 @@ class AsyncForestChanges(AsyncForestQueries):
         max_model_tokens: int = 0,
         request_id: str = "",
     ) -> AsyncIterator[Job | Progress]:
-        """Makes a tree of a document, or brings that of a known document up to date, as a job on the server.
+        """Builds the tree of a document, or updates the tree of a known document, as a job on the server.
 
-        The job comes first when it has begun and last when it has ended; progress comes between. To go away does not
-        stop it.
+        Yields the job when it has begun, then progress, then the job again when it has ended. The job continues if you
+        disconnect.
 
         Args:
             document: A text, a file's bytes, or the turns of a conversation.
-            name: The name of the document, which its archive takes.
+            name: The name of the document and of its archive.
             model_id: The agent or model that the archive belongs to.
-            document_id: Its own name: given again, the tree of that document is brought up to date.
-            branch: The branch that gets the commit; the default branch when empty.
-            media_type: What kind of document it is; found out when empty.
-            chunk_size: The greatest leaf, in characters; 1000 when 0.
-            similarity_threshold: Neighbours merge only when more similar than this; 0.5 when ``None``.
-            merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` when 0.
-            tags: Tags that every node gets.
-            message: The message of the commit; one that names the document when empty.
-            author: The author of the commit; the service itself when ``None``.
-            max_model_tokens: The most tokens that models may read and write; no limit when 0.
-            request_id: An id of your choice: the same id gives one job.
+            document_id: The id of the document: ingesting the same id again updates its tree.
+            branch: The branch that gets the commit; the default branch if empty.
+            media_type: The media type of the document; detected if empty.
+            chunk_size: The largest leaf, in characters; 1000 if 0.
+            similarity_threshold: Neighbours merge only if their similarity exceeds this; 0.5 if ``None``.
+            merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` if 0.
+            tags: Tags for every node.
+            message: The message of the commit; if empty, one that names the document.
+            author: The author of the commit; the service itself if ``None``.
+            max_model_tokens: The most tokens that models may read and write; no limit if 0.
+            request_id: An id of your choice: calls with the same id start only one job.
         """
         request = wire.IngestDocumentRequest(
             workspace=self._workspace,
@@ -238,12 +238,12 @@ class AsyncForestChanges(AsyncForestQueries):
         """Joins archives of one model under a new root, in one commit; nodes keep their ids and their history.
 
         Args:
-            archives: Two or more.
+            archives: Two or more archives.
             name: The name of the joined archive.
-            branch: The branch that gets the commit; the default branch when empty.
-            message: The message of the commit; one that names the archives when empty.
-            author: The author of the commit; the service itself when ``None``.
-            request_id: An id of your choice for this call; a fresh one when empty.
+            branch: The branch that gets the commit; the default branch if empty.
+            message: The message of the commit; if empty, one that names the archives.
+            author: The author of the commit; the service itself if ``None``.
+            request_id: An id of your choice for this call; a new one if empty.
         """
         request = wire.MergeArchivesRequest(
             workspace=self._workspace,
@@ -259,13 +259,13 @@ class AsyncForestChanges(AsyncForestQueries):
     async def renew_summaries(
         self, *, branch: str = "", archive: ArchiveRef | None = None, max_model_tokens: int = 0, request_id: str = ""
     ) -> Job:
-        """Makes stale and pending summaries anew, as a job with one commit at its end.
+        """Renews stale and pending summaries, as a job with one commit at its end.
 
         Args:
-            branch: The branch that gets the commit; the default branch when empty.
+            branch: The branch that gets the commit; the default branch if empty.
             archive: Only this archive.
-            max_model_tokens: The most tokens that models may read and write; no limit when 0.
-            request_id: An id of your choice: the same id gives one job.
+            max_model_tokens: The most tokens that models may read and write; no limit if 0.
+            request_id: An id of your choice: calls with the same id start only one job.
         """
         request = wire.RenewSummariesRequest(
             workspace=self._workspace,
@@ -298,5 +298,5 @@ def _filter(
 
 
 def _written(time: datetime | str) -> str:
-    """A time as the contract writes it; one without a zone is taken as local time."""
+    """A time in the format of the contract; one without a zone is local time."""
     return time.astimezone().isoformat() if isinstance(time, datetime) else time

@@ -1,4 +1,4 @@
-"""What the memory forest answers: recalled nodes and passages, children drilled down to, answers with citations."""
+"""The results of the memory forest as plain values: recalled nodes and passages, explored children, cited answers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from memotree.v1 import forest_service_pb2 as wire
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of a conversation; ``time`` and ``id`` are kept as they are, turns of one ``session`` form a subtree."""
+    """One turn of a conversation; ``time`` and ``id`` are kept unchanged; turns of one ``session`` form a subtree."""
 
     speaker: str
     text: str
@@ -27,12 +27,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a passage stands: node, commit, and the span of the document that the node was cut from.
+    """Where a passage is from: node, commit, and the span of the document that the node was cut from.
 
     Attributes:
         commit_id: The commit that was read; for a session, its base.
         source: ``None`` for a node that was not cut from a document.
-        content_sha256: SHA-256 of the node's content in hexadecimal: with it, the citation can be checked.
+        content_sha256: SHA-256 of the node's content in hexadecimal, to check the citation.
     """
 
     node_id: str
@@ -85,7 +85,7 @@ class RecallTrace:
 
 @dataclass(frozen=True, slots=True)
 class RecalledNode:
-    """One recalled node (a leaf at level DETAIL, another at SUMMARY); ``trace`` is there when it was asked for."""
+    """One recalled node (a leaf at level DETAIL, others at SUMMARY); ``trace`` is set if it was asked for."""
 
     node: Node
     score: float
@@ -107,7 +107,7 @@ class RecalledNode:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Neighbouring leaves of one document, joined; ``headings`` are those above it, outermost first."""
+    """Adjacent leaves of one document, joined; ``headings`` are the headings above it, outermost first."""
 
     archive_id: str
     archive_name: str
@@ -131,14 +131,14 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """What was recalled.
+    """The result of a recall.
 
     Attributes:
-        passages: With HYBRID: the document with the best passage first, passages in document order.
-        nodes: With LCA and COLLAPSED: the nodes, best first.
-        text: Everything packed as one Markdown text, as a prompt can take it; with HYBRID.
-        tokens_used: Tokens of the packed leaves' text together; never over ``token_budget``.
-        leaves_considered: How many leaves were looked at.
+        passages: For HYBRID: the document with the best passage first, passages in document order.
+        nodes: For LCA and COLLAPSED: the nodes, best first.
+        text: For HYBRID: all passages packed into one Markdown text, ready for a prompt.
+        tokens_used: The tokens of the packed leaves together; never more than ``token_budget``.
+        leaves_considered: How many leaves were scored.
         commit_id: The commit that was read; for a session, its base.
     """
 
@@ -168,7 +168,7 @@ class RecallResult:
 
 @dataclass(frozen=True, slots=True)
 class DrilledNode:
-    """One child (or, of a leaf, the leaf itself) with its score from 0 to 1."""
+    """One child (or the leaf itself, for a leaf) with its score from 0 to 1."""
 
     node: Node
     score: float
@@ -183,7 +183,7 @@ class DrilledNode:
 
 @dataclass(frozen=True, slots=True)
 class DrillDownResult(Sequence[DrilledNode]):
-    """What stands one level below a node, best first; ``below_threshold`` children were left out for their scores."""
+    """The nodes one level below a node, best first; ``below_threshold`` is how many had a too low score."""
 
     nodes: tuple[DrilledNode, ...] = ()
     below_threshold: int = 0
@@ -214,14 +214,14 @@ class DrillDownResult(Sequence[DrilledNode]):
 
 @dataclass(frozen=True, slots=True)
 class AskStep:
-    """A step on the way to an answer, as it happens.
+    """One step towards an answer, sent as it happens.
 
     Attributes:
-        number: From 1.
+        number: The number of the step, from 1.
         action: ``"recall"``, ``"explore"`` or ``"answer"``.
         node_id: The node that is explored.
-        reasoning: Why.
-        nodes: The nodes that the model sees from now on, at level TITLE.
+        reasoning: The reason for the step.
+        nodes: The nodes that the model newly sees, at level TITLE.
     """
 
     number: int
@@ -242,10 +242,10 @@ class Answer:
     """The answer to a question.
 
     Attributes:
-        citations: Where it stands, in the order of use.
-        extractive: Whether no chat model answered and ``text`` is the cited passages themselves.
-        steps_exhausted: Whether the last step was reached and the answer had to be given.
-        usage: What models were asked for.
+        citations: The sources, in the order of use.
+        extractive: Whether no chat model answered, so that ``text`` is the cited passages themselves.
+        steps_exhausted: Whether the model had to answer because the last step was reached.
+        usage: The model usage.
         commit_id: The commit that was read; for a session, its base.
     """
 
@@ -273,7 +273,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMergeSuggestion:
-    """Archives of one model that may belong together; ``similarity`` is the least of one to its nearest other."""
+    """Archives of one model that may belong together.
+
+    ``similarity`` is the lowest similarity of an archive in the group to its nearest other.
+    """
 
     archives: tuple[Archive, ...]
     similarity: float
@@ -289,7 +292,7 @@ class ArchiveMergeSuggestion:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMerge:
-    """The archive that others were joined to, its new root, and how many nodes were moved."""
+    """The joined archive, its new root, and how many nodes were moved."""
 
     archive: Archive
     root: Node
@@ -306,7 +309,7 @@ class ArchiveMerge:
 
 @dataclass(frozen=True, slots=True)
 class StaleSummary:
-    """A node, at level SUMMARY, whose summary is to be made anew, and why."""
+    """A node, at level SUMMARY, whose summary needs renewal, and why."""
 
     node: Node
     reason: StaleReason
@@ -319,7 +322,7 @@ class StaleSummary:
 
 @dataclass(frozen=True, slots=True)
 class StaleSummaries:
-    """Summaries to be made anew, the deepest first; ``total`` is how many there are in all."""
+    """Summaries that need renewal, the deepest first; ``total`` counts all of them."""
 
     summaries: tuple[StaleSummary, ...] = ()
     total: int = 0

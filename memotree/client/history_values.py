@@ -11,7 +11,7 @@ from memotree.v1 import history_service_pb2, types_pb2
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who made a commit; ``time`` is now when ``None``."""
+    """The author of a commit; ``time`` is the current time if ``None``."""
 
     name: str
     email: str = ""
@@ -29,7 +29,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A Git commit; ``session_id`` is empty when MemoTree did not make it."""
+    """A Git commit; ``session_id`` is empty if MemoTree did not make it."""
 
     id: str
     parent_ids: tuple[str, ...]
@@ -57,7 +57,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field that differs; texts of several lines come as a unified ``diff`` in place of the values."""
+    """One field that differs; texts of several lines are given as a unified ``diff`` instead of the values."""
 
     field: str
     old_value: str = ""
@@ -72,7 +72,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """One node or archive that a commit or a difference touches; ``fields`` only when asked for."""
+    """One node or archive that a commit or a diff changes; ``fields`` only if asked for."""
 
     node_id: str
     kind: ChangeKind
@@ -96,7 +96,7 @@ class EntryChange:
 
 @dataclass(frozen=True, slots=True)
 class CommitDetails:
-    """A commit with what it changes against its first parent: at most 1000 of its ``change_count`` entries."""
+    """A commit with its changes against its first parent: at most 1000 of its ``change_count`` entries."""
 
     commit: Commit
     changes: tuple[EntryChange, ...] = ()
@@ -111,7 +111,7 @@ class CommitDetails:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between two revisions, by node id, and one sentence over all of it."""
+    """What differs between two revisions, ordered by node id, and one sentence that sums it up."""
 
     changes: tuple[EntryChange, ...] = ()
     summary: str = ""
@@ -119,7 +119,7 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch and the commit it points to; a protected one refuses to be deleted."""
+    """A branch and the commit it points to; a protected one cannot be deleted."""
 
     name: str
     commit_id: str
@@ -133,7 +133,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag and the commit it names; a lightweight one made with git has neither message nor time."""
+    """A tag and the commit it names; a lightweight tag made with git has neither message nor time."""
 
     name: str
     commit_id: str
@@ -157,7 +157,7 @@ class BlamedLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeRevision:
-    """One version of a node: the commit that made it and the node as it was then (``None`` when deleted)."""
+    """One version of a node: the commit that made it and the node at that commit (``None`` if it was deleted)."""
 
     commit: Commit
     kind: ChangeKind

@@ -1,4 +1,4 @@
-"""Long work on the server: jobs as plain values, and the calls that list, watch, end and resume them."""
+"""Jobs on the server, as plain values, and the calls that list, watch, cancel and resume them."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ _PER_PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What one model was asked for.
+    """The usage of one model.
 
     Attributes:
         kind: ``chat``, ``embedding`` or ``rerank``.
-        model: Its name.
-        calls: Calls that reached it.
-        prompt_tokens: Tokens that it read.
-        completion_tokens: Tokens that it wrote.
-        cached: Texts that were answered from the cache.
+        model: The name of the model.
+        calls: The number of calls that reached it.
+        prompt_tokens: The tokens that it read.
+        completion_tokens: The tokens that it wrote.
+        cached: The number of texts that were answered from the cache.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class Ingestion:
-    """What an ingestion made; ``commit_id`` is empty when the document had not changed."""
+    """The result of an ingestion; ``commit_id`` is empty if the document had not changed."""
 
     archive_id: str
     document_id: str = ""
@@ -83,7 +83,7 @@ class Ingestion:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What a renewal of summaries made; ``commit_id`` is empty when there was nothing to renew."""
+    """The result of a renewal of summaries; ``commit_id`` is empty if there was nothing to renew."""
 
     commit_id: str = ""
     renewed: int = 0
@@ -97,23 +97,23 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A piece of long work as it stood when it was read.
+    """A job as it was when it was read.
 
     Attributes:
-        id: Sixteen characters.
+        id: The id, sixteen characters.
         workspace_id: The workspace it belongs to.
         kind: ``ingest``, ``renew_summaries``, ``rebuild`` or ``reindex``.
-        subject: What it works on, for a person.
-        state: Where it stands.
-        progress: How far it is in its present step; ``None`` before the first.
-        reason: Why it failed or stopped: an error code.
-        message: The same as a sentence that says what to do next.
-        attempts: How often it was begun.
-        create_time: When it was asked for.
+        subject: What it works on, as text for people.
+        state: Its state.
+        progress: The progress of its current step; ``None`` before the first step.
+        reason: The error code, if it failed or stopped.
+        message: Why it failed or stopped, and what to do next.
+        attempts: How often it was started.
+        create_time: When it was created.
         update_time: When it last changed.
-        ingestion: The result of an ``ingest`` that has succeeded.
-        renewal: The result of a ``renew_summaries`` that has succeeded.
-        usage: What models were asked for on its behalf.
+        ingestion: The result of a successful ``ingest``.
+        renewal: The result of a successful ``renew_summaries``.
+        usage: The usage of models by this job.
     """
 
     id: str
@@ -133,7 +133,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether nothing happens to it any more unless somebody resumes it."""
+        """Whether it has ended; only resuming it can start it again."""
         return self.state not in {JobState.QUEUED, JobState.RUNNING}
 
     @classmethod
@@ -158,7 +158,7 @@ class Job:
 
 
 JobRef: TypeAlias = Job | str
-"""A job, its id, or a unique beginning of its id."""
+"""A job, its id, or a unique prefix of its id."""
 
 
 def _id(job: JobRef) -> str:
@@ -173,55 +173,55 @@ def _listed(transport: Transport, workspace: str, states: Iterable[JobStateName]
 
 
 class AsyncJobs:
-    """The jobs of a server, over any link."""
+    """Calls about the jobs of a server, over any transport."""
 
     _transport: Transport
 
     def jobs(self, *, states: Iterable[JobStateName] = (), kind: str = "") -> AsyncIterator[Job]:
-        """The jobs of all workspaces, the newest first; only those in one of the states and of the kind, if given."""
+        """The jobs of all workspaces, newest first; filtered by states and kind, if given."""
         return _listed(self._transport, "", states, kind)
 
     async def job(self, job: JobRef) -> Job:
-        """A job as it is now."""
+        """The current state of a job."""
         return Job.from_wire((await self._transport.call(wire.GetJobRequest(job_id=_id(job)), wire.GetJobResponse)).job)
 
     async def watch_job(self, job: JobRef) -> AsyncIterator[Job]:
-        """A job as it is now, then at each change until it is over. To go away does not stop it."""
+        """Yields a job now and at each change until it has ended. The job continues if you stop watching."""
         async for event in self._transport.stream(wire.WatchJobRequest(job_id=_id(job)), wire.WatchJobResponse):
             yield Job.from_wire(event.job)
 
     async def cancel_job(self, job: JobRef) -> Job:
-        """Ends a job; what it has committed stays."""
+        """Cancels a job; its commits stay."""
         request = wire.CancelJobRequest(job_id=_id(job))
         return Job.from_wire((await self._transport.call(request, wire.CancelJobResponse)).job)
 
     async def resume_job(self, job: JobRef, *, max_model_tokens: int | None = None) -> Job:
-        """Goes on with a job that stopped, failed or was cancelled.
+        """Resumes a job that stopped, failed or was cancelled.
 
         Args:
             job: The job.
-            max_model_tokens: Another limit of model tokens, counted from the job's begin; its own when ``None``.
+            max_model_tokens: A new limit of model tokens, counted from the job's start; unchanged if ``None``.
         """
         request = wire.ResumeJobRequest(job_id=_id(job), max_model_tokens=max_model_tokens)
         return Job.from_wire((await self._transport.call(request, wire.ResumeJobResponse)).job)
 
 
 class AsyncRebuilds:
-    """The jobs of one workspace."""
+    """Calls about the jobs of one workspace."""
 
     _transport: Transport
     _workspace: str
 
     def jobs(self, *, states: Iterable[JobStateName] = (), kind: str = "") -> AsyncIterator[Job]:
-        """The jobs of the workspace, the newest first; only those in one of the states and of the kind, if given."""
+        """The jobs of the workspace, newest first; filtered by states and kind, if given."""
         return _listed(self._transport, self._workspace, states, kind)
 
     async def start_rebuild(self, *, request_id: str = "") -> Job:
-        """Makes rows and vectors anew from Git, as a job; staged changes stay."""
+        """Rebuilds rows and vectors from Git, as a job; staged changes stay."""
         request = wire.StartRebuildRequest(workspace=self._workspace, request_id=request_id)
         return Job.from_wire((await self._transport.call(request, wire.StartRebuildResponse)).job)
 
     async def start_reindex(self, *, request_id: str = "") -> Job:
-        """Makes vectors anew, as a job: for another embedding model, or when the index was lost."""
+        """Computes all vectors again, as a job: for another embedding model, or after the index was lost."""
         request = wire.StartReindexRequest(workspace=self._workspace, request_id=request_id)
         return Job.from_wire((await self._transport.call(request, wire.StartReindexResponse)).job)

@@ -1,4 +1,4 @@
-"""Nodes, archives and what the node tools answer, as plain values."""
+"""Nodes, archives and the results of the node tools, as plain values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from memotree.v1 import node_service_pb2, types_pb2
 
 
 def moment(message: Message, name: str) -> datetime | None:
-    """The time in the field ``name`` of ``message``, in UTC; ``None`` when it is absent."""
+    """The time in the field ``name`` of ``message``, in UTC; ``None`` if it is absent."""
     if not message.HasField(name):
         return None
     stamp: Timestamp = getattr(message, name)
@@ -21,7 +21,7 @@ def moment(message: Message, name: str) -> datetime | None:
 
 
 def stamp(time: datetime | None) -> Timestamp | None:
-    """``time`` as the contract writes it; a time without a zone is taken as local time."""
+    """``time`` as a message; a time without a zone is local time."""
     if time is None:
         return None
     message = Timestamp()
@@ -31,7 +31,7 @@ def stamp(time: datetime | None) -> Timestamp | None:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A typed arrow from the node that holds it to ``target_id``."""
+    """A typed relation from the node that holds it to ``target_id``."""
 
     type: RelationName
     target_id: str
@@ -52,7 +52,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a node's content came from: offsets count characters of the document, ``page`` from 1 (0: no pages)."""
+    """Where a node's content came from: offsets in characters of the document, ``page`` from 1 (0: no pages)."""
 
     document_id: str
     start: int = 0
@@ -80,17 +80,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node at one revision, carrying the text fields up to its ``level``.
+    """A node at one revision, with the text fields up to its ``level``.
 
     Attributes:
         id: Sixteen characters of lower-case base 32.
-        parent_id: The node above it, or ``None`` for a root.
+        parent_id: The id of its parent, or ``None`` for a root.
         path: The ids of its ancestors, root first.
-        etag: This version; give it to a change to refuse it unless the node is still this version.
+        etag: Identifies this version; pass it to a change so that it is refused if the node has changed.
         commit_id: The commit that made this version, or ``None`` while it is staged.
-        update_time: When that commit was made, or ``None`` while staged.
-        content_tokens: Tokens of the content by the server's counter, at every level.
-        content_cut: Whether the content, derived from what is below, is only a beginning.
+        update_time: When that commit was made, or ``None`` while it is staged.
+        content_tokens: The tokens of the content by the server's counter, at every level.
+        content_cut: Whether the content, which is derived from the nodes below, was cut short.
     """
 
     id: str
@@ -148,7 +148,7 @@ NodeRef = Node | str
 
 
 def node_id(node: NodeRef | None) -> str:
-    """The id (or prefix) that ``node`` stands for; empty for ``None``."""
+    """The id (or prefix) of ``node``; empty for ``None``."""
     if node is None:
         return ""
     return node.id if isinstance(node, Node) else node
@@ -158,7 +158,7 @@ def node_id(node: NodeRef | None) -> str:
 class Archive:
     """One memory tree (or several roots); ``model_id`` names the agent or model it belongs to.
 
-    ``attributes`` has free facts by name; those of a document that was ingested stand here.
+    ``attributes`` are free attributes by name; they include those of an ingested document.
     """
 
     id: str
@@ -186,7 +186,7 @@ ArchiveRef = Archive | str
 
 
 def archive_id(archive: ArchiveRef | None) -> str:
-    """The id (or prefix, or name) that ``archive`` stands for; empty for ``None``."""
+    """The id (or prefix, or name) of ``archive``; empty for ``None``."""
     if archive is None:
         return ""
     return archive.id if isinstance(archive, Archive) else archive
@@ -194,7 +194,7 @@ def archive_id(archive: ArchiveRef | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RelatedNode:
-    """A relation seen from one node, with the node at its other end (``None`` when that is not alive)."""
+    """A relation seen from one node, with the node at its other end (``None`` if that is not alive)."""
 
     source_id: str
     relation: Relation
@@ -218,7 +218,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A subtree, parents before children; ``truncated`` nodes below the top did not fit into the answer."""
+    """A subtree, parents before children; ``truncated`` is how many nodes did not fit into the answer."""
 
     nodes: tuple[TreeNode, ...]
     truncated: int = 0
@@ -235,11 +235,11 @@ class SearchHit:
 
     Attributes:
         score: From 0 to 1, comparable within one answer.
-        preview: A piece of its text with the matched terms between pairs of asterisks.
+        preview: A part of its text, with the matched terms between pairs of asterisks.
         reason: Why it was found.
-        lexical_score: The share of the words in the score, 0 to 1.
-        semantic_score: The share of the meaning in the score, 0 to 1.
-        relation_path: The way along relations to this node, for RELATION searches.
+        lexical_score: The score by words, 0 to 1.
+        semantic_score: The score by meaning, 0 to 1.
+        relation_path: The path of relations to this node, for RELATION searches.
     """
 
     node: Node
@@ -268,7 +268,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Sequence[SearchHit]):
-    """What a search found, best first: a sequence of hits, and the commit it looked at (a session's base)."""
+    """The hits of a search, best first, and the commit that was searched (for a session, its base)."""
 
     hits: tuple[SearchHit, ...] = ()
     commit_id: str = ""

@@ -1,4 +1,4 @@
-"""Lists that come in pages, read as one."""
+"""Reads paged lists as one iterator."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
@@ -14,7 +14,7 @@ PageT = TypeVar("PageT", bound=Message)
 async def pages(
     transport: Transport, request: Message, answer: type[PageT], read: Callable[[PageT], Iterable[T]]
 ) -> AsyncIterator[T]:
-    """Every item of a list, page after page; the next page is fetched when its first item is asked for."""
+    """All items of a list, page by page; the next page is fetched when its first item is requested."""
     token = ""
     while True:
         turned = type(request)()

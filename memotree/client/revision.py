@@ -41,7 +41,7 @@ MOST_PER_PAGE = 1000
 
 
 class AsyncRevision(AsyncForestQueries):
-    """A workspace at one revision: a branch, tag, commit or session; at the default branch when it is empty."""
+    """A workspace at one revision: a branch, tag, commit or session; an empty revision is the default branch."""
 
     def __init__(self, transport: Transport, workspace: str, revision: str = "") -> None:
         self._transport = transport
@@ -50,7 +50,7 @@ class AsyncRevision(AsyncForestQueries):
 
     @property
     def revision(self) -> str:
-        """What names this state; empty for the default branch."""
+        """The revision that names this state; empty for the default branch."""
         return self._revision
 
     async def node(self, node: NodeRef, level: LevelName = Level.DETAIL) -> Node:
@@ -63,7 +63,7 @@ class AsyncRevision(AsyncForestQueries):
     def children(
         self, parent: NodeRef | None = None, *, archive: ArchiveRef | None = None, level: LevelName = Level.TITLE
     ) -> AsyncIterator[Node]:
-        """The nodes directly below ``parent``, or the roots of ``archive``, in their order."""
+        """The children of ``parent``, or the roots of ``archive``, in their order."""
         request = nodes.ListChildrenRequest(
             workspace=self._workspace,
             revision=self._revision,
@@ -83,7 +83,7 @@ class AsyncRevision(AsyncForestQueries):
         level: LevelName = Level.TITLE,
         max_nodes: int = 0,
     ) -> Tree:
-        """The subtree below ``node``, or all of ``archive``: at most ``max_nodes`` (1000 when 0) nodes."""
+        """The subtree of ``node``, or all of ``archive``: at most ``max_nodes`` (1000 if 0) nodes."""
         request = nodes.GetTreeRequest(
             workspace=self._workspace,
             revision=self._revision,
@@ -115,19 +115,19 @@ class AsyncRevision(AsyncForestQueries):
         """Finds nodes by words, by meaning, by both, or along relations; best first.
 
         Args:
-            query: Words or a question, at most 8192 characters; never syntax.
-            search_type: How to find.
-            max_results: At most this many.
+            query: Words or a question, at most 8192 characters. Plain text; no query operators.
+            search_type: How to find nodes.
+            max_results: The most results.
             node_types: Only nodes of one of these types.
             tags: Only nodes with all of these tags.
             archives: Only nodes of these archives.
-            scope: Where to look; SUBTREE and RELATED need ``scope_node``, CURRENT_VIEW needs ``view``.
+            scope: Which nodes to search; SUBTREE and RELATED need ``scope_node``, CURRENT_VIEW needs ``view``.
             scope_node: The node of those scopes, and the start of RELATION searches.
             view: The view of CURRENT_VIEW.
-            relation_types: Which relations to follow; all when empty.
-            max_depth: How many relations to follow in a row; 2 when 0, at most 5.
-            include_preview: Whether hits carry a preview.
-            preview_length: Characters of a preview; 200 when 0.
+            relation_types: Which relations to follow; all if empty.
+            max_depth: How many relations to follow in a row; 2 if 0, at most 5.
+            include_preview: Whether hits have a preview.
+            preview_length: Characters of a preview; 200 if 0.
         """
         request = nodes.SearchNodesRequest(
             workspace=self._workspace,
@@ -156,7 +156,7 @@ class AsyncRevision(AsyncForestQueries):
         return Archive.from_wire((await self._transport.call(request, workspaces.GetArchiveResponse)).archive)
 
     def archives(self) -> AsyncIterator[Archive]:
-        """The archives by name."""
+        """The archives, ordered by name."""
         request = workspaces.ListArchivesRequest(
             workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE
         )
@@ -177,15 +177,15 @@ class AsyncRevision(AsyncForestQueries):
         until: datetime | None = None,
         page_size: int = 0,
     ) -> AsyncIterator[Commit]:
-        """Commits from this revision (a session's base) on, newest first; only those that touch what is named.
+        """The commits up to this revision (for a session, its base), newest first.
 
         Args:
-            node: Only commits that touch this node.
-            subtree: Only commits that touch this node or what is below it at the revision.
-            author: Only commits whose author's name or address contains this, in any case.
+            node: Only commits that change this node.
+            subtree: Only commits that change this node or a node below it at the revision.
+            author: Only commits whose author's name or address contains this, ignoring case.
             since: Only commits at or after this time.
             until: Only commits before this time.
-            page_size: How many are fetched at once; 50 when 0.
+            page_size: How many are fetched at once; 50 if 0.
         """
         request = history.ListCommitsRequest(
             workspace=self._workspace,
@@ -214,7 +214,7 @@ class AsyncRevision(AsyncForestQueries):
         )
 
     async def blame(self, node: NodeRef) -> list[BlamedLine]:
-        """Each line of a node's content with the commit and agent that wrote it."""
+        """The lines of a node's content, each with the commit and agent that wrote it."""
         request = history.BlameNodeRequest(workspace=self._workspace, node_id=node_id(node), revision=self._revision)
         answer = await self._transport.call(request, history.BlameNodeResponse)
         commits = [Commit.from_wire(commit) for commit in answer.commits]
@@ -223,20 +223,20 @@ class AsyncRevision(AsyncForestQueries):
         ]
 
     async def show(self, revision: str = "") -> CommitDetails:
-        """The commit that ``revision`` (this one when empty) names, with the nodes it changes."""
+        """The commit that ``revision`` names (this revision if empty), with the nodes it changes."""
         request = history.GetCommitRequest(workspace=self._workspace, revision=revision or self._revision)
         return CommitDetails.from_wire(await self._transport.call(request, history.GetCommitResponse))
 
     async def diff(
         self, old: str = "", new: str = "", *, node: NodeRef | None = None, include_fields: bool = True
     ) -> Diff:
-        """What differs from ``old`` to ``new`` (this revision when empty), per node and field.
+        """What differs from ``old`` to ``new`` (this revision if empty), per node and field.
 
         Args:
-            old: The older state; when empty, the first parent of a commit or the base of a session.
+            old: The older state; if empty, the first parent of a commit or the base of a session.
             new: The newer state.
             node: Only this node.
-            include_fields: Whether each field that differs is told.
+            include_fields: Whether to include the fields that differ.
         """
         summaries: list[str] = []
 
@@ -256,11 +256,11 @@ class AsyncRevision(AsyncForestQueries):
         return Diff(tuple(changes), summaries[0])
 
     def view(self, name: str = "default") -> AsyncView:
-        """The view of that name of this session or branch; it comes into being when a node is expanded in it."""
+        """The view of that name in this session or branch; it is created when a node is first expanded in it."""
         return AsyncView(self._transport, self._workspace, self._revision, name)
 
     def views(self) -> AsyncIterator[ViewInfo]:
-        """The views of this session or branch by name."""
+        """The views of this session or branch, ordered by name."""
         request = views.ListViewsRequest(workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE)
         return pages(
             self._transport, request, views.ListViewsResponse, lambda page: map(ViewInfo.from_wire, page.views)

@@ -1,4 +1,4 @@
-"""Working in a session: reading its own state, staging changes, committing them."""
+"""A working session: reads its own state, stages changes and commits them."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import wraps
@@ -27,7 +27,7 @@ AnswerT = TypeVar("AnswerT", bound=Message)
 def _staged(
     describe: Callable[P, RequestT], answer: type[AnswerT], read: Callable[[AnswerT], T]
 ) -> Callable[Concatenate["AsyncSession", P], Coroutine[None, None, T]]:
-    """The method that stages what ``describe`` describes, so that one signature serves single changes and batches."""
+    """A method that stages the change from ``describe``; so single changes and batches share one signature."""
 
     @wraps(describe)
     async def stage(self: "AsyncSession", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -37,10 +37,10 @@ def _staged(
 
 
 class AsyncSession(AsyncRevision):
-    """An open working session: reads see its staged changes, nobody else does until ``commit``.
+    """An open working session: its reads see its staged changes; nobody else does before ``commit``.
 
-    Used as a context manager, it discards itself at the end if nothing is staged; staged changes are never thrown
-    away silently: take the session up again with ``workspace.resume(session.id)``.
+    As a context manager it is discarded at the end if nothing is staged. Staged changes are never dropped silently:
+    continue such a session with ``workspace.resume(session.id)``.
     """
 
     def __init__(self, transport: Transport, workspace: str, session_id: str) -> None:
@@ -61,7 +61,7 @@ class AsyncSession(AsyncRevision):
             await self.discard()
 
     async def _stage(self, request: Message, answer: type[AnswerT]) -> AnswerT:
-        """Sends a change after filling in where it belongs."""
+        """Sends a change after filling in its workspace and session."""
         request.workspace = self._workspace  # type: ignore[attr-defined] # every change of the contract has both
         request.session_id = self.id  # type: ignore[attr-defined]
         return await self._transport.call(request, answer)
@@ -82,9 +82,9 @@ class AsyncSession(AsyncRevision):
         etag: str = "",
         message: str = "",
     ) -> tuple[Node, ...]:
-        """Stages the division of ``node`` into ``parts``, each a title and a content; it keeps the first part.
+        """Stages the split of ``node`` into ``parts``, each a title and a content; the node keeps the first part.
 
-        The others become its next siblings, or its children.
+        The others become its next siblings, or with ``as_children`` its children.
         """
         request = nodes.SplitNodeRequest(
             node_id=node_id(node),
@@ -97,7 +97,7 @@ class AsyncSession(AsyncRevision):
         return tuple(Node.from_wire(part) for part in answer.nodes)
 
     async def merge(self, merged: Iterable[NodeRef], *, title: str | None = None, message: str = "") -> MergeResult:
-        """Stages the union of two or more nodes into the first, in their order."""
+        """Stages the merge of two or more nodes into the first, in the given order."""
         request = nodes.MergeNodesRequest(
             node_ids=[node_id(node) for node in merged], title=title, commit_message=message
         )
@@ -106,7 +106,7 @@ class AsyncSession(AsyncRevision):
     async def apply(
         self, batch: Iterable[changes.Change], *, message: str = "", request_id: str = ""
     ) -> tuple[ChangeResult, ...]:
-        """Stages at most 1000 changes, all or none, in their order; describe them with ``memotree.client.changes``."""
+        """Stages up to 1000 changes, all or none, in the given order; create them with ``memotree.client.changes``."""
         request = nodes.BatchChangeNodesRequest(
             changes=[changes.in_batch(change) for change in batch], commit_message=message, request_id=request_id
         )
@@ -116,7 +116,7 @@ class AsyncSession(AsyncRevision):
     async def create_archive(
         self, name: str, *, model_id: str = "", description: str = "", archive: str = ""
     ) -> Archive:
-        """Stages a new archive; ``archive`` is an id of your choice, or empty for a fresh one."""
+        """Stages a new archive; ``archive`` is an id of your choice, or empty for a new one."""
         request = workspaces.CreateArchiveRequest(
             name=name, model_id=model_id, description=description, archive_id=archive
         )
@@ -131,24 +131,24 @@ class AsyncSession(AsyncRevision):
         description: str | None = None,
         etag: str = "",
     ) -> Archive:
-        """Stages another name, model or description of an archive; what is ``None`` is not touched."""
+        """Stages a new name, model or description of an archive; ``None`` leaves a field unchanged."""
         request = workspaces.UpdateArchiveRequest(
             archive=archive_id(archive), name=name, model_id=model_id, description=description, etag=etag
         )
         return Archive.from_wire((await self._stage(request, workspaces.UpdateArchiveResponse)).archive)
 
     async def delete_archive(self, archive: ArchiveRef, *, etag: str = "") -> int:
-        """Stages the removal of an archive with all its nodes; gives how many nodes went with it."""
+        """Stages the deletion of an archive with all its nodes; returns how many nodes are deleted."""
         request = workspaces.DeleteArchiveRequest(archive=archive_id(archive), etag=etag)
         return (await self._stage(request, workspaces.DeleteArchiveResponse)).deleted_nodes
 
     async def info(self) -> SessionInfo:
-        """The session as it stands now."""
+        """The current state of the session."""
         request = sessions.GetSessionRequest(workspace=self._workspace, session_id=self.id)
         return SessionInfo.from_wire((await self._transport.call(request, sessions.GetSessionResponse)).session)
 
     def changes(self) -> AsyncIterator[StagedChange]:
-        """What the session has staged, by node."""
+        """The staged changes, ordered by node."""
         request = sessions.ListChangesRequest(workspace=self._workspace, session_id=self.id, page_size=MOST_PER_PAGE)
         return pages(
             self._transport,
@@ -158,12 +158,12 @@ class AsyncSession(AsyncRevision):
         )
 
     async def discard_changes(self, forgotten: Iterable[NodeRef]) -> SessionInfo:
-        """Forgets the staged changes of these nodes (or archives) and keeps the session open."""
+        """Discards the staged changes of these nodes (or archives) and keeps the session open."""
         request = sessions.DiscardChangesRequest(node_ids=[node_id(node) for node in forgotten])
         return SessionInfo.from_wire((await self._stage(request, sessions.DiscardChangesResponse)).session)
 
     async def discard(self) -> SessionInfo:
-        """Forgets all staged changes and closes the session."""
+        """Discards all staged changes and closes the session."""
         answer = await self._stage(sessions.DiscardSessionRequest(), sessions.DiscardSessionResponse)
         return SessionInfo.from_wire(answer.session)
 
@@ -171,7 +171,7 @@ class AsyncSession(AsyncRevision):
         """Moves the session's base to the head of its branch, merging each staged change per field.
 
         Raises:
-            AbortedError: Some cannot be merged; ``conflicts`` names them, and nothing is changed.
+            AbortedError: Some changes cannot be merged; ``conflicts`` lists them, and nothing is changed.
         """
         answer = await self._stage(sessions.RebaseSessionRequest(), sessions.RebaseSessionResponse)
         return SessionInfo.from_wire(answer.session)
@@ -185,17 +185,18 @@ class AsyncSession(AsyncRevision):
         author: Author | None = None,
         request_id: str = "",
     ) -> CommitResult:
-        """Makes one Git commit of the session's changes, and an annotated tag when asked.
+        """Makes one Git commit of the session's changes, and an annotated tag if ``tag`` is given.
 
         After an error other than ABORTED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS and FAILED_PRECONDITION the
-        commit may or may not exist; the same call with the same ``request_id`` then finds out, never making a second.
+        commit may or may not exist. Repeat the call with the same ``request_id`` to find out; it never makes a second
+        commit.
 
         Args:
-            message: Its first line is the subject of the commit.
-            tag: The name of the tag; none when ``None``.
-            nodes: Only these nodes (or archives); all when empty. The rest stays staged.
-            author: Who is named as the author; the session's agent when ``None``.
-            request_id: An id of your choice for this commit; a fresh one when empty.
+            message: The commit message; its first line is the subject.
+            tag: The name of the tag; no tag if ``None``.
+            nodes: Only these nodes (or archives); all if empty. The rest stays staged.
+            author: The author of the commit; the session's agent if ``None``.
+            request_id: An id of your choice for this commit; a new one if empty.
         """
         request = sessions.CommitChangesRequest(
             message=message,

@@ -1,10 +1,10 @@
-"""The way to the server: deadlines, retries and errors, once over grpc.aio and once over blocking gRPC.
+"""Sends calls to the server with deadlines and retries and decodes errors, over grpc.aio or blocking gRPC.
 
-Everything above a transport is written once, as coroutines. A ``BlockingTransport`` never suspends, so those coroutines
+The code above a transport is written once, as coroutines. A ``BlockingTransport`` never suspends, so those coroutines
 run to their end in one step and need no event loop (see ``blocking.py``).
 
-Retries follow gRPC's own connection backoff in shape (exponential, with jitter, bounded): only UNAVAILABLE is tried
-again, and only for calls that may be repeated. The deadline of a call bounds all of its attempts together.
+Retries use the same form of backoff as gRPC's own connection backoff (exponential, with jitter, bounded). Only
+UNAVAILABLE is retried, and only for repeatable calls. The deadline of a call bounds all of its attempts together.
 """
 
 import logging
@@ -33,13 +33,13 @@ from memotree.client.errors import DeadlineExceededError, UnavailableError, deco
 logger = logging.getLogger("memotree.client")
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7319"
-"""Where a server listens unless told otherwise."""
+"""The address on which a server listens by default."""
 
 _CHANNEL_OPTIONS: Final = (
-    ("grpc.initial_reconnect_backoff_ms", 100),  # the default of a second would outlast our own retries
+    ("grpc.initial_reconnect_backoff_ms", 100),  # the default of one second would be longer than our own retries
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # the server's own limit is the one that counts
+    ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # the limit of the server applies instead
     ("grpc.max_send_message_length", -1),
 )
 
@@ -47,19 +47,19 @@ AnswerT = TypeVar("AnswerT", bound=Message)
 
 
 def log_warning(text: str) -> None:
-    """What is done with a warning unless told otherwise."""
+    """Log a warning; the default for ``on_warning``."""
     logger.warning("%s", text)
 
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
-    """How calls are made.
+    """The settings of a transport.
 
     Attributes:
         timeout: Seconds for one call with all its attempts.
-        stream_timeout: Seconds for a call that streams (verify, rebuild).
-        attempts: How often a call that may be repeated is tried while the server does not answer.
-        on_warning: What is done with each warning of an answer; it is logged by default.
+        stream_timeout: Seconds for a streaming call (verify, rebuild).
+        attempts: How often a repeatable call is tried while the server does not answer.
+        on_warning: Called with each warning in an answer; by default it logs the warning.
     """
 
     timeout: float = 30.0
@@ -68,7 +68,7 @@ class TransportSettings:
     on_warning: Callable[[str], None] = log_warning
 
     def retry_options(self, *, repeatable: bool) -> dict[str, Any]:
-        """The options of tenacity for one call."""
+        """The tenacity options for one call."""
         stop: stop_base = stop_after_attempt(self.attempts if repeatable else 1)
         return {
             "stop": stop_any(stop, stop_after_delay(self.timeout)),
@@ -85,20 +85,20 @@ def _log_retry(state: RetryCallState) -> None:
 
 
 class Transport(Protocol):
-    """Sends requests; everything it raises for a failed call is a ``MemoTreeClientError``."""
+    """Sends requests; every failed call raises a ``MemoTreeClientError``."""
 
     address: str
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
-        """Sends ``request`` to its method and returns the answer, trying again where that is safe."""
+        """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         ...
 
     def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
-        """Sends ``request`` to its streaming method; messages come as they arrive. Never tried again."""
+        """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
         ...
 
     async def close(self) -> None:
-        """Gives the connection up; calls under way are cancelled."""
+        """Closes the connection; running calls are cancelled."""
         ...
 
 
@@ -110,7 +110,7 @@ def _left(deadline: float) -> float:
     """The seconds until ``deadline``.
 
     Raises:
-        DeadlineExceededError: It has passed; gRPC itself may still let a quick call through.
+        DeadlineExceededError: The deadline has passed. gRPC itself might still let a quick call succeed.
     """
     left = deadline - time.monotonic()
     if left <= 0:
@@ -124,7 +124,7 @@ def _tell_warnings(settings: TransportSettings, answer: Message) -> None:
 
 
 class AioTransport:
-    """A link over grpc.aio; it connects at its first call, on the event loop that makes it."""
+    """A transport over grpc.aio; it connects at its first call, on the event loop of that call."""
 
     def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = address
@@ -133,13 +133,13 @@ class AioTransport:
 
     @property
     def channel(self) -> aio.Channel:
-        """The channel of gRPC, made at first use."""
+        """The gRPC channel, created at first use."""
         if self._channel is None:
             self._channel = aio.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
         return self._channel
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
-        """Sends ``request`` to its method and returns the answer, trying again where that is safe."""
+        """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         repeatable = make_repeatable(request)
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
@@ -158,7 +158,7 @@ class AioTransport:
         return received
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
-        """Sends ``request`` to its streaming method; messages come as they arrive. Never tried again."""
+        """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -172,13 +172,13 @@ class AioTransport:
             call.cancel()
 
     async def close(self) -> None:
-        """Gives the connection up; calls under way are cancelled."""
+        """Closes the connection; running calls are cancelled."""
         if self._channel is not None:
             await self._channel.close()
 
 
 class BlockingTransport:
-    """A link over blocking gRPC: its coroutines block and never suspend. Threads may share it."""
+    """A transport over blocking gRPC: its coroutines block and never suspend. Threads may share it."""
 
     def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = address
@@ -186,7 +186,7 @@ class BlockingTransport:
         self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
-        """Sends ``request`` to its method and returns the answer, trying again where that is safe."""
+        """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         repeatable = make_repeatable(request)
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
@@ -205,7 +205,7 @@ class BlockingTransport:
         return received
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
-        """Sends ``request`` to its streaming method; messages come as they arrive. Never tried again."""
+        """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -219,5 +219,5 @@ class BlockingTransport:
             call.cancel()
 
     async def close(self) -> None:
-        """Gives the connection up; calls under way are cancelled."""
+        """Closes the connection; running calls are cancelled."""
         self.channel.close()

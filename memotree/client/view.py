@@ -1,4 +1,4 @@
-"""Opening and closing nodes in a view, and rendering it."""
+"""Expands and collapses nodes in a view, and renders it."""
 
 from memotree.client.enums import Level, LevelName, to_wire
 from memotree.client.node_values import ArchiveRef, NodeRef, archive_id, node_id
@@ -19,7 +19,7 @@ class AsyncView:
 
     @property
     def name(self) -> str:
-        """Unique within its session or branch."""
+        """The name, unique within its session or branch."""
         return self._name
 
     async def expand(
@@ -30,7 +30,7 @@ class AsyncView:
         include_children: bool = False,
         include_relations: bool = False,
     ) -> Expansion:
-        """Sets the level of ``node`` and returns its text; its children come into the view when asked for."""
+        """Sets the level of ``node`` and returns its text; ``include_children`` adds its children to the view."""
         request = nodes.ExpandNodeRequest(
             workspace=self._workspace,
             revision=self._revision,
@@ -43,7 +43,7 @@ class AsyncView:
         return Expansion.from_wire(await self._transport.call(request, nodes.ExpandNodeResponse))
 
     async def collapse(self, node: NodeRef, *, recursive: bool = False) -> Collapse:
-        """Sets ``node`` back to its title and hides its children; ``recursive`` forgets the whole subtree's levels."""
+        """Sets ``node`` back to its title and hides its children; ``recursive`` resets all levels below it."""
         request = nodes.CollapseNodeRequest(
             workspace=self._workspace,
             revision=self._revision,
@@ -65,6 +65,6 @@ class AsyncView:
         return Rendering.from_wire(await self._transport.call(request, views.RenderViewResponse))
 
     async def delete(self) -> None:
-        """Forgets the view."""
+        """Deletes the view."""
         request = views.DeleteViewRequest(workspace=self._workspace, revision=self._revision, view_name=self._name)
         await self._transport.call(request, views.DeleteViewResponse)

@@ -1,4 +1,4 @@
-"""Views and what they show, as plain values."""
+"""Views and their contents, as plain values."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from memotree.v1 import node_service_pb2, view_service_pb2
 
 @dataclass(frozen=True, slots=True)
 class ContextUsage:
-    """How the tokens a view shows stand to a budget (0: none)."""
+    """The tokens that a view uses, and its token budget (0: no budget)."""
 
     tokens_used: int = 0
     token_budget: int = 0
@@ -40,7 +40,7 @@ class ViewInfo:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A node expanded in a view: its text at that level, and its children and relations when asked for."""
+    """A node expanded in a view: its text at that level, and its children and relations if asked for."""
 
     node: Node
     text: str

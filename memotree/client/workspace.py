@@ -1,4 +1,4 @@
-"""A workspace: its state on the default branch, its sessions, branches and tags, and the care of its stores."""
+"""A workspace: its state on the default branch, its sessions, branches and tags, and checks of its stores."""
 
 from collections.abc import AsyncIterator, Generator
 from datetime import timedelta
@@ -21,7 +21,7 @@ from memotree.v1 import workspace_service_pb2 as workspaces
 
 
 class OpeningSession:
-    """A session about to be opened: ``await`` it, or enter it with ``async with``."""
+    """A session to be opened: ``await`` it, or use it with ``async with``."""
 
     def __init__(self, transport: Transport, request: sessions.OpenSessionRequest) -> None:
         self._transport = transport
@@ -47,27 +47,27 @@ class OpeningSession:
 
 
 class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
-    """One workspace; read directly, it is its default branch as it is now. Making the object calls nobody."""
+    """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         super().__init__(transport, name)
 
     @property
     def name(self) -> str:
-        """The name or id that it was asked for by."""
+        """The name or id that was given."""
         return self._workspace
 
     def at(self, revision: str) -> AsyncRevision:
-        """The workspace as it is at a branch, tag, commit or session."""
+        """The workspace at a branch, tag, commit or session."""
         return AsyncRevision(self._transport, self._workspace, revision)
 
     async def info(self) -> WorkspaceInfo:
-        """What the server knows about it."""
+        """The server's data about the workspace."""
         request = workspaces.GetWorkspaceRequest(workspace=self._workspace)
         return WorkspaceInfo.from_wire((await self._transport.call(request, workspaces.GetWorkspaceResponse)).workspace)
 
     async def change(self, *, name: str | None = None, description: str | None = None) -> WorkspaceInfo:
-        """Gives it another name or description; what is ``None`` is not touched. This object follows a new name."""
+        """Changes its name or description; ``None`` leaves a field unchanged. This object then uses the new name."""
         request = workspaces.UpdateWorkspaceRequest(workspace=self._workspace, name=name, description=description)
         answer = await self._transport.call(request, workspaces.UpdateWorkspaceResponse)
         if name is not None:
@@ -75,20 +75,20 @@ class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
         return WorkspaceInfo.from_wire(answer.workspace)
 
     async def remove(self, *, confirm_name: str) -> str:
-        """Removes it from service; ``confirm_name`` repeats its name. Gives where its repository lies now."""
+        """Deletes the workspace; ``confirm_name`` must be its name. Returns where its repository was moved to."""
         request = workspaces.DeleteWorkspaceRequest(workspace=self._workspace, confirm_name=confirm_name)
         return (await self._transport.call(request, workspaces.DeleteWorkspaceResponse)).trash
 
     def session(
         self, *, agent: str = "", branch: str = "", ttl: timedelta | None = None, request_id: str = ""
     ) -> OpeningSession:
-        """Opens a session at the head of ``branch`` (the default branch when empty).
+        """Opens a session at the head of ``branch`` (the default branch if empty).
 
         Args:
-            agent: Who works in it, and the author of its commits; ``"agent"`` when empty.
+            agent: The agent that works in it, and the author of its commits; ``"agent"`` if empty.
             branch: The branch it commits to.
-            ttl: Idle time after which it expires; 7 days when ``None``.
-            request_id: An id of your choice for this call; a fresh one when empty.
+            ttl: Idle time after which it expires; the server's setting (7 days) if ``None``.
+            request_id: An id of your choice for this call; a new one if empty.
         """
         lifetime = None
         if ttl is not None:
@@ -100,11 +100,11 @@ class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
         return OpeningSession(self._transport, request)
 
     def resume(self, session_id: str) -> AsyncSession:
-        """Takes up a session that is open already; calls nobody."""
+        """Continues a session that is open already; makes no call to the server."""
         return AsyncSession(self._transport, self._workspace, session_id)
 
     def sessions(self, *, include_closed: bool = False) -> AsyncIterator[SessionInfo]:
-        """The sessions, the last used first."""
+        """The sessions, the most recently used first."""
         request = sessions.ListSessionsRequest(
             workspace=self._workspace, include_closed=include_closed, page_size=MOST_PER_PAGE
         )
@@ -116,29 +116,29 @@ class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
         )
 
     def branches(self) -> AsyncIterator[Branch]:
-        """The branches by name."""
+        """The branches, ordered by name."""
         request = history.ListBranchesRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
         return pages(
             self._transport, request, history.ListBranchesResponse, lambda page: map(Branch.from_wire, page.branches)
         )
 
     async def branch(self, name: str, at: str = "") -> Branch:
-        """Makes a branch at a branch, tag or commit (the default branch when empty); nothing is copied."""
+        """Creates a branch at a branch, tag or commit (the default branch if empty); nothing is copied."""
         request = history.CreateBranchRequest(workspace=self._workspace, name=name, revision=at)
         return Branch.from_wire((await self._transport.call(request, history.CreateBranchResponse)).branch)
 
     async def delete_branch(self, name: str) -> int:
-        """Deletes a branch; gives how many open sessions were detached from it."""
+        """Deletes a branch; returns how many open sessions were detached from it."""
         request = history.DeleteBranchRequest(workspace=self._workspace, name=name)
         return (await self._transport.call(request, history.DeleteBranchResponse)).detached_sessions
 
     def tags(self) -> AsyncIterator[Tag]:
-        """The tags by name."""
+        """The tags, ordered by name."""
         request = history.ListTagsRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
         return pages(self._transport, request, history.ListTagsResponse, lambda page: map(Tag.from_wire, page.tags))
 
     async def tag(self, name: str, at: str = "", *, message: str = "", tagger: Author | None = None) -> Tag:
-        """Makes an annotated tag of a branch, tag or commit (the default branch when empty)."""
+        """Creates an annotated tag at a branch, tag or commit (the default branch if empty)."""
         request = history.CreateTagRequest(
             workspace=self._workspace,
             name=name,
@@ -155,7 +155,7 @@ class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
         )
 
     async def verify(self) -> AsyncIterator[Progress | Difference]:
-        """Compares Git, PostgreSQL and Qdrant: every difference as it is found, with progress between."""
+        """Compares Git, PostgreSQL and Qdrant; yields each difference as it is found, and progress in between."""
         request = maintenance.VerifyWorkspaceRequest(workspace=self._workspace)
         async for event in self._transport.stream(request, maintenance.VerifyWorkspaceResponse):
             if event.HasField("difference"):
@@ -164,7 +164,7 @@ class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
                 yield Progress.from_wire(event.progress)
 
     async def rebuild(self) -> AsyncIterator[Progress]:
-        """Makes the rows and vectors of the workspace anew from Git, with progress; staged changes stay."""
+        """Rebuilds the rows and vectors of the workspace from Git and yields progress; staged changes stay."""
         request = maintenance.RebuildWorkspaceRequest(workspace=self._workspace)
         async for event in self._transport.stream(request, maintenance.RebuildWorkspaceResponse):
             yield Progress.from_wire(event.progress)

@@ -1,4 +1,4 @@
-"""Workspaces, sessions and the state of the server, as plain values."""
+"""Workspaces, sessions and the status of the server, as plain values."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +35,7 @@ class WorkspaceInfo:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A working session as it stood when it was read."""
+    """A working session as it was when it was read."""
 
     id: str
     workspace_id: str = ""
@@ -67,7 +67,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """What a session has done to one node or archive, against its base."""
+    """How a session changes one node or archive, compared with its base."""
 
     node_id: str
     kind: ChangeKind
@@ -117,7 +117,7 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """The first node with all the others in it, and the ids of those that went."""
+    """The node that the others were merged into, and the ids of the deleted ones."""
 
     node: Node
     deleted_ids: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class MergeResult:
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What one change of a batch did: the node at level TITLE (its id alone when deleted)."""
+    """The result of one change of a batch: the node at level TITLE (only its id if it was deleted)."""
 
     node: Node
     deleted_ids: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long job is: ``done`` of ``total`` units of its present step (0: not known how many)."""
+    """The progress of a long job: ``done`` of ``total`` units of its current step (0: the total is unknown)."""
 
     step: str
     done: int = 0
@@ -196,7 +196,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two stores that ``verify`` found; ``store`` is the one that is wrong."""
+    """A difference that ``verify`` found between two stores; ``store`` is the one that is wrong."""
 
     store: str
     what: str

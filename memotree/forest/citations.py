@@ -9,13 +9,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memotree_storage.model.node import SUMMARY_TYPE, Node
+from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.canvas.contents import contents
 from memotree.canvas.derived_content import texts as derived_texts
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -67,7 +67,7 @@ async def cite(
     """
     known = dict(texts or {})
     own = [one for one in versions if one.entry_id not in known and one.type != SUMMARY_TYPE]
-    nodes = await contents(snapshot, store, own)
+    nodes = await read_nodes(snapshot, store.entries, own)
     known.update({entry_id: node.content for entry_id, node in nodes.items()})
     inner = [one for one in versions if one.entry_id not in known and one.type == SUMMARY_TYPE]
     derived = await derived_texts(snapshot, store, inner, _MOST_DERIVED)
@@ -87,8 +87,3 @@ async def cite(
 
     is_much = sum(len(known.get(one.entry_id, "")) for one in versions) > _FEW_CHARS
     return await asyncio.to_thread(cited) if is_much else cited()
-
-
-def is_right(cited: pb.Citation, node: Node | types_pb2.Node) -> bool:
-    """Whether a citation matches the node, read with its whole content at the cited commit."""
-    return node.id == cited.node_id and content_hash(node.content) == cited.content_sha256

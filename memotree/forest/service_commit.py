@@ -5,18 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.commit.message import ListedChange, compose
+from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.validation import canonical_node, check_archive, check_node
 from memotree_storage.ports import Signature
+from memotree_storage.postgres import refs
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.request.limits import ServiceLimits
-from memotree.request.naming import BRANCHES, BranchNotFoundError
-from memotree.sessions.commit_message import ListedChange, compose
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,10 @@ async def branch_head(conn: Connection, workspace_id: str, branch: str) -> State
     Raises:
         BranchNotFoundError: If there is no such branch.
     """
-    cursor = await conn.execute(
-        "select commit_id from mirror.ref where workspace_id = %s and name = %s", (workspace_id, BRANCHES + branch)
-    )
-    row = await cursor.fetchone()
-    if row is None:
+    found = await refs.find_ref(conn, workspace_id, BRANCHES, branch)
+    if found is None:
         raise BranchNotFoundError(branch)
-    return State(workspace_id, row[0])
+    return State(workspace_id, found.commit_id)
 
 
 async def commit(store: Store, workspace_id: str, branch: str, changeset: Changeset, limits: ServiceLimits) -> str:

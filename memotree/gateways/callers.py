@@ -1,4 +1,4 @@
-"""How a face reaches an operation: in this process, or over gRPC in another one. Both fail in the same words."""
+"""Calls operations for a gateway: in this process, or over gRPC in another one. Both raise the same errors."""
 
 import asyncio
 import secrets
@@ -30,37 +30,37 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Calls RPCs of the contract. Whatever fails is a ``MemoTreeClientError``; a cancelled call is given up."""
+    """Calls RPCs of the contract. Every failure is a ``MemoTreeClientError``; cancelling the task cancels the call."""
 
     async def call(self, method: MethodDescriptor, request: Message) -> Message:
-        """The answer of an RPC that answers once."""
+        """The response of a unary RPC."""
         ...
 
     def stream(self, method: MethodDescriptor, request: Message) -> AsyncIterator[Message]:
-        """The messages of an RPC that streams, as they come; closing it early gives the call up."""
+        """The messages of a streaming RPC, as they arrive; closing the iterator early cancels the call."""
         ...
 
 
 class RemoteCaller:
     """Calls a server over gRPC."""
 
-    def __init__(self, link: Transport) -> None:
-        self._link = link
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     async def call(self, method: MethodDescriptor, request: Message) -> Message:
-        """The answer of an RPC that answers once; tried again where that is safe."""
-        return await self._link.call(request, message_factory.GetMessageClass(method.output_type))
+        """The response of a unary RPC; the call is retried where that is safe."""
+        return await self._transport.call(request, message_factory.GetMessageClass(method.output_type))
 
     async def stream(self, method: MethodDescriptor, request: Message) -> AsyncIterator[Message]:
-        """The messages of an RPC that streams."""
+        """The messages of a streaming RPC."""
         answer = message_factory.GetMessageClass(method.output_type)
-        async for message in self._link.stream(request, answer):
+        async for message in self._transport.stream(request, answer):
             yield message
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A failed call as gRPC would tell it, so that one function reads both."""
+    """A failed call with the interface of a gRPC error, so that one function decodes both."""
 
     status: Any
 
@@ -76,15 +76,15 @@ class _Failed:
 
 
 def told(error: BaseException, call_id: str = "") -> MemoTreeClientError:
-    """An error of ours as a client of the server would see it."""
+    """Convert an error of the server into the error that a client would raise."""
     return error if isinstance(error, MemoTreeClientError) else decode_error(_Failed(to_status(error, call_id)), "")
 
 
 class LocalCaller:
     """Calls the operations of this process.
 
-    Each call runs in a task of its own: a face that goes away (or is cancelled again and again, as anyio does while a
-    cancelled handler waits) cancels it once, and the operation's own clean-up is left alone.
+    Each call runs in its own task. If the gateway's handler is cancelled (even repeatedly, as anyio does while a
+    cancelled handler waits), that task is cancelled only once, so that the operation's clean-up is not interrupted.
 
     Args:
         operations: The object with the operations of each service, by the service's short name.
@@ -97,7 +97,7 @@ class LocalCaller:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def call(self, method: MethodDescriptor, request: Message) -> Message:
-        """The answer of an RPC that answers once."""
+        """The response of a unary RPC."""
 
         async def answer() -> Message:
             found: Message = await self._operation(method)(request)
@@ -106,7 +106,7 @@ class LocalCaller:
         return await self._wait(self._begin(self._guarded(method, answer)))
 
     async def stream(self, method: MethodDescriptor, request: Message) -> AsyncIterator[Message]:
-        """The messages of an RPC that streams."""
+        """The messages of a streaming RPC."""
         queue: asyncio.Queue[Message | None] = asyncio.Queue()
 
         async def pump() -> None:
@@ -118,7 +118,7 @@ class LocalCaller:
                 queue.put_nowait(None)
 
         task = self._begin(self._guarded(method, pump))
-        task.add_done_callback(lambda _: queue.put_nowait(None))  # refused before it began
+        task.add_done_callback(lambda _: queue.put_nowait(None))  # in case it was refused before it began
         try:
             while (message := await queue.get()) is not None:
                 yield message
@@ -142,7 +142,7 @@ class LocalCaller:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # it was logged; nobody may wait for it any more
+            task.exception()  # it was logged already; this marks it as retrieved, since the waiter may be gone
 
     @staticmethod
     async def _wait(task: asyncio.Task[T]) -> T:
@@ -153,9 +153,9 @@ class LocalCaller:
             raise
 
     async def _guarded(self, method: MethodDescriptor, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run one call, counted and logged; what fails is told as a client may see it."""
+        """Run one call, count and log it; a failure is raised as the error that a client may see."""
         call_id, begin = secrets.token_hex(8), time.perf_counter()
-        bind_contextvars(call=call_id)  # a task has a context of its own
+        bind_contextvars(call=call_id)  # each task has its own context
         with self._calls.running():
             try:
                 self._calls.admit()
@@ -180,7 +180,7 @@ def _failed(method: MethodDescriptor, begin: float, error: BaseException, call_i
 
 
 def _log(method: MethodDescriptor, begin: float, code: Code, **facts: Any) -> None:
-    """One line per call, as of a call over gRPC."""
+    """Log one line for the call, as for a call over gRPC."""
     write = log.error if "exc_info" in facts else log.info
     name = f"{method.containing_service.full_name}/{method.name}"
     write("call", method=name, code=code.name, ms=round(1000 * (time.perf_counter() - begin), 2), **facts)

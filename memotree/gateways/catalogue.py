@@ -1,4 +1,4 @@
-"""The tools over one caller: arguments are checked, the operation is called, and the answer gets the one shape."""
+"""Calls tools: checks the arguments, calls the operation, and returns the answer as a ``Result``."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool_table import BY_NAME, TOOLS, Tool
 
 OnProgress = Callable[[float, str], Awaitable[None]]
-"""Told how far a call is: a number that only grows, and what is done now."""
+"""Receives the progress of a call: a number that only grows, and what is done at the moment."""
 
 _WORKSPACE_MISSING: Final = "WORKSPACE_NOT_FOUND"
 _MOST_FAULTS: Final = 50
@@ -36,21 +36,21 @@ class UnknownToolError(NotFoundError):
 
 
 class InvalidArgumentsError(InvalidInputError):
-    """Arguments do not fit the schema of a tool; every fault is listed with its path."""
+    """The arguments do not match the schema of the tool; every fault is listed with its path."""
 
     reason = "INVALID_ARGUMENTS"
 
     def __init__(self, tool: str, violations: list[FieldViolation]) -> None:
         faults = " ".join(f"{violation.field} {violation.description}" for violation in violations[:_MOST_FAULTS])
-        super().__init__(f"The arguments do not fit {tool}: {faults}", violations)
+        super().__init__(f"The arguments do not match {tool}: {faults}", violations)
 
 
 class Catalogue:
     """All tools, called through one caller.
 
     Args:
-        caller: The way to the operations.
-        workspace: The workspace that stands when a call names none.
+        caller: Calls the operations.
+        workspace: The default workspace, for calls that name none.
     """
 
     def __init__(self, caller: Caller, workspace: str) -> None:
@@ -59,7 +59,7 @@ class Catalogue:
         self.tools = TOOLS
 
     async def call(self, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Result:
-        """Call a tool; whatever fails is told in the result.
+        """Call a tool; a failure is returned in the result.
 
         Raises:
             UnknownToolError: There is no such tool.
@@ -80,7 +80,7 @@ class Catalogue:
         return replace(result, metadata=metadata, elapsed=time.perf_counter() - begin)
 
     def request(self, tool: Tool, arguments: Mapping[str, Any]) -> Message:
-        """The request that the arguments stand for, with the default workspace.
+        """The request message for the arguments; the default workspace is filled in.
 
         Raises:
             InvalidArgumentsError: Arguments are missing, unknown or of the wrong type.
@@ -100,7 +100,7 @@ class Catalogue:
     async def _answer(
         self, tool: Tool, request: Message, arguments: Mapping[str, Any], progress: "_Progress"
     ) -> Message:
-        """Call the operation; a tool that begins work makes the default workspace when it is not there yet."""
+        """Call the operation; if the tool may create the default workspace and it does not exist, create it first."""
         try:
             return await self._run(tool, request, progress)
         except MemoTreeClientError as error:
@@ -108,7 +108,7 @@ class Catalogue:
                 raise
         make = method("WorkspaceService", "CreateWorkspace")
         creation: Any = message_factory.GetMessageClass(make.input_type)
-        with suppress(AlreadyExistsError):  # another agent was quicker
+        with suppress(AlreadyExistsError):  # another agent created it first
             await self._caller.call(make, creation(name=self.workspace))
         return await self._run(tool, request, progress)
 
@@ -125,7 +125,7 @@ class Catalogue:
 
 
 class _Progress:
-    """Turns the events of a stream into a number that grows: a step counts one, its share counts within it."""
+    """Turns the events of a stream into a growing number: each step adds one, the share done of a step a fraction."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress
@@ -134,7 +134,7 @@ class _Progress:
         self._last = -1.0
 
     async def tell(self, event: Any) -> None:
-        """Pass an event on, if it says how far the work is."""
+        """Report an event if it has progress."""
         if self._on_progress is None:
             return
         kind = event.WhichOneof("event")
@@ -156,13 +156,13 @@ class _Progress:
 
 
 def failure_of(error: MemoTreeError | MemoTreeClientError) -> Failure:
-    """Why a call failed, in the words of the tools."""
+    """The failure of a call, with tool names in place of RPC names."""
     failure = Failure.of(told(error))
     return replace(failure, message=in_tools(failure.message))
 
 
 def _result(tool: Tool, answer: Message) -> Result:
-    """The answer of an operation in the one shape."""
+    """The response of an operation as a ``Result``."""
     data = to_json(answer, with_empty_lists=True)
     failure = _job_failure(data) if tool.last == "job" else None
     if failure is not None:
@@ -173,11 +173,11 @@ def _result(tool: Tool, answer: Message) -> Result:
 
 
 def _job_failure(job: Mapping[str, Any]) -> Failure | None:
-    """Why the job that was waited for did not succeed."""
+    """The failure of a job that has ended; ``None`` if it succeeded."""
     if job.get("state") == "SUCCEEDED":
         return None
     state = str(job.get("state", "UNKNOWN"))
-    message = in_tools(str(job.get("message") or f"The job ended as {state}; get_job tells more."))
+    message = in_tools(str(job.get("message") or f"The job ended as {state}; get_job returns the details."))
     return Failure(
         str(job.get("reason") or f"JOB_{state}"), "ABORTED", message, {"metadata": {"job_id": job.get("id", "")}}
     )
@@ -188,7 +188,7 @@ def _failed(failure: Failure) -> Result:
 
 
 def _sentence(tool: Tool, data: Mapping[str, Any]) -> str:
-    """What was done, in one line."""
+    """One line that says what the tool did."""
     node = data.get("node")
     if isinstance(node, Mapping):
         return one_line(f"{tool.title}: {node.get('title', '')} [{node.get('id', '')}]")

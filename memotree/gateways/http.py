@@ -1,4 +1,4 @@
-"""The HTTP face: MCP at ``/mcp``, the tool of the memory forest's design, and health."""
+"""The HTTP application: MCP at ``/mcp``, the tool of the memory forest's design, and health."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,36 +18,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_table import BY_NAME
+from memotree.statuses import HTTP_STATUSES
 
 EXPLORE: Final = "explore_memory_node"
-
-STATUSES: Final[Mapping[str, int]] = {
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ABORTED": 409,
-    "ALREADY_EXISTS": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "CANCELLED": 499,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}
-"""The HTTP status of each gRPC status, as google.rpc.Code maps them; every other one is 500."""
 
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def http_app(catalogue: Catalogue, mcp: ASGIApp, stopping: Callable[[], bool]) -> Starlette:
-    """The whole face.
+    """The HTTP application with all its routes.
 
     Args:
         catalogue: The tools.
-        mcp: What answers at ``/mcp``.
-        stopping: Whether the server takes no call any more.
+        mcp: The application for ``/mcp``.
+        stopping: Returns whether the server no longer accepts calls.
     """
 
     async def explore(request: Request) -> Response:
@@ -76,7 +60,7 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, stopping: Callable[[], bool]) -
 
 
 def explored(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A node as the memory forest's design wants it: exactly these five names."""
+    """A node in the format of the memory forest's design: exactly these five fields."""
     node = found["node"]
     return {
         "id": node["id"],
@@ -88,10 +72,10 @@ def explored(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_query(name: str, query: QueryParams) -> dict[str, Any]:
-    """The arguments of a tool as a query string has them; texts become numbers where the tool wants numbers.
+    """The arguments of a tool from a query string; where the tool expects another type, the text is parsed as JSON.
 
     Raises:
-        InvalidArgumentsError: An argument is given twice, or is no number.
+        InvalidArgumentsError: An argument is given twice.
     """
     fields = BY_NAME[name].request.fields_by_name
     arguments: dict[str, Any] = {}
@@ -106,7 +90,7 @@ def from_query(name: str, query: QueryParams) -> dict[str, Any]:
             try:
                 arguments[key] = json.loads(text)
             except (ValueError, RecursionError):
-                arguments[key] = text  # the tool tells what it wants
+                arguments[key] = text  # the tool reports which type it expects
     if faults:
         raise InvalidArgumentsError(name, faults)
     return arguments
@@ -115,16 +99,16 @@ def from_query(name: str, query: QueryParams) -> dict[str, Any]:
 class LocalOnly:
     """Refuses calls that a web page of another site sends to this machine (DNS rebinding, cross-site requests).
 
-    A browser always says in ``Host`` by which name it came here, and in ``Origin`` which site makes it send. A name
-    that was bent to a loopback address is none of ours, and neither is a foreign site. Of an image or a link of a page
-    there is no ``Origin``, but ``Sec-Fetch-Site`` says that the page is of another site.
+    A browser always sends in ``Host`` the name that it connected to, and in ``Origin`` the site that sends the request.
+    A foreign name that was made to resolve to a loopback address is not one of ours, and neither is a foreign site. A
+    request for an image or a link has no ``Origin``, but ``Sec-Fetch-Site`` says that its page is from another site.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the call on, or refuse it."""
+        """Pass the call on to the application, or refuse it."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
             refusal = _foreign(headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", ""))
@@ -136,10 +120,10 @@ class LocalOnly:
 
 def _foreign(host: str, origin: str | None, site: str) -> Response | None:
     if _name_of(f"//{host}") not in LOCAL_NAMES:
-        message = "The call names another host than this machine; use 127.0.0.1 or localhost."
+        message = "The Host header does not name this machine; use 127.0.0.1 or localhost."
         return _refused(Failure("FOREIGN_HOST", "PERMISSION_DENIED", message), status=421)
     if site == "cross-site" if origin is None else _name_of(origin) not in LOCAL_NAMES:
-        message = "The call comes from a web page of another site; only pages of this machine may call."
+        message = "The call comes from a web page of another site; only pages from this machine may call."
         return _refused(Failure("FOREIGN_ORIGIN", "PERMISSION_DENIED", message))
     return None
 
@@ -152,11 +136,11 @@ def _name_of(url: str) -> str:
 
 
 def _refused(failure: Failure, status: int | None = None) -> Response:
-    """A failure as JSON, with the HTTP status of its family."""
+    """The JSON response of a failure, with the HTTP status of its gRPC status."""
     document: dict[str, Any] = {"code": failure.code, "status": failure.status, "message": failure.message}
     if failure.details:
         document |= {"details": failure.details}
-    return JSONResponse({"error": document}, status_code=status or STATUSES.get(failure.status, 500))
+    return JSONResponse({"error": document}, status_code=status or HTTP_STATUSES.get(failure.status, 500))
 
 
 async def _no_such_path(request: Request, _error: Exception) -> Response:
@@ -164,5 +148,5 @@ async def _no_such_path(request: Request, _error: Exception) -> Response:
 
 
 async def _no_such_method(request: Request, _error: Exception) -> Response:
-    message = f"{request.url.path} does not take {request.method}."
+    message = f"{request.url.path} does not support the method {request.method}."
     return _refused(Failure("NO_SUCH_METHOD", "UNIMPLEMENTED", message), status=405)

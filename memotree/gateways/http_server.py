@@ -1,4 +1,4 @@
-"""HTTP and MCP on a port of their own, beside gRPC: starts with the server, stops with it, logs as it does."""
+"""Serves HTTP and MCP on a separate port beside gRPC; it starts and stops with the server and shares its log."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ from memotree.server.listen import address, listening, loopback
 from memotree.settings import Settings, variable
 
 LINGER_SECONDS: Final = 1.0
-"""How long a stop waits for answers on their way; the calls themselves have ended by then."""
+"""How long a stop waits for answers in transit; the calls themselves have ended by then."""
 
 LIBRARIES: Final = ("uvicorn", "uvicorn.error", "mcp", "sse_starlette")
-"""The loggers of the libraries under this face."""
+"""The loggers of the libraries that serve HTTP and MCP."""
 
 
 class HttpServer:
     """HTTP and MCP over the operations of this process.
 
     Args:
-        settings: Where to listen.
+        settings: The address to listen on, and limits.
         operations: The object with the operations of each service, by the service's short name.
         calls: Counts the calls, and refuses new ones while the server stops.
 
@@ -43,7 +43,7 @@ class HttpServer:
         self._port = settings.port_for_http
         self._most_at_once = settings.max_concurrent_calls
         catalogue = Catalogue(LocalCaller(operations, calls), settings.default_workspace)
-        # `http_app` checks Host and Origin of every path, so the SDK's own check is not needed at this one.
+        # `http_app` checks Host and Origin for every path, so the SDK's own check is not needed.
         self._sessions = StreamableHTTPSessionManager(
             mcp_server(catalogue), max_request_body_size=settings.max_message_bytes
         )
@@ -54,7 +54,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, once it does."""
+        """The URL it listens on, once started."""
         return f"http://{address(self._host, self._port)}"
 
     async def start(self) -> None:
@@ -70,21 +70,21 @@ class HttpServer:
         await self._server.listens.wait()
 
     async def stop(self) -> None:
-        """Take no call any more and end those that still run."""
+        """Accept no more calls and end those that still run."""
         if self._server is None:
             return
-        self._stopping.set()  # first the sessions: their open streams would hold the connections
+        self._stopping.set()  # end the sessions first: their open streams would keep the connections open
         self._server.should_exit = True
         await asyncio.gather(*self._running)
 
     async def _keep_sessions(self) -> None:
-        """Keep the sessions of MCP in one task, since their scope has to be left where it was entered."""
+        """Run the MCP sessions in one task, because their context must be exited in the task that entered it."""
         async with self._sessions.run():
             await self._stopping.wait()
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server that leaves the signals of the process alone and says when it listens."""
+    """A uvicorn server that installs no signal handlers and sets an event once it listens."""
 
     def __init__(self, app: ASGIApp, most_at_once: int) -> None:
         config = uvicorn.Config(
@@ -95,24 +95,24 @@ class _Uvicorn(uvicorn.Server):
             limit_concurrency=most_at_once,
             ws="none",
             server_header=False,
-            timeout_graceful_shutdown=LINGER_SECONDS,  # type: ignore[arg-type] # it may be a part of a second
+            timeout_graceful_shutdown=LINGER_SECONDS,  # type: ignore[arg-type] # uvicorn accepts fractions of a second
         )
         super().__init__(config)
         self.listens = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, then set the event."""
         await super().startup(sockets)
         self.listens.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for the server as a whole."""
+        """Do nothing: the process as a whole handles signals."""
         yield
 
 
 class _ToStructlog(logging.Handler):
-    """Writes what a library logs as the server writes its own log."""
+    """Forwards the log records of libraries to the server's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
@@ -121,7 +121,7 @@ class _ToStructlog(logging.Handler):
 
 
 def log_libraries() -> None:
-    """Let warnings and errors of the libraries stand in our log; what they tell of ordinary work is left out."""
+    """Forward warnings and errors of the libraries to our log; their messages of lower levels are dropped."""
     for name in LIBRARIES:
         logger = logging.getLogger(name)
         logger.setLevel(logging.WARNING)

@@ -1,7 +1,7 @@
-"""Messages as JSON and back: names in snake_case, enums without their prefix, times in RFC 3339, numbers as numbers.
+"""Converts messages to JSON and back: snake_case names, enums without prefix, times in RFC 3339, numbers as numbers.
 
-It differs from protobuf's own JSON, which writes 64-bit integers as texts, repeats each enum's name in its values, and
-stops at the first fault.
+It differs from protobuf's own JSON, which writes 64-bit integers as strings, repeats each enum's name in its values,
+and stops at the first fault.
 """
 
 import difflib
@@ -27,21 +27,21 @@ _INTEGERS: Final = {
 }
 _FLOATS: Final = frozenset({FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT})
 _GREATEST: Final = 1e308
-"""The greatest number that a field of floating point takes; an integer of JSON has no limit of its own."""
+"""The greatest number that a floating-point field accepts; JSON integers have no limit."""
 
 _AS_TEXT: Final = {
     Timestamp.DESCRIPTOR.full_name: "a time as in RFC 3339, such as 2026-01-31T12:00:00Z",
     Duration.DESCRIPTOR.full_name: "a number of seconds and an s, such as 3600s",
 }
-"""Messages that JSON has as texts, and what such a text is."""
+"""Messages that are strings in JSON, with a description of the string."""
 
 
 def to_json(message: Message, *, with_empty_lists: bool = False) -> dict[str, Any]:
-    """The fields of a message; empty texts, lists and maps, absent messages and enums that say nothing are left out.
+    """The fields of a message; empty strings, lists and maps, absent messages and unspecified enums are left out.
 
     Args:
         message: Any message of the contract.
-        with_empty_lists: Whether its own empty lists are there, as who asked for a list wants it.
+        with_empty_lists: Whether to include empty lists of the top message, so that a list that was asked for is there.
     """
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
@@ -76,31 +76,31 @@ def _value_to_json(field: Field, value: Any) -> Any:
 def from_json(
     kind: Descriptor, values: Mapping[str, Any], hidden: Collection[str] = (), hidden_within: Collection[str] = ()
 ) -> tuple[Message, list[FieldViolation]]:
-    """The message that JSON values stand for, and every fault with its path. ``null`` counts as not given.
+    """The message built from JSON values, and every fault with its path. ``null`` counts as not given.
 
     Args:
         kind: The type of the message.
         values: The fields by name.
-        hidden: Fields that cannot be given.
-        hidden_within: Fields that cannot be given in messages inside of it.
+        hidden: Fields that must not be given.
+        hidden_within: Fields that must not be given in nested messages.
     """
     message = message_factory.GetMessageClass(kind)()
     return message, list(_fill(message, values, "", (hidden, hidden_within)))
 
 
 Hidden = tuple[Collection[str], Collection[str]]
-"""Fields that cannot be given: here, and within."""
+"""Fields that must not be given: in the message itself, and in nested messages."""
 
 
 def _fill(message: Message, values: Mapping[str, Any], path: str, hidden: Hidden) -> Iterator[FieldViolation]:
-    """Set the fields that are right, and tell of the others."""
+    """Set the valid fields of a message, and yield the faults of the others."""
     here, within = hidden
     known = {name: field for name, field in message.DESCRIPTOR.fields_by_name.items() if name not in here}
     chosen: dict[str, str] = {}
     for name, value in values.items():
         field = known.get(name)
         if field is None:
-            yield FieldViolation(path + name, f"is no argument here{_guess(name, known)}")
+            yield FieldViolation(path + name, f"is not an argument{_guess(name, known)}")
         elif value is not None:
             choice = one_of(field)
             if chosen.setdefault(choice, name) != name and choice:
@@ -110,13 +110,13 @@ def _fill(message: Message, values: Mapping[str, Any], path: str, hidden: Hidden
 
 
 def one_of(field: Field) -> str:
-    """The choice that a field belongs to; empty for none. One that is merely optional is alone in one of its own."""
+    """The name of the field's oneof; empty if none. An ``optional`` field has a synthetic one, which does not count."""
     choice = field.containing_oneof
     return "" if choice is None or choice.name == f"_{field.name}" else choice.name
 
 
 def _set(message: Message, field: Field, value: Any, path: str, within: Collection[str]) -> Iterator[FieldViolation]:
-    """Give a field its value, or tell why it cannot have it."""
+    """Set a field, or yield the faults of its value."""
     is_object = field.message_type is not None and field.message_type.full_name not in _AS_TEXT
     if field.is_repeated and not is_map(field):
         if not isinstance(value, list):
@@ -145,7 +145,7 @@ def _set(message: Message, field: Field, value: Any, path: str, within: Collecti
 
 
 def _add(container: Any, field: Field, value: Any, path: str, within: Collection[str]) -> Iterator[FieldViolation]:
-    """Put one value at the end of a list."""
+    """Append one value to a list."""
     if field.message_type is None:
         yield from _put_scalar(container, field, value, path)
     elif isinstance(value, Mapping):
@@ -157,7 +157,7 @@ def _add(container: Any, field: Field, value: Any, path: str, within: Collection
 def _put_scalar(
     container: Any, field: Field, value: Any, path: str, key: str | None = None
 ) -> Iterator[FieldViolation]:
-    """Put one value into a list, or under its key into a map (the contract has maps of scalars alone)."""
+    """Append one value to a list, or set it in a map by key (the contract has only maps of scalars)."""
     read, fault = _scalar(field, value)
     if fault:
         yield FieldViolation(path, fault)
@@ -175,7 +175,7 @@ def _read_text(message: Any, value: Any, path: str) -> Iterator[FieldViolation]:
 
 
 def _scalar(field: Field, value: Any) -> tuple[Any, str]:
-    """The value as the field takes it, or what is wrong with it."""
+    """The value converted for the field, and its fault ("" if valid)."""
     if field.enum_type is not None:
         names = short_names(field.enum_type)
         known = isinstance(value, str) and value in names
@@ -200,7 +200,7 @@ def _text_fault(value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return "has half a surrogate pair, which is no text; leave it out."
+        return "has half a surrogate pair, which is not valid text; leave it out."
     return ""
 
 

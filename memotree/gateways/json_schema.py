@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) of what a tool takes, from the descriptor of its request and the comments of the contract."""
+"""The JSON Schema (2020-12) of a tool's arguments, from the descriptor of its request and the contract's comments."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from memotree.gateways.json_messages import one_of
 from memotree.gateways.tool_table import TOOLS, Tool
 
 WORKSPACE: Final = "workspace"
-"""The argument that every tool lets out and fills with the default workspace."""
+"""The argument that may be left out of every tool call; the default workspace is filled in."""
 
 Names = tuple[str, ...]
 
@@ -32,12 +32,12 @@ _AS_TEXT: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @cache
 def input_schema(tool: Tool, workspace: str) -> Mapping[str, Any]:
-    """What the tool takes; ``workspace`` is the one that stands when none is given."""
+    """The schema of the tool's arguments; ``workspace`` is the default workspace."""
     schema = _object(tool.request, tool.hidden, tool.hidden_within)
     if WORKSPACE in schema["properties"] and WORKSPACE not in tool.required:
-        told = schema["properties"][WORKSPACE]["description"].rstrip(".")
+        meaning = schema["properties"][WORKSPACE]["description"].rstrip(".")
         schema["properties"][WORKSPACE] |= {
-            "description": f"{told}; {workspace!r} when not given.",
+            "description": f"{meaning}; {workspace!r} when not given.",
             "default": workspace,
         }
     if tool.required:
@@ -52,20 +52,20 @@ def _object(kind: Descriptor, hidden: Names, within: Names) -> dict[str, Any]:
         "properties": {field.name: _described(field, within) for field in fields},
         "additionalProperties": False,
     }
-    if fields and all(one_of(field) for field in fields):  # a choice and nothing else: exactly one of them
+    if fields and all(one_of(field) for field in fields):  # only a oneof: exactly one of its fields must be given
         schema |= {"minProperties": 1, "maxProperties": 1}
     return schema
 
 
 def _described(field: Field, within: Names) -> dict[str, Any]:
-    told = in_tools(comment(field))
+    text = in_tools(comment(field))
     if field.enum_type is not None:
-        told = f"{told} {' '.join(_meanings(field))}"
-    return {**_shape(field, within), **({"description": told} if told else {})}
+        text = f"{text} {' '.join(_meanings(field))}"
+    return {**_shape(field, within), **({"description": text} if text else {})}
 
 
 def _meanings(field: Field) -> Iterator[str]:
-    """What each value of an enum means."""
+    """The description of each value of an enum."""
     for name, number in short_names(field.enum_type).items():
         yield f"{name}: {in_tools(comment(field.enum_type.values_by_number[number]))}"
 
@@ -93,18 +93,18 @@ def _tool_names() -> tuple[re.Pattern[str], Mapping[str, str]]:
 
 
 def in_tools(text: str) -> str:
-    """A comment of the contract with the names of tools in the place of those of their RPCs."""
+    """A comment of the contract with tool names in place of RPC names."""
     pattern, names = _tool_names()
     return pattern.sub(lambda found: names[found[0]], text)
 
 
 def description(tool: Tool) -> str:
-    """What the tool does: the comment of its RPC, then what the table adds.
+    """The description of a tool: the first paragraph of its RPC's comment, then the tool's note.
 
-    What the comment goes on to say of errors is for programs that call the RPC; here an error says itself what to do.
+    The part of the comment about errors is left out: it is for programs, while here each error says what to do.
     """
-    told = comment(tool.method).partition("\n\n")[0].partition(" Errors: ")[0]
-    return in_tools(" ".join(part for part in (told, tool.note) if part))
+    text = comment(tool.method).partition("\n\n")[0].partition(" Errors: ")[0]
+    return in_tools(" ".join(part for part in (text, tool.note) if part))
 
 
 OUTPUT: Final[Mapping[str, Any]] = {
@@ -112,15 +112,15 @@ OUTPUT: Final[Mapping[str, Any]] = {
     "properties": {
         "success": {"type": "boolean"},
         "message": {"type": "string", "description": "One sentence for a person."},
-        "data": {"type": ["object", "null"], "description": "What the tool answers, in snake_case."},
+        "data": {"type": ["object", "null"], "description": "The tool's answer, with names in snake_case."},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "error": {
             "type": ["object", "null"],
             "properties": {
-                "code": {"type": "string", "description": "Stable, UPPER_SNAKE."},
-                "status": {"type": "string", "description": "The family: a gRPC status."},
+                "code": {"type": "string", "description": "The stable error code, UPPER_SNAKE."},
+                "status": {"type": "string", "description": "The gRPC status of the error."},
                 "message": {"type": "string"},
-                "details": {"type": "object", "description": "Faults by field, conflicts, nodes that were meant."},
+                "details": {"type": "object", "description": "Faults by field, conflicts, candidate nodes."},
             },
             "required": ["code", "status", "message", "details"],
         },
@@ -129,4 +129,4 @@ OUTPUT: Final[Mapping[str, Any]] = {
     },
     "required": ["success", "message", "data", "warnings", "error", "metadata", "elapsed_ms"],
 }
-"""The one shape of every result."""
+"""The schema of every result."""

@@ -1,4 +1,4 @@
-"""What a model reads of an answer: short, with every id that a next call may need."""
+"""Formats answers as text for a language model: short, with every id that a next call may need."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ Data = Mapping[str, Any]
 
 
 def readable(data: Data) -> str:
-    """The text of a response, by what it holds; anything without a form of its own is listed by name."""
+    """The text of a response; fields without a special format are listed as names and values."""
     for name, write in _WHOLE.items():
         if data.get(name):
             return write(data).strip()
@@ -20,7 +20,7 @@ def readable(data: Data) -> str:
 
 
 def refusal(failure: Failure) -> str:
-    """Why a call failed, with every fault, conflict and node that was named."""
+    """The text of a failure, with its faults, conflicts and nodes."""
     lines = [f"{failure.code}: {failure.message}"]
     details = failure.details
     faults = [fault for fault in details.get("violations", ()) if fault["description"] not in failure.message]
@@ -34,7 +34,7 @@ def refusal(failure: Failure) -> str:
 
 
 def _node(node: Data, score: float | None = None) -> str:
-    """A node: what it is and its id, then as much of its text as there is."""
+    """A node: a line with title, id and facts, then its content, or its summary or brief if it has none."""
     facts = [str(node.get("type", "")), *(f"#{tag}" for tag in node.get("tags", ()))]
     if node.get("child_count"):
         facts.append(f"{node['child_count']} below")
@@ -50,7 +50,7 @@ def _nodes(nodes: list[Data]) -> str:
 
 
 def _scored(found: Data) -> str:
-    """A node by itself, or one with its score."""
+    """A node, with its score if there is one."""
     return _node(found["node"], found.get("score")) if "node" in found else _node(found)
 
 
@@ -80,7 +80,7 @@ def _hits(data: Data) -> str:
 
 
 def _answer(data: Data) -> str:
-    """The answer, then where it stands."""
+    """The answer, then its numbered citations."""
     lines = [data["text"]]
     for number, citation in enumerate(data.get("citations", ()), 1):
         lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{_span(citation)}")
@@ -88,7 +88,7 @@ def _answer(data: Data) -> str:
 
 
 def _span(citation: Data) -> str:
-    """The place in the document that a passage was cut from, as a person would look it up."""
+    """The document, page and characters that a passage comes from."""
     source = citation.get("source")
     if not source:
         return ""
@@ -98,7 +98,7 @@ def _span(citation: Data) -> str:
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """The text without line breaks, cut at ``limit`` characters."""
+    """The text on one line, cut at ``limit`` characters."""
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -108,7 +108,7 @@ def _more(data: Data) -> list[str]:
 
 
 def _listed(value: Any, indent: str = "") -> list[str]:
-    """Names and values, a line each; lists with dashes."""
+    """Names and values, one per line; list items with dashes."""
     lines: list[str] = []
     for name, each in value.items():
         if isinstance(each, Mapping):
@@ -131,12 +131,12 @@ _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
     "hits": _hits,
     "nodes": _node_list,
 }
-"""What is the whole answer when it is there."""
+"""Fields that make up the whole answer if they are present."""
 
 _PARTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "node": _node,
     "children": _nodes,
 }
-"""Parts of an answer that have a form of their own."""
+"""Fields of an answer that have a special format."""
 
 _UNTOLD: Final = frozenset({"warnings"})

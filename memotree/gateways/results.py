@@ -1,4 +1,4 @@
-"""The one shape of what a tool answers, over every generic interface."""
+"""The result format of tools, the same over every generic interface."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,8 +15,7 @@ class Failure:
         code: The stable error code, UPPER_SNAKE.
         status: Its family, the name of a gRPC status.
         message: A sentence that says what to do next.
-        details: What else is known: ``violations`` by field, ``conflicts``, ``nodes`` that were meant or are needed,
-            ``metadata``.
+        details: Further details: ``violations`` by field, ``conflicts``, candidate or missing ``nodes``, ``metadata``.
     """
 
     code: str
@@ -26,7 +25,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: MemoTreeClientError) -> "Failure":
-        """What an error tells; a server that was not reached has no code of its own."""
+        """The failure for an error; without a reason (the server was not reached), the code is the gRPC status."""
         details: dict[str, Any] = {
             "violations": [asdict(each) for each in error.violations],
             "conflicts": [asdict(each) for each in error.conflicts],
@@ -43,16 +42,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool answers.
+    """The result of a tool call.
 
     Attributes:
-        message: One sentence for a person; of a failed call, what to do next.
-        text: What a model reads: the answer in short, or why there is none.
-        data: The response of the RPC in JSON; ``None`` when it failed and left none.
-        warnings: What a person may want to know though it succeeded.
-        failure: Why it failed; ``None`` when it succeeded.
-        metadata: The tool, and the workspace that was meant.
-        elapsed: How long it took, in seconds.
+        message: One sentence for a person; if the call failed, what to do next.
+        text: The text for a language model: the answer in short, or why the call failed.
+        data: The response of the RPC as JSON; ``None`` if the call failed without one.
+        warnings: Warnings of a call that succeeded.
+        failure: Why it failed; ``None`` if it succeeded.
+        metadata: The tool, and the workspace of the call.
+        elapsed: The duration in seconds.
     """
 
     message: str
@@ -65,11 +64,11 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the tool did what it was asked for."""
+        """Whether the call succeeded."""
         return self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """The shape on the wire; every key is always there."""
+        """The result as JSON; every key is always present."""
         return {
             "success": self.success,
             "message": self.message,

@@ -1,8 +1,8 @@
-"""MCP over standard input and output, for a program that starts ``memotree mcp`` as its child.
+"""MCP over standard input and output, for a program that starts ``memotree mcp`` as its child process.
 
-The stores belong to one server: to whoever holds the lock of the data folder. When nobody does, this process starts a
-private server in itself, announced like any other, so that a second agent on the same data folder finds it. Otherwise
-it calls the one that runs, over gRPC; when that goes away, the next call begins anew.
+Only one server may use the stores: the one that holds the lock of the data folder. If no server holds it, this process
+runs a private server itself and announces it like any other, so that a second agent on the same data folder finds it.
+Otherwise it calls the running server over gRPC; when that server stops, the next call looks for a server again.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from memotree.settings import Settings
 from memotree.v1 import maintenance_service_pb2 as maintenance
 
 CALL_SECONDS: Final = 600.0
-"""How long one call may take over gRPC; the client of MCP has a patience of its own and cancels."""
+"""How long one call may take over gRPC; the MCP client has its own timeout and cancels earlier."""
 
 STREAM_SECONDS: Final = 24 * 3600.0
-"""The same for a call that streams: an ingestion may take hours."""
+"""How long a streaming call may take over gRPC: an ingestion may take hours."""
 
 TRIAL_SECONDS: Final = 5.0
-"""How long a server that was announced has to answer before it counts as gone."""
+"""How long an announced server may take to answer before it counts as stopped."""
 
 START_SECONDS: Final = 60.0
 """How long another process may take from locking the data folder to announcing itself."""
@@ -51,11 +51,11 @@ log = structlog.get_logger("memotree.mcp")
 
 @dataclass(frozen=True, slots=True)
 class ServerChoice:
-    """Where the server is to be found.
+    """Which server to use.
 
     Attributes:
-        settings: Of the data folder, and of a private server.
-        address: A server that was named; then no other is looked for, and none is started.
+        settings: They name the data folder and configure a private server.
+        address: The address of a given server; then no other is looked for, and none is started.
     """
 
     settings: Settings
@@ -63,10 +63,10 @@ class ServerChoice:
 
 
 class FoundServer:
-    """A caller of whichever server is there; it starts one when none is.
+    """Calls the running server, or starts a private one if none runs.
 
     Args:
-        place: Where to look.
+        place: Which server to use.
         compose: Builds the operations of a private server.
     """
 
@@ -78,13 +78,13 @@ class FoundServer:
         self._caller: Caller | None = None
 
     async def call(self, method: MethodDescriptor, request: Message) -> Message:
-        """The answer of an RPC that answers once; a server that has gone away is replaced."""
+        """The response of a unary RPC; if the server has stopped, another one is looked for."""
         repeatable = make_repeatable(request)
         caller = await self.find()
         try:
             return await caller.call(method, request)
         except UnavailableError as error:
-            if error.reason:  # a server answered, and told so
+            if error.reason:  # the server itself answered UNAVAILABLE
                 raise
             await self._lose(caller)
             if not repeatable:
@@ -92,7 +92,7 @@ class FoundServer:
         return await (await self.find()).call(method, request)
 
     async def stream(self, method: MethodDescriptor, request: Message) -> AsyncIterator[Message]:
-        """The messages of an RPC that streams."""
+        """The messages of a streaming RPC."""
         make_repeatable(request)
         caller = await self.find()
         try:
@@ -104,10 +104,10 @@ class FoundServer:
             raise
 
     async def find(self) -> Caller:
-        """The way to the server.
+        """The caller of the server; looks for one, or starts one, if needed.
 
         Raises:
-            MemoTreeClientError: None runs and none could be started.
+            MemoTreeClientError: No server runs and none could be started.
         """
         async with self._lock:
             if self._caller is None:
@@ -119,7 +119,7 @@ class FoundServer:
             return self._caller
 
     async def close(self) -> None:
-        """Give the connection up, and stop the private server if there is one."""
+        """Close the connection, and stop the private server if there is one."""
         async with self._lock:
             await self._stack.aclose()
 
@@ -131,7 +131,10 @@ class FoundServer:
                 self._stack = AsyncExitStack()
 
     async def _reach(self) -> Caller:
-        """The lock of the data folder decides who is the server; an announcement may be of one that was killed."""
+        """Start a server, or connect to the running one.
+
+        The lock of the data folder decides which; an announcement alone may be from a server that was killed.
+        """
         if self._place.address:
             return self._connect(self._place.address)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
@@ -145,33 +148,33 @@ class FoundServer:
                 over = asyncio.get_running_loop().time() > deadline
                 if over or isinstance(error, DataFolderUnusableError):
                     raise
-            await asyncio.sleep(0.1)  # the other one starts at this moment, or stops
+            await asyncio.sleep(0.1)  # the other server is just starting or stopping
 
     async def _announced(self) -> str | None:
-        """The address that the data folder names, if a server answers there."""
+        """The address announced in the data folder, if a server answers there."""
         announced = read_announcement(self._place.settings.data_folder)
         if announced is None:
             return None
-        link = AioTransport(announced.address, TransportSettings(timeout=TRIAL_SECONDS, attempts=1))
+        transport = AioTransport(announced.address, TransportSettings(timeout=TRIAL_SECONDS, attempts=1))
         try:
-            await link.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
+            await transport.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         except MemoTreeClientError:
             return None
         finally:
-            await link.close()
+            await transport.close()
         return announced.address
 
     def _connect(self, address: str) -> Caller:
         settings = TransportSettings(
             timeout=CALL_SECONDS, stream_timeout=STREAM_SECONDS, attempts=3, on_warning=_ignore
         )
-        link = AioTransport(address, settings)
-        self._stack.push_async_callback(link.close)
+        transport = AioTransport(address, settings)
+        self._stack.push_async_callback(transport.close)
         log.info("connected", address=address)
-        return RemoteCaller(link)
+        return RemoteCaller(transport)
 
     async def _start(self) -> Caller:
-        """A private server in this process; it listens on any free port, so that it is in nobody's way."""
+        """Start a private server in this process, on any free port so that it conflicts with no other program."""
         settings = self._place.settings.model_copy(update={"port": 0, "http_enabled": False})
         stack, calls = AsyncExitStack(), RunningCalls()
         try:
@@ -180,21 +183,21 @@ class FoundServer:
         except BaseException:
             await stack.aclose()
             raise
-        stack.push_async_callback(calls.wait_idle)  # what was cancelled still cleans up
+        stack.push_async_callback(calls.wait_idle)  # cancelled calls still clean up
         self._stack.push_async_callback(stack.aclose)
         return LocalCaller(operations, calls)
 
 
 def _ignore(_warning: str) -> None:
-    """Warnings are part of the result; nobody reads a log here."""
+    """Ignore a warning: warnings are part of the result, and nobody reads a log here."""
 
 
 async def serve_stdio(place: ServerChoice, workspace: str, compose: Compose) -> None:
-    """Serve MCP until standard input ends or a signal asks to stop.
+    """Serve MCP until standard input ends or a signal arrives.
 
     Args:
-        place: Where the server is to be found.
-        workspace: The workspace that stands when a call names none.
+        place: Which server to use.
+        workspace: The default workspace, for calls that name none.
         compose: Builds the operations of a private server.
     """
     configure_logging(place.settings.log_level, place.settings.log_format)
@@ -203,26 +206,26 @@ async def serve_stdio(place: ServerChoice, workspace: str, compose: Compose) -> 
     server = mcp_server(Catalogue(found, workspace))
     with _signalled() as signalled:
         async with stdio_server() as (incoming, outgoing):
-            starting = asyncio.create_task(_begin(found))  # while the client introduces itself
+            starting = asyncio.create_task(_begin(found))  # meanwhile the client initializes the connection
             serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
             await asyncio.wait({serving, signalled}, return_when=asyncio.FIRST_COMPLETED)
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             await found.close()
-            if signalled.done():  # the thread that reads standard input cannot be woken, and has nothing to lose
+            if signalled.done():  # the thread that reads standard input cannot be interrupted, and holds no state
                 os._exit(0)
             await serving
 
 
 async def _begin(found: FoundServer) -> None:
-    """Reach the server before the first call wants it; that call tells what is wrong."""
+    """Reach the server before the first call needs it; if that fails, the first call reports the error."""
     with suppress(MemoTreeClientError):
         await found.find()
 
 
 @contextmanager
 def _signalled() -> Iterator["asyncio.Future[None]"]:
-    """A future that is done when a signal asks to stop."""
+    """A future that is done when SIGTERM or SIGINT arrives."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[None] = loop.create_future()
 

@@ -1,6 +1,6 @@
-"""The table of tools: each line names an RPC of the contract and says how it is offered.
+"""The table of tools: each entry names an RPC of the contract and how it is offered as a tool.
 
-What a tool takes and how it is described comes from the contract; only what the contract cannot know stands here.
+The arguments and descriptions come from the contract; the table has only what the contract does not contain.
 """
 
 from dataclasses import dataclass, field
@@ -16,24 +16,24 @@ REQUEST_ID: Final = "request_id"
 
 @dataclass(frozen=True)
 class Tool:
-    """One operation as agents see it.
+    """One operation, offered to agents as a tool.
 
     Attributes:
-        name: In snake_case, unique.
-        title: For people.
-        category: What it is listed under.
+        name: The unique name, in snake_case.
+        title: A title for people.
+        category: The category under which it is listed.
         service: The short name of the service.
         rpc: The RPC that it calls.
         required: Arguments that must be given.
-        hidden: Fields of the request that cannot be given.
-        hidden_within: Fields that cannot be given in parts of the request.
-        masked: Fields of which those given are named in ``update_mask``.
-        read_only: It changes nothing.
-        destructive: It may take something away or overwrite it.
-        idempotent: The same call again has no further effect.
-        last: Of an RPC that streams, the field of its last message that is the answer.
-        makes_workspace: Whether it makes the default workspace when that is not there.
-        note: What its description adds to the comment of the RPC.
+        hidden: Fields of the request that must not be given.
+        hidden_within: Fields that must not be given in nested messages of the request.
+        masked: Fields that are named in ``update_mask`` if they are given.
+        read_only: Whether it changes nothing.
+        destructive: Whether it may delete or overwrite something.
+        idempotent: Whether repeating the same call has no further effect.
+        last: For a streaming RPC, the field of its last message that is the answer.
+        makes_workspace: Whether it creates the default workspace if that does not exist.
+        note: Text that its description adds to the comment of the RPC.
     """
 
     name: str
@@ -73,7 +73,7 @@ def _read(name: str, title: str, category: str, call: str, *required: str, note:
 def _write(
     name: str, title: str, call: str, *required: str, destructive: bool = False, idempotent: bool = False
 ) -> Tool:
-    """A node tool that stages a change in a session."""
+    """A tool that stages a change in a session."""
     service, rpc = call.split(".")
     return Tool(
         name,
@@ -148,8 +148,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "SessionService",
         "OpenSession",
         makes_workspace=True,
-        note="The id in the answer is the session_id of the tools that change something, and a revision that reads "
-        "what is staged.",
+        note="Pass the id in the answer as session_id to the tools that change something, or as a revision to read "
+        "the staged changes.",
     ),
     _read("list_sessions", "List sessions", _SESSION, "SessionService.ListSessions"),
     _read("list_changes", "List staged changes", _SESSION, "SessionService.ListChanges", "session_id"),
@@ -164,7 +164,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         hidden=(REQUEST_ID, "update_mask"),
         masked=_FIELDS,
         destructive=True,
-        note="Only the arguments that are given are changed; an empty one empties its field.",
+        note="Only the given arguments are changed; an empty argument clears its field.",
     ),
     _write("delete_node", "Delete a node", "NodeService.DeleteNode", "node_id", destructive=True, idempotent=True),
     _write("move_node", "Move a node", "NodeService.MoveNode", "node_id", idempotent=True),
@@ -235,11 +235,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "list_node_revisions", "List the versions of a node", _HISTORY, "HistoryService.ListNodeRevisions", "node_id"
     ),
     _read("diff_revisions", "Compare two revisions", _HISTORY, "HistoryService.DiffRevisions"),
-    _read("blame_node", "Tell who wrote each line of a node", _HISTORY, "HistoryService.BlameNode", "node_id"),
+    _read("blame_node", "Show who wrote each line of a node", _HISTORY, "HistoryService.BlameNode", "node_id"),
     _read("list_archives", "List archives", _PLACE, "WorkspaceService.ListArchives"),
     _read("list_workspaces", "List workspaces", _PLACE, "WorkspaceService.ListWorkspaces"),
     Tool("create_workspace", "Create a workspace", _PLACE, "WorkspaceService", "CreateWorkspace", required=("name",)),
 )
-"""In the order in which they are listed."""
+"""All tools, in the order in which they are listed."""
 
 BY_NAME: Final = {tool.name: tool for tool in TOOLS}

@@ -1,6 +1,6 @@
 """History: commits, revisions of a node, differences between states, branches and tags.
 
-Imported from here: `HistoryOperations`. The rest is for this room.
+Import `HistoryOperations` from here; the rest is internal to this folder.
 """
 
 from memotree.history.operations import HistoryOperations

@@ -18,13 +18,13 @@ from memotree.request import lookup
 from memotree.v1 import history_service_pb2 as pb
 
 MOST_REVISIONS: Final = 2000
-"""Versions that are read back at most; the oldest of them is taken to have written what is older."""
+"""The most versions that are read; the oldest of them is credited with all lines that are older."""
 
 _MOST_LINES: Final = 4000
-"""Lines of the changed middle of a text up to which its lines are matched one by one."""
+"""The most lines in the changed middle of a text; a longer middle is not matched line by line."""
 
 MOST_COST: Final = 2_000_000
-"""Pairs of equal lines that are looked at for one answer, over all versions; a few seconds of work."""
+"""The most pairs of equal lines in one answer, over all versions; matching them takes a few seconds."""
 
 _READ_AT_ONCE: Final = 20
 
@@ -38,9 +38,9 @@ class Blame:
         self._store = store
 
     async def lines(self, request: pb.BlameNodeRequest) -> pb.BlameNodeResponse:
-        """Each line of the content with the commit that wrote it."""
+        """The lines of the content, each with the commit that wrote it."""
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             version = await entry_ids.alive(Snapshot(conn, place.state), request.node_id)
             if version.is_archive:
                 raise lookup.NodeNotFoundError(request.node_id)
@@ -60,7 +60,7 @@ class Blame:
         )
 
     async def _found(self, workspace_id: str, rows: Sequence[history.Revision]) -> tuple[list[_Line], int]:
-        """The last text's lines, each with the number of the row that wrote it, and what finding them has cost.
+        """The lines of the newest text, each with the index of the row that wrote it, and the cost of matching them.
 
         Only a few of the texts are in memory at a time.
         """
@@ -77,9 +77,11 @@ class Blame:
 def _warnings(*, cut: bool, cost: int) -> list[str]:
     warnings = []
     if cut:
-        warnings.append(f"Only the last {MOST_REVISIONS} versions were read; older lines are put on the first of them.")
+        warnings.append(
+            f"Only the last {MOST_REVISIONS} versions were read; older lines are credited to the first of them."
+        )
     if cost > MOST_COST:
-        warnings.append("The texts changed too much to match every line; some lines are put on a later commit.")
+        warnings.append("The texts changed too much to match every line; some lines are credited to a later commit.")
     return warnings
 
 
@@ -88,9 +90,9 @@ def _agent(row: history.CommitRow) -> str:
 
 
 def _folded(lines: list[_Line], texts: Iterable[str], first: int, cost: int) -> tuple[list[_Line], int]:
-    """The lines of the last text, each with the number of the text that it first stood in; texts count from ``first``.
+    """The lines of the last text, each with the number of the first text that has it; texts count from ``first``.
 
-    ``cost`` is what was spent before; with what is spent here it is returned.
+    ``cost`` is the cost so far; it is returned with the cost of these texts added.
     """
     for number, text in enumerate(texts, start=first):
         new = text.split("\n") if text else []
@@ -107,7 +109,7 @@ def _folded(lines: list[_Line], texts: Iterable[str], first: int, cost: int) -> 
 
 
 def _common(old: Sequence[_Line], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines both begin with, and how many of the others both end with."""
+    """The number of equal lines at the start of both, and at the end among the others."""
     most = min(len(old), len(new))
     head = 0
     while head < most and old[head][0] == new[head]:
@@ -119,7 +121,7 @@ def _common(old: Sequence[_Line], new: Sequence[str]) -> tuple[int, int]:
 
 
 def _cost(middle: Sequence[_Line], fresh: Sequence[str]) -> int:
-    """What matching costs: difflib looks at the pairs of equal lines, once for each stretch between matches."""
+    """The cost of matching: difflib visits the pairs of equal lines, once for each stretch between matches."""
     if not middle or not fresh:
         return 0
     counts = Counter(fresh)
@@ -127,7 +129,7 @@ def _cost(middle: Sequence[_Line], fresh: Sequence[str]) -> int:
 
 
 def _matched(middle: Sequence[_Line], fresh: Sequence[str], number: int) -> Iterator[_Line]:
-    """The new lines of the changed part; those that stood in the old one keep their number."""
+    """The new lines of the changed part; lines that the old part has too keep their number."""
     matcher = SequenceMatcher(None, [line for line, _ in middle], fresh, autojunk=False)
     for kind, low, high, begin, end in matcher.get_opcodes():
         if kind == "equal":

@@ -1,12 +1,13 @@
-"""What differs between two states of the tree."""
+"""The differences between two states of the tree."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from memotree_storage.mirror.contents import read_entries
 from memotree_storage.model.node import Entry
-from memotree_storage.postgres import history, staging, tree
+from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import NOTHING, Counted
 from memotree_storage.postgres.tree import Snapshot, State
@@ -19,7 +20,7 @@ from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 MOST_COUNTED: Final = 10_000
-"""Differences that the sentence over a diff counts; beyond it says "more than"."""
+"""The most differences that the summary of a diff counts; above that it says "more than"."""
 
 _READ_AT_ONCE: Final = 50
 
@@ -34,11 +35,11 @@ class Diff:
         self._pages = pages
 
     async def between(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
-        """The entries that differ, by id."""
+        """The entries that differ, ordered by id."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"old": str, "new": str, "after": str, "summary": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.new_revision, "new_revision")
+            place = await lookup.use_revision(conn, request.workspace, request.new_revision, "new_revision")
             old_state, new_state = await _older(conn, place, request.old_revision), place.state
             if cursor:  # a branch may have moved since the first page
                 old_state = replace(old_state, commit_id=cursor["old"])
@@ -64,7 +65,7 @@ class Diff:
     async def _changes(
         self, conn: Connection, old: State, new: State, ids: Sequence[str], *, fields: bool
     ) -> list[pb.EntryChange]:
-        """The changes of these entries, as many as fit into a page; texts are read and compared a few at a time."""
+        """The changes of these entries, as many as fit into a page; they are read and compared in small groups."""
         found: list[pb.EntryChange] = []
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
@@ -78,25 +79,16 @@ class Diff:
         return found
 
     async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
-        """The whole entries that are alive at a state: staged ones from the session, the others from Git."""
+        """The full entries that are alive at a state: staged ones from the session, the others from Git."""
         versions = await tree.versions(snapshot, ids)
-        own = [entry_id for entry_id, version in versions.items() if version.line_id is None]
-        rows = (
-            await staging.staged(snapshot.conn, snapshot.state.session_id, ids=own)
-            if own and snapshot.state.session_id
-            else []
-        )
-        found = {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
-        committed = [version for version in versions.values() if version.line_id is not None]
-        loaded = await self._store.entries.load(snapshot.state.workspace_id, committed)
-        return found | {version.entry_id: loaded[version.blob] for version in committed}
+        return await read_entries(snapshot, self._store.entries, versions.values())
 
 
 async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: str) -> State:
-    """The older state: the one named, else what the newer one was made from."""
+    """The older state: the given revision, else the base of the session or the parent of the commit."""
     workspace_id = place.workspace.workspace_id
     if revision:
-        return (await lookup.find_revision(conn, workspace_id, revision, "old_revision")).state
+        return (await lookup.use_revision(conn, workspace_id, revision, "old_revision")).state
     if place.resolved.kind == "session":
         return State(workspace_id, place.state.commit_id)
     parents = (await history.read_commit(conn, workspace_id, place.state.commit_id)).parents
@@ -104,7 +96,7 @@ async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: st
 
 
 async def _named(conn: Connection, old: State, new: State, text: str) -> str:
-    """The node that the diff is limited to: alive in the newer state, or in the older one."""
+    """The full id of the node that the diff is limited to, which is alive in one of the states; "" for no limit."""
     if not text:
         return ""
     try:
@@ -114,7 +106,7 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
 
 
 def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:
-    """The changes; a pair that is equal by now (a session went on meanwhile) is none."""
+    """The changes; skips pairs that are equal by now, since a session may have changed between the reads."""
     return [entry_change(old, new, fields=fields) for old, new in pairs if old != new]
 
 
@@ -124,5 +116,5 @@ def _sentence(counted: Counted) -> str:
     if counted.total > MOST_COUNTED:
         return f"More than {MOST_COUNTED} entries differ."
     kinds = (("created", counted.created), ("changed", counted.updated), ("deleted", counted.deleted))
-    told = ", ".join(f"{count} {what}" for what, count in kinds if count)
-    return f"1 entry differs: {told}." if counted.total == 1 else f"{counted.total} entries differ: {told}."
+    listed = ", ".join(f"{count} {what}" for what, count in kinds if count)
+    return f"1 entry differs: {listed}." if counted.total == 1 else f"{counted.total} entries differ: {listed}."

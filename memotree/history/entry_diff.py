@@ -1,4 +1,4 @@
-"""What happened to an entry between two versions, as the wire tells it."""
+"""The messages that describe how an entry changed between two versions."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -19,10 +19,10 @@ _ARCHIVE_FIELDS: Final = ("name", "model", "description", "attributes")
 
 
 def entry_change(before: Entry | None, after: Entry | None, *, fields: bool) -> pb.EntryChange:
-    """The change from one version to another (``None``: not there); they are of one id, and at least one is there."""
+    """The change between two versions of one entry; ``None`` where it does not exist, which is not so for both."""
     shown = after or before
     if shown is None:
-        message = "an entry that is on neither side has not changed"
+        message = "an entry that exists on neither side has not changed"
         raise ValueError(message)
     return pb.EntryChange(
         node_id=shown.id,
@@ -35,7 +35,7 @@ def entry_change(before: Entry | None, after: Entry | None, *, fields: bool) -> 
 
 
 def field_changes(before: Entry | None, after: Entry | None) -> list[pb.FieldChange]:
-    """Each field that differs; of an entry that is on one side only, each field that says something."""
+    """The fields that differ; for an entry that exists on one side only, the fields that are not empty."""
     if before is None or after is None or type(before) is not type(after):
         names = list(_ARCHIVE_FIELDS if isinstance(after or before, Archive) else _READ)
     else:
@@ -59,8 +59,8 @@ def _sentence(before: Entry | None, after: Entry | None) -> str:
     if after is None:
         return "Deleted."
     names = fields_changed(before, after)
-    told = [name for name in names if name not in {"parent", "position"}]
-    sentences = [f"Changed {_enumerated(told)}."] if told else []
+    edited = [name for name in names if name not in {"parent", "position"}]
+    sentences = [f"Changed {_enumerated(edited)}."] if edited else []
     if isinstance(after, Node) and "parent" in names:
         sentences.append(f"Moved below {after.parent_id}." if after.parent_id else "Moved to the roots of its archive.")
     if "position" in names:
@@ -73,17 +73,17 @@ def _enumerated(names: list[str]) -> str:
 
 
 def _text(entry: Entry | None, name: str) -> str:
-    """A field as a person reads it; "" for one that the entry does not have."""
+    """A field as readable text; "" if the entry does not have it."""
     if entry is None:
         return ""
     if isinstance(entry, Archive):
-        told = {
+        values = {
             "name": entry.name,
             "model": entry.model_id,
             "description": entry.description,
             "attributes": _attributes_text(entry.attributes),
         }
-        return told.get(name, "")
+        return values.get(name, "")
     read = _READ.get(name)
     return read(entry) if read else ""
 
@@ -108,7 +108,7 @@ _READ: Final[Mapping[str, Callable[[Node], str]]] = {
     "tags": lambda node: ", ".join(node.tags),
     "attributes": lambda node: _attributes_text(node.attributes),
     "relations": lambda node: "\n".join(
-        f"{one.type} {one.target_id} {one.description}".rstrip() for one in node.relations
+        f"{relation.type} {relation.target_id} {relation.description}".rstrip() for relation in node.relations
     ),
     "source": lambda node: _source_text(node.source) if node.source else "",
     "content": lambda node: node.content,

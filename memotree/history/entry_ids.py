@@ -1,4 +1,4 @@
-"""What an id in a question about history stands for: a node that was deleted has a history too."""
+"""Resolves the ids in requests about history, which may name deleted nodes too: those also have a history."""
 
 from memotree_storage.model.node import is_id, is_id_prefix
 from memotree_storage.postgres import history, tree
@@ -9,12 +9,12 @@ from memotree.request import lookup
 
 
 async def known_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:
-    """The whole id that a text stands for among all entries that the lineage ever had, alive or not.
+    """The full id that a text names among all entries that the lineage ever had, alive or deleted.
 
     Raises:
-        InvalidIdError: It can be no id.
-        AmbiguousIdError: Several entries begin with it; all are listed, the deleted ones too.
-        NodeNotFoundError: None ever did.
+        InvalidIdError: It is neither an id nor a prefix of one.
+        AmbiguousIdError: Several ids begin with it; all are listed, those of deleted entries too.
+        NodeNotFoundError: No id ever began with it.
     """
     if is_id(lookup.needed(field, text)) or not is_id_prefix(text):
         return await lookup.full_id(snapshot, text, field)
@@ -32,7 +32,7 @@ async def alive(snapshot: Snapshot, text: str, field: str = "node_id") -> Versio
     """The alive node or archive that an id or a prefix names.
 
     Raises:
-        NodeNotFoundError: It never was, or is alive no more; then the sentence names a commit that still has it.
+        NodeNotFoundError: It never existed, or it was deleted; then the message names a commit that still has it.
     """
     entry_id = await known_id(snapshot, text, field)
     found = (await tree.versions(snapshot, [entry_id])).get(entry_id)
@@ -42,11 +42,11 @@ async def alive(snapshot: Snapshot, text: str, field: str = "node_id") -> Versio
 
 
 async def _gone(snapshot: Snapshot, text: str, entry_id: str) -> lookup.NodeNotFoundError:
-    """The error about an entry that is not alive at a state."""
+    """The error for an entry that is not alive at a state."""
     base = State(snapshot.state.workspace_id, snapshot.state.commit_id)
     if await tree.versions(Snapshot(snapshot.conn, base), [entry_id]):  # the session itself has deleted it
         return lookup.NodeNotFoundError(
-            text, f"{entry_id} is deleted in this session. Give its base as the revision: {snapshot.state.commit_id}."
+            text, f"This session deletes {entry_id}. Give its base commit as the revision: {snapshot.state.commit_id}."
         )
     last = await history.list_revisions(Snapshot(snapshot.conn, base), entry_id, limit=1)
     if not last or not last[0].version.dead or not last[0].commit.parents:

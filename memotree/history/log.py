@@ -22,10 +22,10 @@ from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 MOST_CHANGES: Final = 1000
-"""Changed entries that GetCommit lists; the count is of all."""
+"""The most changed entries that GetCommit lists; its count includes all."""
 
 PAGE_BYTES: Final = 2 << 20
-"""A page ends early when its messages together have more bytes than this, so that it fits into a message."""
+"""The most bytes of the messages of a page; a page ends early so that it fits into one gRPC message."""
 
 _READ_AT_ONCE: Final = 20
 _COMPARED_AT_ONCE: Final = 50
@@ -39,7 +39,7 @@ class SessionIsNoCommitError(InvalidInputError):
 
 
 class Log:
-    """Answers what happened, from the mirror."""
+    """Reads commits and revisions from the mirror."""
 
     def __init__(self, store: Store, pages: PageTokens) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class Log:
         since = read_time("since", request.since) if request.HasField("since") else None
         until = read_time("until", request.until) if request.HasField("until") else None
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             wanted = CommitFilter(
                 node_id=await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
@@ -81,7 +81,7 @@ class Log:
     async def commit(self, request: pb.GetCommitRequest) -> pb.GetCommitResponse:
         """One commit with what it changes against its first parent."""
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             workspace_id, commit_id = place.workspace.workspace_id, committed(place.resolved).state.commit_id
             row = await history.read_commit(conn, workspace_id, commit_id)
             after = await history.touched(conn, workspace_id, commit_id, limit=MOST_CHANGES)
@@ -99,11 +99,12 @@ class Log:
         level = level_or(request.level, TITLE)
         cursor = self._pages.read(request, {"commit": str, "after": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             node_id = await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             after = cursor["after"] if cursor else None
-            # One more than the page, twice over: the last shown needs the one before it to know whether it is new.
+            # One row more than the page, for two reasons: it shows that there is a next page, and the last row shown
+            # needs its predecessor to decide whether it was created or updated.
             rows = await history.list_revisions(Snapshot(conn, state), node_id, after=after, limit=size + 1)
         if (not rows and not cursor) or any(row.version.is_archive for row in rows):
             raise lookup.NodeNotFoundError(request.node_id)
@@ -119,7 +120,7 @@ class Log:
     async def _changes(
         self, workspace_id: str, before: dict[str, Version], after: Sequence[Version]
     ) -> list[pb.EntryChange]:
-        """The changes; a few entries are in memory at a time."""
+        """The changes; only a few entries are in memory at a time."""
         changes: list[pb.EntryChange] = []
         for start in range(0, len(after), _COMPARED_AT_ONCE):
             some = after[start : start + _COMPARED_AT_ONCE]
@@ -137,7 +138,7 @@ class Log:
     async def _revision_messages(
         self, workspace_id: str, rows: Sequence[Revision], size: int, level: Level.ValueType
     ) -> list[pb.NodeRevision]:
-        """The page's messages; contents are read a few at a time until the page is full."""
+        """The messages of the page; contents are read in small groups until the page is full."""
         found: list[pb.NodeRevision] = []
         for start in range(0, min(size, len(rows)), _READ_AT_ONCE):
             shown = rows[start : min(start + _READ_AT_ONCE, size)]
@@ -155,7 +156,7 @@ class Log:
 
 
 def committed(resolved: Resolved) -> Resolved:
-    """What a revision stands for, which must be a commit.
+    """The resolved revision, which must be a commit.
 
     Raises:
         SessionIsNoCommitError: It is a session.
@@ -163,14 +164,14 @@ def committed(resolved: Resolved) -> Resolved:
     if resolved.kind == "session":
         raise SessionIsNoCommitError.at(
             "revision",
-            f"{resolved.name} is a session and no commit. Read its changes with ListChanges or DiffRevisions, or give "
+            f"{resolved.name} is a session, not a commit. Read its changes with ListChanges or DiffRevisions, or give "
             f"its base, {resolved.state.commit_id}.",
         )
     return resolved
 
 
 def fitting(messages: list[_One]) -> list[_One]:
-    """As many of the first messages as fit into one page, at least one."""
+    """The first messages, as many as fit into one page, but at least one."""
     size = 0
     for count, message in enumerate(messages):
         size += message.ByteSize()
@@ -180,7 +181,7 @@ def fitting(messages: list[_One]) -> list[_One]:
 
 
 def commit_message(row: CommitRow) -> pb.Commit:
-    """A commit for the wire."""
+    """The message of a commit."""
     return pb.Commit(
         id=row.commit_id,
         parent_ids=row.parents,
@@ -208,7 +209,7 @@ def _revision_message(
 
 
 async def _subtree(snapshot: Snapshot, text: str) -> list[str]:
-    """The ids of a node or archive and of all below it at a state."""
+    """The ids of a node or archive and of all its descendants at a state."""
     top = await entry_ids.alive(snapshot, text, "subtree_id")
     if top.is_archive:
         return [top.entry_id, *(item.entry_id for item in await tree.archive_tree(snapshot, top.entry_id))]

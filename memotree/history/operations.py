@@ -12,7 +12,7 @@ from memotree.v1 import history_service_pb2 as pb
 
 
 class HistoryOperations:
-    """Reads commits, revisions and differences; makes, lists and deletes branches and tags."""
+    """Reads commits, revisions and differences; creates, lists and deletes branches and tags."""
 
     def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
         self._log = Log(store, pages)
@@ -33,19 +33,19 @@ class HistoryOperations:
         return await self._log.revisions(request)
 
     async def blame_node(self, request: pb.BlameNodeRequest) -> pb.BlameNodeResponse:
-        """Tell which commit and agent wrote each line of a node's content."""
+        """Return each line of a node's content with the commit and agent that wrote it."""
         return await self._blame.lines(request)
 
     async def diff_revisions(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
-        """Tell what differs between two states."""
+        """Return what differs between two states."""
         return await self._diff.between(request)
 
     async def create_branch(self, request: pb.CreateBranchRequest) -> pb.CreateBranchResponse:
-        """Make a branch."""
+        """Create a branch."""
         return await self._refs.create_branch(request)
 
     async def list_branches(self, request: pb.ListBranchesRequest) -> pb.ListBranchesResponse:
-        """List branches by name."""
+        """List the branches, ordered by name."""
         return await self._refs.list_branches(request)
 
     async def delete_branch(self, request: pb.DeleteBranchRequest) -> pb.DeleteBranchResponse:
@@ -53,11 +53,11 @@ class HistoryOperations:
         return await self._refs.delete_branch(request)
 
     async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
-        """Make an annotated tag."""
+        """Create an annotated tag."""
         return await self._refs.create_tag(request)
 
     async def list_tags(self, request: pb.ListTagsRequest) -> pb.ListTagsResponse:
-        """List tags by name."""
+        """List the tags, ordered by name."""
         return await self._refs.list_tags(request)
 
     async def delete_tag(self, request: pb.DeleteTagRequest) -> pb.DeleteTagResponse:

@@ -1,4 +1,4 @@
-"""Two texts compared by lines, within bounds: what is too long to compare is told by its size."""
+"""Line diffs of two texts with limits: of texts that are too long to compare, only the sizes are given."""
 
 import difflib
 from collections import Counter
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 MOST_CHARS: Final = 1 << 16
-"""Characters that a value or a diff may have in an answer; the rest is counted."""
+"""The most characters of a value or a diff in an answer; the number of omitted ones is given."""
 
 _MOST_LINES: Final = 20_000
-"""Lines of a text that are compared at all, once what both begin and end with is put aside."""
+"""The most lines of a text that are compared, not counting those that both texts begin and end with."""
 
 _MOST_PAIRS: Final = 500_000
-"""Pairs of equal lines that are looked at. difflib's cost grows with them: this many take half a second at most."""
+"""The most pairs of equal lines. difflib's cost grows with them: this many take half a second at most."""
 
 _CONTEXT: Final = 3
 
@@ -37,20 +37,20 @@ def unified(old: str, new: str) -> str:
 
 
 def cut(value: str) -> str:
-    """A value that fits into an answer; how much is left out stands at its end."""
+    """The value, truncated to fit into an answer; a truncated one ends with the number of omitted characters."""
     if len(value) <= MOST_CHARS:
         return value
     return f"{value[:MOST_CHARS]}… ({len(value) - MOST_CHARS} more characters)"
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their breaks; only a line feed ends one, as in git."""
+    """The lines with their line breaks; only a line feed ends a line, as in git."""
     parts = text.split("\n")
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def _common(before: Sequence[str], after: Sequence[str]) -> int:
-    """How many lines both begin with."""
+    """The number of equal lines at the start of both."""
     count = 0
     for one, other in zip(before, after, strict=False):
         if one != other:
@@ -67,7 +67,7 @@ def _too_much(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def _shifted(line: str, first: int) -> str:
-    """A hunk's heading counts from the beginning of the whole text."""
+    """The line; the numbers in a hunk's heading are counted from the start of the whole text."""
     if not first or not line.startswith("@@ "):
         return line
     old, new = (_moved(part, first) for part in line.split(" ")[1:3])

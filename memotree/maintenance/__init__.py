@@ -1,6 +1,6 @@
-"""Looking after the stores: their health, whether they agree, and making the mirrors anew.
+"""Maintenance of the stores: their health, whether they agree, and rebuilding the mirrors.
 
-Imported from here: `MaintenanceOperations`. The rest is for this room.
+Import `MaintenanceOperations` from here; the rest is internal to this folder.
 """
 
 from memotree.maintenance.operations import MaintenanceOperations

@@ -1,4 +1,4 @@
-"""Whether the stores behind the server answer, asked with little patience."""
+"""Checks with a short timeout whether the stores behind the server answer."""
 
 import asyncio
 import os
@@ -10,19 +10,20 @@ from typing import Final
 
 import structlog
 from memotree_storage.errors import MemoTreeError, UnavailableError
+from memotree_storage.postgres.database import server_version
 from memotree_storage.store import Store
 
 from memotree.v1 import maintenance_service_pb2 as pb
 
 PATIENCE: Final = 2.0
-"""Seconds that a store has to answer."""
+"""Seconds within which a store must answer."""
 
 _NOBODY: Final = ""
 _log = structlog.get_logger(__name__)
 
 
 async def git_status(store: Store) -> pb.StoreStatus:
-    """Whether repositories can be written, and with what."""
+    """Whether the repositories can be written, and the versions of dulwich and git."""
     return await _asked("git", lambda: asyncio.to_thread(_git_detail, store), embedded=True)
 
 
@@ -31,8 +32,7 @@ async def postgres_status(store: Store, *, embedded: bool) -> pb.StoreStatus:
 
     async def ask() -> str:
         async with store.database.connection() as conn:
-            row = await (await conn.execute("show server_version")).fetchone()
-        return f"PostgreSQL {row[0] if row else ''}"
+            return f"PostgreSQL {await server_version(conn)}"
 
     return await _asked("postgres", ask, embedded=embedded)
 
@@ -55,9 +55,9 @@ async def _asked(name: str, ask: Callable[[], Awaitable[str]], *, embedded: bool
         return _unhealthy(name, f"It has not answered within {PATIENCE:g} seconds.", embedded=embedded)
     except MemoTreeError as error:
         return _unhealthy(name, error.message, embedded=embedded)
-    except Exception:  # noqa: BLE001 - a status never fails: it says what is wrong
-        _log.exception("a store could not be asked for its health", store=name)
-        return _unhealthy(name, "It failed when it was asked; the server's log says how.", embedded=embedded)
+    except Exception:  # noqa: BLE001 - a status call never fails: it reports what is wrong
+        _log.exception("the health check of a store failed", store=name)
+        return _unhealthy(name, "Its health check failed; the server's log has the error.", embedded=embedded)
     return pb.StoreStatus(name=name, healthy=True, embedded=embedded, detail=detail)
 
 
@@ -80,5 +80,5 @@ def _git_detail(store: Store) -> str:
     program = shutil.which("git")
     if program is None:
         return f"dulwich {version('dulwich')}; no git program, so packs are not consolidated"
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)  # noqa: S603 - git, found on the PATH
-    return f"dulwich {version('dulwich')}, {told.stdout.strip()}"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)  # noqa: S603 - git, found on the PATH
+    return f"dulwich {version('dulwich')}, {done.stdout.strip()}"

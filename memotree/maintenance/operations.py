@@ -1,4 +1,4 @@
-"""The operations that look after the stores."""
+"""The maintenance operations: status, verify and rebuild."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -21,19 +21,19 @@ _log = structlog.get_logger(__name__)
 
 
 class RebuildRunningError(AbortedError):
-    """The workspace is being rebuilt already."""
+    """A rebuild of the workspace is running already."""
 
     reason = "REBUILD_RUNNING"
 
 
 class MaintenanceOperations:
-    """Tells how the stores are, compares them, and makes the mirrors anew.
+    """Reports the state of the stores, compares them, and rebuilds the mirrors.
 
     Args:
         store: The store.
         limits: What the service allows.
         max_message_bytes: The most bytes a message may have.
-        embedded: The stores that the server runs itself: of ``postgres`` and ``qdrant``.
+        embedded: Which of ``postgres`` and ``qdrant`` the server runs itself.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MaintenanceOperations:
         self._rebuilding: dict[str, asyncio.Task[None]] = {}
 
     async def get_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        """Versions, stores, counts and limits; a store that does not answer is told and is no error."""
+        """Versions, stores, counts and limits; a store that does not answer is reported as unhealthy."""
         del request
         stores = await asyncio.gather(
             git_status(self._store),
@@ -66,7 +66,7 @@ class MaintenanceOperations:
         )
 
     async def verify_workspace(self, request: pb.VerifyWorkspaceRequest) -> AsyncIterator[pb.VerifyWorkspaceResponse]:
-        """Every difference between the stores, with progress between."""
+        """Stream every difference between the stores, with progress events in between."""
         workspace_id = await self._workspace(request.workspace)
         async with aclosing(verify(self._store, workspace_id)) as events:
             async for event in events:
@@ -75,23 +75,23 @@ class MaintenanceOperations:
     async def rebuild_workspace(
         self, request: pb.RebuildWorkspaceRequest
     ) -> AsyncIterator[pb.RebuildWorkspaceResponse]:
-        """Make the rows and points of a workspace anew, with progress.
+        """Rebuild the rows and points of a workspace, and stream the progress.
 
-        A caller that goes away does not stop it: a workspace is not left without its mirror.
+        The rebuild continues if the caller disconnects, so that the workspace is not left without its mirror.
         """
         workspace_id = await self._workspace(request.workspace)
         if workspace_id in self._rebuilding:
-            raise RebuildRunningError("This workspace is being rebuilt already. Wait for that to end.")
-        told: asyncio.Queue[pb.Progress] = asyncio.Queue()
+            raise RebuildRunningError("A rebuild of this workspace is running already. Wait until it ends.")
+        reported: asyncio.Queue[pb.Progress] = asyncio.Queue()
 
         def report(step: str, done: int, total: int) -> None:
-            told.put_nowait(pb.Progress(step=step, done=done, total=total))
+            reported.put_nowait(pb.Progress(step=step, done=done, total=total))
 
         task = asyncio.create_task(self._store.rebuild(workspace_id, report), name=f"rebuild {workspace_id}")
         self._rebuilding[workspace_id] = task
         task.add_done_callback(lambda done: self._rebuilt(workspace_id, done))
         while True:
-            waiting = asyncio.create_task(told.get())
+            waiting = asyncio.create_task(reported.get())
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 waiting.cancel()
@@ -100,14 +100,14 @@ class MaintenanceOperations:
         await task
 
     async def finish(self) -> None:
-        """Wait for rebuilds that go on though their caller has left; for a graceful stop."""
+        """Wait for rebuilds that still run after their caller disconnected; part of a graceful stop."""
         if self._rebuilding:
             await asyncio.wait(list(self._rebuilding.values()))
 
     def _rebuilt(self, workspace_id: str, task: asyncio.Task[None]) -> None:
         del self._rebuilding[workspace_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a rebuild ended early; the next start completes it", workspace=workspace_id, error=str(error))
+            _log.error("a rebuild failed; the next start completes it", workspace=workspace_id, error=str(error))
 
     async def _workspace(self, name: str) -> str:
         async with self._store.database.connection() as conn:
@@ -116,10 +116,10 @@ class MaintenanceOperations:
     async def _counts(self) -> tuple[int, int]:
         try:
             async with self._store.database.connection() as conn:
-                row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
-            return int(row[0]) if row else 0, await self._store.indexer.backlog()
+                workspaces = await registry.count_workspaces(conn)
+            return workspaces, await self._store.indexer.backlog()
         except UnavailableError:
-            return 0, 0  # gone between the two questions; the status says so at the next call
+            return 0, 0  # it stopped answering after the health check; the next status call reports it
 
 
 def _event(event: Difference | Step) -> pb.VerifyWorkspaceResponse:

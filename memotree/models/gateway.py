@@ -100,19 +100,9 @@ class Models:
         return self._chat is None and self._remote_embedder is None
 
     @property
-    def chat_model(self) -> str:
-        """The name of the chat model, or ``""``."""
-        return self._chat.model if self._chat else ""
-
-    @property
     def has_ranking(self) -> bool:
         """Whether a reranking model is configured."""
         return self._ranking is not None
-
-    @property
-    def rerank_model(self) -> str:
-        """The name of the reranking model, or of the built-in ranking."""
-        return self._ranking.model if self._ranking else relevance.MADE_BY
 
     async def embed(self, texts: Sequence[str], meter: Meter) -> Vectors:
         """Returns one unit vector per text, in order.

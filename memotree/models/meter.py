@@ -1,6 +1,6 @@
 """Counts the model calls and tokens of a piece of work by kind and model, and stops it at a limit."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -76,34 +76,21 @@ class Meter:
     """Counts the model calls of one piece of work; for one event loop.
 
     Args:
-        max_calls: The most calls that the work may make; 0 for no limit.
         max_tokens: The most tokens that models may read and write for it; 0 for no limit.
-        earlier: The usage of earlier attempts at the same work; it is included in `usage` and in the limits.
         spent: Tokens of earlier attempts that are reported elsewhere; they count against the limit but not as usage.
     """
 
-    def __init__(
-        self, *, max_calls: int = 0, max_tokens: int = 0, earlier: Iterable[Usage] = (), spent: int = 0
-    ) -> None:
-        self._max_calls = max_calls
+    def __init__(self, *, max_tokens: int = 0, spent: int = 0) -> None:
         self._spent = spent
         self._max_tokens = max_tokens
         self._used: dict[tuple[Kind, str], Usage] = {}
-        self._calls_ahead = 0
         self._tokens_ahead = 0
         self._warnings: dict[str, None] = {}
-        for usage in earlier:
-            self._add(usage)
 
     @property
     def usage(self) -> list[Usage]:
         """The usage so far, ordered by kind and model."""
         return [self._used[key] for key in sorted(self._used)]
-
-    @property
-    def calls(self) -> int:
-        """The number of answered calls so far, of all models."""
-        return sum(usage.calls for usage in self._used.values())
 
     @property
     def tokens(self) -> int:
@@ -129,12 +116,10 @@ class Meter:
         """
         self._check(estimate)
         planned = PlannedCall()
-        self._calls_ahead += 1
         self._tokens_ahead += estimate
         try:
             yield planned
         finally:
-            self._calls_ahead -= 1
             self._tokens_ahead -= estimate
             if planned.used is not None:
                 read, wrote = planned.used
@@ -156,11 +141,6 @@ class Meter:
         self._used[key] = usage if known is None else known.plus(usage)
 
     def _check(self, estimate: int) -> None:
-        if self._max_calls and self.calls + self._calls_ahead >= self._max_calls:
-            raise BudgetExhaustedError(
-                f"The budget of {self._max_calls:,} model calls is used up. All results so far are kept; resume the "
-                "work with a greater budget."
-            )
         if self._max_tokens and self._spent + self.tokens + self._tokens_ahead + estimate > self._max_tokens:
             raise BudgetExhaustedError(
                 f"The next model call would exceed the budget of {self._max_tokens:,} tokens. All results so far are "

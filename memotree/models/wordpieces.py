@@ -17,7 +17,8 @@ _LONGEST: Final = 64
 _LONG_WORD: Final = re.compile(f"[^ {_SPACE}\n]{{{_LONGEST},}}|[ {_SPACE}]{{{_LONGEST},}}")
 _SPECIAL: Final = re.compile("<unk>|</?s>")  # one token each, anywhere in a text
 _MOST_WORDS: Final = 1 << 16
-"""The most words that are cached: about twenty megabytes."""
+"""The most words that are cached: about twenty megabytes. Then the cache is cleared, because a plain dictionary answers
+ten times as fast as one that tracks the order of use under a lock."""
 
 
 class WordPieces:

@@ -1,1 +1,1 @@
-"""What requests have in common: names and ids, pages, limits, repeated calls, and the messages of the contract."""
+"""Code that all operations share: names and ids, pages, limits, repeated calls, and the messages of the contract."""

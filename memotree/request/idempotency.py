@@ -1,4 +1,4 @@
-"""Calls that may be sent again: the same request id gives the same answer, and one effect."""
+"""Calls that may be sent again: calls with the same request id get the same answer and take effect once."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -20,10 +20,12 @@ async def run_once(
     response_type: type[Response],
     make: Callable[[], Awaitable[Response]],
 ) -> Response:
-    """Answer a request from its first result, or make the result and keep it; in the transaction of its effects.
+    """Return the stored result of an earlier call with this request id, or run ``make`` and store its result.
+
+    The result is stored in the transaction that also holds the effects of the call.
 
     Raises:
-        RequestIdReusedError: The request id came with other arguments before.
+        RequestIdReusedError: An earlier call used the request id with other arguments.
     """
     request_id: str = getattr(request, "request_id", "")
     check_request_id(request_id)
@@ -37,10 +39,10 @@ async def run_once(
 
 
 def check_request_id(request_id: str) -> None:
-    """Refuse what is no request id; an empty one means that there is none.
+    """Check the form of a request id; empty means that the call has none.
 
     Raises:
-        InvalidInputError: It is too long or cannot be printed.
+        InvalidInputError: It is too long or has unprintable characters.
     """
     if len(request_id) > _LONGEST_ID or not request_id.isprintable():
         raise InvalidInputError.at("request_id", f"is too long or unprintable: give at most {_LONGEST_ID} characters.")

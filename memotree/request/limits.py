@@ -1,4 +1,4 @@
-"""What the service allows, from the settings."""
+"""The limits and defaults of the service, taken from the settings."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,15 +10,15 @@ from memotree_storage.ports import Signature
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """Bounds and defaults of the operations.
+    """Limits and defaults of the operations.
 
     Attributes:
-        node: Bounds of a node's fields.
-        types: The registry of node types.
-        session_ttl: Idle time after which a session expires, unless its opener says.
+        node: Limits of a node's fields.
+        types: The registered node types.
+        session_ttl: Idle time after which a session expires, unless another is given when it is opened.
         committer_name: The committer of every commit.
         committer_email: The committer's address.
-        author_email: The address of an author that is named by the session's agent alone.
+        author_email: The author's address when only the session's agent names the author.
     """
 
     node: Limits = DEFAULT_LIMITS
@@ -29,5 +29,5 @@ class ServiceLimits:
     author_email: str = "agent@localhost"
 
     def service_author(self) -> Signature:
-        """The service itself as the author of a commit, now."""
+        """The signature for commits that the service itself authors, with the current time."""
         return Signature(self.committer_name, self.committer_email, datetime.now(UTC).replace(microsecond=0))

@@ -1,27 +1,17 @@
 """What the names in a request stand for: workspaces, revisions, and ids given by a prefix."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import ID_LENGTH, MIN_PREFIX, is_id, is_id_prefix
-from memotree_storage.postgres import registry, tree
+from memotree_storage.postgres import registry, sessions, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Resolved, Workspace
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 _MOST_CANDIDATES = 20
-_TOUCH_SECONDS = 60.0
-_MOST_TOUCHED = 10_000
-_TOUCH = (
-    "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
-    " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
-    " where s.session_id = free.session_id returning extract(epoch from s.ttl)"
-)
-_touched: dict[str, float] = {}
-"""When each session that was read may be marked as used again: reads would write a row each otherwise."""
 
 
 class NodeNotFoundError(NotFoundError):
@@ -107,23 +97,16 @@ def needed(field: str, text: str) -> str:
 
 
 async def find_revision(conn: Connection, workspace: str, revision: str, field: str = "revision") -> WorkspaceRevision:
-    """The workspace of that name or id, and the state that the revision names there; a session counts as used."""
-    found = WorkspaceRevision(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
-    if found.resolved.kind == "session":
-        await _touch(conn, found.resolved.name)
+    """The workspace of that name or id, and the state that the revision names there."""
+    return WorkspaceRevision(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
+
+
+async def use_revision(conn: Connection, workspace: str, revision: str, field: str = "revision") -> WorkspaceRevision:
+    """The same for a call that reads the state: a session that it names counts as used, and so does not expire."""
+    found = await find_revision(conn, workspace, revision, field)
+    if found.resolved.is_use_due:
+        await sessions.mark_used(conn, found.resolved.name)
     return found
-
-
-async def _touch(conn: Connection, session_id: str) -> None:
-    """Mark an open session as used, once a minute at most; who holds it for a change marks it too."""
-    now = time.monotonic()
-    if now < _touched.get(session_id, 0.0):
-        return
-    cursor = await conn.execute(_TOUCH, (session_id,))
-    row = await cursor.fetchone()
-    if len(_touched) >= _MOST_TOUCHED:
-        _touched.clear()
-    _touched[session_id] = now + min(_TOUCH_SECONDS, float(row[0]) / 10 if row else _TOUCH_SECONDS)
 
 
 async def full_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:

@@ -1,17 +1,19 @@
-"""Between the store's values and the messages of the wire contract."""
+"""Converts between the store's values and the messages of the wire contract."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.node import Node, Relation, Source
-from memotree_storage.model.validation import InvalidTimeError, check_author, check_time
+from memotree_storage.model.node import Relation, Source
+from memotree_storage.model.validation import InvalidTimeError, check_author, check_text, check_time
 from memotree_storage.ports import Signature
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.sessions import Session
 
 from memotree.v1 import session_service_pb2, types_pb2
+
+_MESSAGE_BYTES = 64 << 10
 
 Level = types_pb2.LevelOfDetail
 TITLE = types_pb2.LEVEL_OF_DETAIL_TITLE
@@ -29,10 +31,10 @@ _STATES = {
 
 
 def level_or(given: Level.ValueType, default: Level.ValueType, field: str = "level") -> Level.ValueType:
-    """The level given, or the default for none.
+    """The given level, or the default if it is unspecified.
 
     Raises:
-        InvalidInputError: The number is no level.
+        InvalidInputError: The number is not a level.
     """
     if given == types_pb2.LEVEL_OF_DETAIL_UNSPECIFIED:
         return default
@@ -42,7 +44,7 @@ def level_or(given: Level.ValueType, default: Level.ValueType, field: str = "lev
 
 
 def timestamp(when: datetime | None) -> Timestamp | None:
-    """A time of the wire, or ``None``."""
+    """The time as a message; ``None`` for ``None``."""
     if when is None:
         return None
     message = Timestamp()
@@ -51,7 +53,7 @@ def timestamp(when: datetime | None) -> Timestamp | None:
 
 
 def read_time(field: str, message: Timestamp) -> datetime:
-    """A time from the wire, in UTC.
+    """The time of a message, in UTC.
 
     Raises:
         InvalidTimeError: It is before 1970 or after 9999.
@@ -65,11 +67,11 @@ def read_time(field: str, message: Timestamp) -> datetime:
 
 
 def read_author(message: types_pb2.CommitAuthor, field: str, default: Signature) -> Signature:
-    """An author from the wire; what is not given comes from the default.
+    """The author of a message; fields that are not given come from the default.
 
     Raises:
-        InvalidAuthorError: A name or address that Git refuses.
-        InvalidTimeError: A time before 1970 or after 9999.
+        InvalidAuthorError: Git refuses the name or address.
+        InvalidTimeError: The time is before 1970 or after 9999.
     """
     name = message.name or default.name
     email = message.email if message.name else (message.email or default.email)
@@ -79,10 +81,10 @@ def read_author(message: types_pb2.CommitAuthor, field: str, default: Signature)
 
 
 def relation_name(given: types_pb2.RelationType.ValueType, field: str) -> str:
-    """The stored name of a relation type.
+    """The name under which a relation type is stored.
 
     Raises:
-        InvalidInputError: None is given, or the number is none.
+        InvalidInputError: No type is given, or the number is not a relation type.
     """
     if given == types_pb2.RELATION_TYPE_UNSPECIFIED or given not in types_pb2.RelationType.values():
         known = ", ".join(name.removeprefix(_RELATION_PREFIX) for name in types_pb2.RelationType.keys()[1:])
@@ -91,18 +93,18 @@ def relation_name(given: types_pb2.RelationType.ValueType, field: str) -> str:
 
 
 def relation_message(type_name: str, target_id: str, description: str) -> types_pb2.Relation:
-    """A relation for the wire."""
+    """The message of a relation."""
     kind = types_pb2.RelationType.Value(_RELATION_PREFIX + type_name)
     return types_pb2.Relation(type=kind, target_id=target_id, description=description)
 
 
 def read_relation(message: types_pb2.Relation, field: str) -> Relation:
-    """A relation from the wire."""
+    """The relation of a message."""
     return Relation(relation_name(message.type, f"{field}.type"), message.target_id, message.description)
 
 
 def read_source(message: types_pb2.Source) -> Source:
-    """A source from the wire."""
+    """The source of a message."""
     return Source(message.document_id, message.start, message.end, message.page, message.heading, message.sha256)
 
 
@@ -116,16 +118,16 @@ def node_message(
     path: Sequence[str] = (),
     child_count: int = 0,
 ) -> types_pb2.Node:
-    """A node for the wire, with the texts that belong to the level.
+    """The message of a node, with the texts of the level.
 
     Args:
         version: The node.
-        level: How much of its texts goes along.
+        level: Which of its texts the message has.
         content: Its content, used at DETAIL.
-        tokens: Those of a content that the version does not know, since it is derived.
-        cut: Whether the content is only a beginning.
-        path: The ids above it, root first.
-        child_count: How many nodes stand directly below it.
+        tokens: The tokens of a derived content, which the version does not know.
+        cut: Whether the content is truncated.
+        path: The ids of its ancestors, root first.
+        child_count: The number of its children.
     """
     message = types_pb2.Node(
         id=version.entry_id,
@@ -157,7 +159,7 @@ def node_message(
 
 
 def archive_message(version: Version) -> types_pb2.Archive:
-    """An archive for the wire."""
+    """The message of an archive."""
     archive = version.to_archive()
     return types_pb2.Archive(
         id=archive.id,
@@ -170,7 +172,7 @@ def archive_message(version: Version) -> types_pb2.Archive:
 
 
 def session_message(session: Session) -> session_service_pb2.Session:
-    """A session for the wire."""
+    """The message of a session."""
     return session_service_pb2.Session(
         id=session.session_id,
         workspace_id=session.workspace_id,
@@ -185,13 +187,14 @@ def session_message(session: Session) -> session_service_pb2.Session:
     )
 
 
-def text_of(node: Node, level: Level.ValueType) -> str:
-    """What a reader sees of a node at a level: title, line, paragraph, content, each on what it is short of."""
-    parts = [node.title]
-    if level == BRIEF:
-        parts.append(node.brief)
-    elif level == SUMMARY:
-        parts.append(node.summary or node.brief)
-    elif level == DETAIL:
-        parts.append(node.content)
-    return "\n\n".join(part for part in parts if part)
+def check_message(message: str) -> str:
+    """The message of a commit, stripped.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or has characters that a commit message cannot have.
+    """
+    stripped = message.strip()
+    if not stripped:
+        raise InvalidInputError.at("message", "is needed: say what the commit is for.")
+    check_text("message", stripped, multiline=True, max_bytes=_MESSAGE_BYTES)
+    return stripped

@@ -1,73 +1,19 @@
-"""Names of workspaces, branches and tags: which are allowed, which are taken, and what they name."""
+"""Which names workspaces, branches and tags may have."""
 
-from typing import Final
-
-from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from memotree_storage.commit.refs import ConfusingNameError
+from memotree_storage.errors import InvalidInputError
 from memotree_storage.git.objects import is_hex_id
 from memotree_storage.git.refs import InvalidRefNameError, check_ref_name
 from memotree_storage.model.node import is_id
 from memotree_storage.model.validation import check_name
-
-BRANCHES: Final = "refs/heads/"
-TAGS: Final = "refs/tags/"
-
-
-class BranchNotFoundError(NotFoundError):
-    """The workspace has no branch of that name."""
-
-    reason = "BRANCH_NOT_FOUND"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no branch {name!r}. List them with ListBranches, or create it.", "branch", name)
-
-
-class BranchExistsError(AlreadyExistsError):
-    """A branch of that name is there already."""
-
-    reason = "BRANCH_EXISTS"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Branch {name!r} exists already; nothing was written. Choose another name.", "branch", name)
-
-
-class TagNotFoundError(NotFoundError):
-    """The workspace has no tag of that name."""
-
-    reason = "TAG_NOT_FOUND"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no tag {name!r}. List them with ListTags.", "tag", name)
-
-
-class TagExistsError(AlreadyExistsError):
-    """A tag of that name is there already."""
-
-    reason = "TAG_EXISTS"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Tag {name!r} exists already; nothing was written. Choose another name.", "tag", name)
-
-
-class ConfusingNameError(InvalidInputError):
-    """A name that would be read as something else: a workspace's as an id, a branch's or tag's as another revision."""
-
-    reason = "CONFUSING_NAME"
-
-    @classmethod
-    def taken(cls, name: str, ref: str, field: str = "name") -> InvalidInputError:
-        """The error for a branch named like a tag that is there, or the other way round; ``ref`` is the one there."""
-        return cls.at(
-            field,
-            f"{name!r} is the name of {ref}, and as a revision the two could not be told apart; nothing was written. "
-            "Choose another name.",
-        )
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 
 def check_workspace_name(name: str, field: str = "name") -> None:
-    """Refuse the name of a workspace that cannot be a folder everywhere, or that reads like an id.
+    """Check that a workspace name works as a folder name on every system and does not read like an id.
 
     Raises:
-        InvalidNameError: It cannot be a folder.
+        InvalidNameError: It cannot be the name of a folder.
         ConfusingNameError: It has the form of an id.
     """
     check_name(field, name)
@@ -78,23 +24,23 @@ def check_workspace_name(name: str, field: str = "name") -> None:
 
 
 def check_branch_name(name: str, field: str = "name") -> None:
-    """Refuse a branch name that Git refuses, or that reads like another kind of revision.
+    """Check that Git accepts a branch name and that it does not read like another kind of revision.
 
     Raises:
         InvalidRefNameError: Git refuses it.
         ConfusingNameError: It looks like a session's or a commit's id, a whole ref name, or ``HEAD``. The beginning of
-            a commit's id is no such case: for git and for us a branch or tag of that name goes first.
+            a commit's id is allowed: git and MemoTree both prefer a branch or tag of that name.
     """
     _check(BRANCHES, name, field)
 
 
 def check_tag_name(name: str, field: str = "name") -> None:
-    """Refuse a tag name that Git refuses, or that reads like another kind of revision.
+    """Check that Git accepts a tag name and that it does not read like another kind of revision.
 
     Raises:
         InvalidRefNameError: Git refuses it.
         ConfusingNameError: It looks like a session's or a commit's id, a whole ref name, or ``HEAD``. The beginning of
-            a commit's id is no such case: for git and for us a branch or tag of that name goes first.
+            a commit's id is allowed: git and MemoTree both prefer a branch or tag of that name.
     """
     _check(TAGS, name, field)
 
@@ -107,7 +53,7 @@ def _check(prefix: str, name: str, field: str) -> None:
     except InvalidRefNameError as error:
         raise InvalidRefNameError.at(field, _about(name, error)) from error
     if is_hex_id(name):
-        what = "the id of a commit, and Git itself passes over such names"
+        what = "the id of a commit, and Git itself ignores refs with such names"
     elif is_id(name):
         what = "the id of a session"
     elif name.startswith(("refs/", "heads/", "tags/")):
@@ -120,7 +66,7 @@ def _check(prefix: str, name: str, field: str) -> None:
 
 
 def _about(name: str, error: InvalidRefNameError) -> str:
-    """The rule that is broken, with the name as it was given."""
+    """The rule that the name breaks, with the name as it was given."""
     described = error.violations[0].description if error.violations else error.message
     _, _, rule = described.partition("' ")
     return f"{name[:200]!r} {rule or described}."

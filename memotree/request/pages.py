@@ -1,19 +1,16 @@
-"""Pages of long lists: opaque tokens that only this service can make, and only for the call they came from.
+"""Pages of long lists: opaque tokens, each for the call that it came from.
 
 The habits are those of https://google.aip.dev/158: a token belongs to one method and its arguments; only the page size
-may change from page to page.
+may change from page to page. A token is no secret and gives no right: it names a place in a list that its bearer may
+read anyway. Who makes one up gets another part of that list, since its values are checked and go into queries as
+parameters.
 """
 
 import base64
-import binascii
 import hashlib
-import hmac
 import json
-import os
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
+from datetime import datetime
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -22,13 +19,15 @@ from memotree_storage.errors import FieldViolation, InvalidInputError
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 1000
 
-KEY_BYTES: Final = 32
-_SIGNATURE_BYTES: Final = 16
+_VERSION: Final = 1
+_CHECKSUM_BYTES: Final = 16
 _MAX_TOKEN: Final = 16_384
 """Characters; a cursor holds a position, never content."""
 
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
 Cursor = dict[str, Any]
-"""Where the next page begins: JSON values by name."""
+"""Where the next page begins: texts, whole numbers of 64 bits and times with a zone, by name."""
 
 
 class InvalidPageTokenError(InvalidInputError):
@@ -62,98 +61,82 @@ def page_size(given: int, *, field: str = "page_size") -> int:
 
 
 class PageTokens:
-    """Makes and reads page tokens.
+    """Makes and reads page tokens: base64url of the JSON array ``[version, checksum, cursor]``.
 
-    A token is the cursor, signed (HMAC-SHA-256) together with the type of the request and all its arguments but
-    ``page_size`` and ``page_token``. It is readable to who decodes it, so a cursor must hold nothing secret.
-
-    Args:
-        key: At least 32 random bytes. Servers that share a key take each other's tokens.
+    The checksum is over the type of the request, all its arguments but ``page_size`` and ``page_token``, and the
+    cursor. So a token that was cut, mistyped or given to another call is refused.
     """
-
-    def __init__(self, key: bytes) -> None:
-        if len(key) < KEY_BYTES:
-            message = f"a key has at least {KEY_BYTES} bytes, this one has {len(key)}"
-            raise ValueError(message)
-        self._key = key
 
     def write(self, request: Message, cursor: Mapping[str, Any] | None) -> str:
         """The token for the page after the one that answers ``request``; empty when there is none (``None``)."""
         if cursor is None:
             return ""
-        payload = json.dumps(cursor, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
-        token = base64.urlsafe_b64encode(self._signature(request, payload) + payload)
-        return token.rstrip(b"=").decode("ascii")
+        return _encoded([_VERSION, _checksum(request, cursor), cursor])
 
-    def read(self, request: Message, shape: Mapping[str, type | tuple[type, ...]] | None = None) -> Cursor | None:
+    def read(self, request: Message, shape: Mapping[str, type]) -> Cursor | None:
         """The cursor in the request's token, or ``None`` on the first page.
 
         Args:
             request: The request with its ``page_token``.
-            shape: The names a cursor of this call has, with the types of their values; a token of an older version of
-                MemoTree with another shape is refused. Not checked when absent.
+            shape: The names that a cursor of this call has, with their types: ``str``, ``int`` or ``datetime``.
 
-        Errors: ``InvalidPageTokenError`` for a token that is forged, of another call, or of another shape.
+        Raises:
+            InvalidPageTokenError: The token was not given for this call, or has another shape.
         """
         token: str = request.page_token  # type: ignore[attr-defined]  # every request that lists has one
         if not token:
             return None
-        signature, payload = _unpack(token)
-        if not hmac.compare_digest(signature, self._signature(request, payload)):
-            raise InvalidPageTokenError
-        cursor: Cursor = json.loads(payload)
-        if shape is not None and not _fits(cursor, shape):
+        try:
+            version, _, values = _decoded(token)
+            cursor = {name: _read(values.pop(name), kind) for name, kind in shape.items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise InvalidPageTokenError from None
+        # Written again, it has to be the same: that compares the checksum, and takes one spelling only.
+        if version != _VERSION or values or self.write(request, cursor) != token:
             raise InvalidPageTokenError
         return cursor
 
-    def _signature(self, request: Message, payload: bytes) -> bytes:
-        arguments = type(request)()
-        arguments.CopyFrom(request)
-        for field in ("page_size", "page_token"):
-            arguments.ClearField(field)
-        name = request.DESCRIPTOR.full_name.encode()
-        parts = (name, arguments.SerializeToString(deterministic=True), payload)
-        signed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hmac.digest(self._key, signed, hashlib.sha256)[:_SIGNATURE_BYTES]
+
+def _checksum(request: Message, cursor: Mapping[str, Any]) -> str:
+    arguments = type(request)()
+    arguments.CopyFrom(request)
+    for field in ("page_size", "page_token"):
+        arguments.ClearField(field)
+    name = request.DESCRIPTOR.full_name.encode()
+    parts = (name, arguments.SerializeToString(deterministic=True), _json(cursor))
+    checked = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return hashlib.sha256(checked).hexdigest()[: 2 * _CHECKSUM_BYTES]
 
 
-def _unpack(token: str) -> tuple[bytes, bytes]:
-    """Signature and payload of a token; only the one spelling that ``write`` uses is taken."""
+def _json(value: Any) -> bytes:
+    return json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=datetime.isoformat
+    ).encode()
+
+
+def _encoded(value: Any) -> str:
+    return base64.urlsafe_b64encode(_json(value)).rstrip(b"=").decode("ascii")
+
+
+def _decoded(token: str) -> Any:
     if len(token) > _MAX_TOKEN:
-        raise InvalidPageTokenError
-    try:
-        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        raise InvalidPageTokenError from None
-    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") != token:
-        raise InvalidPageTokenError
-    return raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+        raise ValueError(len(token))
+    return json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
 
 
-def _fits(cursor: Cursor, shape: Mapping[str, type | tuple[type, ...]]) -> bool:
-    return cursor.keys() == shape.keys() and all(isinstance(cursor[name], kind) for name, kind in shape.items())
+def _read(value: Any, kind: type) -> str | int | datetime:
+    """A value of the cursor that PostgreSQL takes.
 
-
-def read_or_make_key(path: Path) -> bytes:
-    """The key in the file at ``path``, which is made (readable by its owner only) when it is not there.
-
-    Two processes that begin at once end with one key.
+    Errors: ``ValueError`` or ``TypeError`` for one of another type, and for what no query can hold.
     """
-    with suppress(FileNotFoundError):
-        key = path.read_bytes()
-        if len(key) == KEY_BYTES:
-            return key
-        path.unlink()  # a power cut left a part of it; tokens that it signed are lost with it
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(draft, path)  # unlike a rename, this never replaces the key of somebody who was first
-    finally:
-        draft.unlink()
-    return path.read_bytes()
+    if kind is datetime:
+        when = datetime.fromisoformat(value)
+        if when.tzinfo is not None:
+            return when
+    elif kind is int:
+        if type(value) is int and value in _INT64:
+            return value
+    elif isinstance(value, str) and "\0" not in value:
+        value.encode()  # refuses half of a surrogate pair
+        return value
+    raise ValueError(value)

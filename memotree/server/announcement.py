@@ -1,4 +1,4 @@
-"""The file in the data folder by which other programs of this machine find the running server."""
+"""The file in the data folder with which other programs on this machine find the running server."""
 
 import json
 import os
@@ -12,13 +12,13 @@ FILE_NAME: Final = "server.json"
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A server that runs, or ran and was killed; who reads it calls the address to know.
+    """A server that runs, or that was killed without withdrawing it; call the address to find out which.
 
     Attributes:
         address: Host and port, as a gRPC target.
-        pid: The process of the server.
+        pid: The process id of the server.
         version: The version of MemoTree.
-        url: Where it speaks HTTP; empty when it does not.
+        url: The URL of its HTTP server; empty if it has none.
     """
 
     address: str
@@ -28,7 +28,7 @@ class Announcement:
 
 
 def announce(data_folder: Path, announcement: Announcement) -> None:
-    """Write the file; a reader sees the old one or the new one, never a part."""
+    """Write the file atomically: a reader sees the old file or the new one, never a part."""
     data_folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=data_folder, prefix=f".{FILE_NAME}.")
     try:
@@ -41,19 +41,19 @@ def announce(data_folder: Path, announcement: Announcement) -> None:
 
 
 def read_announcement(data_folder: Path) -> Announcement | None:
-    """The server that was announced last and did not take its word back; ``None`` when there is none."""
+    """The server that was announced last and has not withdrawn; ``None`` if there is none."""
     try:
         facts = json.loads((data_folder / FILE_NAME).read_text(encoding="utf-8"))
         url = str(facts.get("url", ""))  # versions before HTTP did not write it
         return Announcement(str(facts["address"]), int(facts["pid"]), str(facts["version"]), url)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError, AttributeError):  # not ours, or written by a version to come
+    except (ValueError, KeyError, TypeError, AttributeError):  # not our file, or written by a later version
         return None
 
 
 def withdraw(data_folder: Path, pid: int) -> None:
-    """Remove the file, if it still speaks of this process."""
+    """Remove the file if it still announces this process."""
     announced = read_announcement(data_folder)
     if announced is not None and announced.pid == pid:
         (data_folder / FILE_NAME).unlink(missing_ok=True)

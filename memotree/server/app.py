@@ -1,6 +1,6 @@
-"""The server: it listens, answers by the operations it is given, and stops without losing a call.
+"""The gRPC server: it listens, answers calls with the operations it is given, and stops without losing a call.
 
-Stores and operations are built elsewhere (``compose``) and injected; nothing here knows them.
+Stores and operations are built in ``compose`` and injected; this module does not depend on them.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ Operations = Mapping[str, object]
 
 @runtime_checkable
 class EndsStreams(Protocol):
-    """Operations with streams that would go on for as long as the server does."""
+    """Operations with streams that do not end while the server runs."""
 
     def stopping(self) -> None:
-        """A stop begins: end such streams, so that it need not wait for them."""
+        """End these streams, because the server begins to stop and would wait for them."""
 
 
 class Face(Protocol):
-    """Another way to the same operations, which starts and stops with the server."""
+    """Another server for the same operations, such as HTTP, which starts and stops with the gRPC server."""
 
     @property
     def url(self) -> str:
-        """Where it listens, once it does."""
+        """The URL it listens on, once started."""
         ...
 
     async def start(self) -> None:
@@ -55,36 +55,37 @@ class Face(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Take no call any more and end those that still run; those that finish by themselves have done so."""
+        """Accept no more calls and end those that still run; calls that could finish in time have done so already."""
         ...
 
 
 MakeFace = Callable[[Settings, Operations, RunningCalls], Face]
-"""Makes a face over operations; each of its calls is counted, so that a stop waits for it."""
+"""Creates a `Face` over operations; its calls are counted, so that a stop waits for them."""
 
 Compose = Callable[[Settings], AbstractAsyncContextManager[Operations]]
-"""Builds the stores and the operations on entry, and takes the stores down on exit, after the last call."""
+"""Builds the stores and the operations on entry, and closes the stores on exit, after the last call."""
 
 LINGER_SECONDS: Final = 1.0
-"""How long a stop waits, after the last call of ours, for answers on their way and for streams of reflection."""
+"""How long a stop waits, after the last call to our services, for answers in transit and for reflection streams."""
 
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
-"""The newer name of the reflection service; its messages are those of v1alpha."""
+"""The newer name of the reflection service; it has the same messages as v1alpha."""
 
 log = structlog.get_logger("memotree.server")
 
 
 class Server:
-    """One listening server; belongs to the event loop that it is started in.
+    """One listening server; it belongs to the event loop in which it is started.
 
     Args:
-        settings: Where to listen and within which limits.
+        settings: The address to listen on, and limits.
         operations: The object with the operations of each service, by short name; a service that is left out
             answers UNIMPLEMENTED.
-        on_stop: Called one after the other when the last call has ended: what must still finish (a commit that was
-            shielded from cancellation), then what must close. A failing one is logged and keeps none of the others.
-        partial: Whether an operation may be missing from its object and answer UNIMPLEMENTED; else that is refused.
-        face: Makes another face that starts and stops with the server.
+        on_stop: Called one after the other when the last call has ended: first what must still finish (a commit that
+            was shielded from cancellation), then what must be closed. If one fails, that is logged and the others
+            still run.
+        partial: Whether operations may be missing; their calls answer UNIMPLEMENTED. Otherwise this is refused.
+        face: Creates another server (such as HTTP) that starts and stops with this one.
 
     Errors: ``OperationsMismatchError``; ``PublicAddressError`` and ``HostNotAddressError`` for the host.
     """
@@ -118,7 +119,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where its other face listens; empty without one."""
+        """The URL of the other server (such as HTTP); empty without one."""
         return self._face.url if self._face is not None else ""
 
     @property
@@ -127,7 +128,7 @@ class Server:
         return tuple(contract()[name].full_name for name in self._operations)
 
     async def start(self) -> None:
-        """Listen, then say so: in the data folder and by the health service.
+        """Listen, then announce the server in the data folder and report SERVING in the health service.
 
         Errors: ``PortTakenError``.
         """
@@ -135,7 +136,7 @@ class Server:
         refuse_taken(self._host, self._settings.port)
         try:
             self._port = server.add_insecure_port(address(self._host, self._settings.port))
-        except RuntimeError:  # somebody was quicker than we between the trial and this
+        except RuntimeError:  # another program took the port after refuse_taken
             raise PortTakenError(self._host, self._settings.port, "gRPC could not bind it") from None
         await server.start()
         try:
@@ -154,12 +155,12 @@ class Server:
         )
 
     async def stop(self, grace: float) -> None:
-        """Stop: say NOT_SERVING, begin no call any more, let those that run finish, then call ``on_stop``.
+        """Stop: report NOT_SERVING, refuse new calls, let running ones finish, then call ``on_stop``.
 
-        Safe to call again; a second call with ``grace`` 0 ends the patience of the first.
+        It may be called again; a second call with ``grace`` 0 ends the grace period of the first.
 
         Args:
-            grace: Seconds that running calls have before they are cancelled.
+            grace: Seconds to wait for running calls before they are cancelled.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace))
@@ -168,12 +169,12 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def __aenter__(self) -> Self:
-        """Start."""
+        """Start the server."""
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop with the grace of the settings."""
+        """Stop with the grace period of the settings."""
         await self.stop(self._settings.stop_grace.total_seconds())
 
     def _build(self) -> Any:
@@ -182,7 +183,7 @@ class Server:
             options=_channel_options(self._settings),
             maximum_concurrent_rpcs=self._settings.max_concurrent_calls,
         )
-        absent = object()  # has no operations: each RPC answers UNIMPLEMENTED with a sentence
+        absent = object()  # has no operations, so each RPC answers UNIMPLEMENTED with a message
         for name, service in contract().items():
             methods = handlers(service, self._operations.get(name, absent))
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, methods),))
@@ -206,14 +207,14 @@ class Server:
             try:
                 await callback()
             except Exception:
-                log.exception("a part of the server did not stop well")
+                log.exception("a part of the server failed to stop")
         log.info("stopped")
 
     async def _drain(self, grace: float) -> None:
-        """End all calls: by themselves within the grace, else by cancellation.
+        """Wait until all calls have ended; calls that still run after the grace period are cancelled.
 
-        gRPC's own stop comes last: from its first moment it answers a call that just arrives with a bare CANCELLED,
-        while until then such a call learns from us that nothing was begun and that it may be sent again.
+        gRPC's own stop comes last: from then on it answers a new call with a bare CANCELLED, while before that our
+        own answer says that nothing was begun and that the call may be sent again.
         """
         idle = asyncio.create_task(self._calls.wait_idle())
         hurry = asyncio.create_task(self._hurry.wait())
@@ -227,20 +228,20 @@ class Server:
             hurry.cancel()
 
     async def _stop_face(self) -> None:
-        """Stop the other face; what fails there is logged and does not keep the server from stopping."""
+        """Stop the other server; a failure is logged and does not keep this server from stopping."""
         if self._face is not None:
             try:
                 await self._face.stop()
             except Exception:
-                log.exception("the other face of the server did not stop well")
+                log.exception("the other server failed to stop")
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int]]:
-    """Limits and keepalive of every connection; times are in milliseconds."""
+    """The gRPC options for limits and keepalive of every connection; times are in milliseconds."""
     return [
-        ("grpc.so_reuseport", 0),  # a second server must fail to bind and not share our calls
+        ("grpc.so_reuseport", 0),  # a second server must fail to bind instead of sharing our calls
         ("grpc.max_receive_message_length", settings.max_message_bytes),
-        ("grpc.max_send_message_length", -1),  # what a client takes is the client's to say
+        ("grpc.max_send_message_length", -1),  # the client decides what it accepts
         ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
@@ -250,7 +251,7 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
 
 
 def _reflection_v1(names: Sequence[str]) -> Any:
-    """The reflection service under its newer name, for tools that ask for no other."""
+    """The reflection service under its newer name, for tools that know only that one."""
     messages = reflection._reflection_pb2  # noqa: SLF001 - the module has no public name for its messages
     servicer = reflection.aio.ReflectionServicer(names)
     handler = grpc.stream_stream_rpc_method_handler(
@@ -270,15 +271,15 @@ def serve(
     """Run a server until SIGTERM or SIGINT; a second signal cancels the calls that still run.
 
     Args:
-        settings: Where to listen and within which limits.
-        compose: Builds what the server needs.
-        on_ready: Called once calls are taken, e.g. to tell a person the address.
-        face: Makes another face that starts and stops with the server.
+        settings: The address to listen on, and limits.
+        compose: Builds the stores and operations.
+        on_ready: Called once the server accepts calls, e.g. to print its address.
+        face: Creates another server (such as HTTP) that starts and stops with this one.
 
-    Errors: those of ``compose`` and of ``Server``, before any call is taken.
+    Errors: those of ``compose`` and of ``Server``, before any call is accepted.
     """
     configure_logging(settings.log_level, settings.log_format)
-    with suppress(asyncio.CancelledError):  # a signal while the stores were starting
+    with suppress(asyncio.CancelledError):  # a signal arrived while the stores were starting
         uvloop.run(run_until_signalled(settings, compose, on_ready, face))
 
 
@@ -288,7 +289,7 @@ async def run_until_signalled(
     on_ready: Callable[[Server], None] | None = None,
     face: MakeFace | None = None,
 ) -> None:
-    """What ``serve`` runs in its event loop; ``on_ready`` is called once calls are taken."""
+    """Run a server in the current event loop; see ``serve``."""
     async with _signals() as signalled, compose(settings) as operations:
         server = Server(settings, operations, face=face)
         await server.start()
@@ -302,9 +303,10 @@ Stop = Callable[[float], Awaitable[None]]
 
 @asynccontextmanager
 async def _signals() -> AsyncIterator[Callable[[Stop, float], Awaitable[None]]]:
-    """Turns signals into stops. Before the server runs, a signal cancels the task that builds it.
+    """Handles SIGTERM and SIGINT. Before the server runs, a signal cancels the task that builds it.
 
-    Yields a function that waits for the first signal, then stops with the given grace; the second one stops at once.
+    Yields a function that waits for the first signal and then stops with the given grace period; a second signal stops
+    at once.
     """
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()

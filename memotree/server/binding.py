@@ -1,7 +1,7 @@
-"""Binds operations to the services of the contract, from the descriptors alone.
+"""Binds operations to the services of the contract, using only the descriptors.
 
-An operation is an async method that takes the request message and returns the response message; of an RPC that
-streams, an async generator of response messages. Its name is the RPC's in snake case. There is no servicer per method.
+An operation is an async method that takes the request message and returns the response message; for a streaming RPC it
+is an async generator of response messages. Its name is the RPC's name in snake case. No servicer classes are needed.
 """
 
 import inspect
@@ -43,18 +43,18 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class OperationsMismatchError(FailedPreconditionError):
-    """The objects given to the server do not fit the contract; every fault is listed."""
+    """The operations given to the server do not match the contract; every fault is listed."""
 
     reason = "OPERATIONS_MISMATCH"
 
 
 class OperationMissingError(UnimplementedError):
-    """The contract names an RPC that this server has no operation for."""
+    """The contract has the RPC, but this server has no operation for it."""
 
     reason = "OPERATION_MISSING"
 
     def __init__(self, method: str) -> None:
-        super().__init__(f"This server does not have {method} yet; ask its status for the version, or use a newer one.")
+        super().__init__(f"This server does not have {method} yet; GetStatus gives its version. Use a newer server.")
 
 
 @cache
@@ -69,13 +69,13 @@ def operation_name(method: MethodDescriptor) -> str:
 
 
 def faults(operations: Mapping[str, object], *, partial: bool = False) -> list[str]:
-    """What does not fit between the contract and the operations of each service.
+    """The mismatches between the contract and the operations, one sentence each.
 
     Args:
         operations: The object with the operations of each service, by the service's short name.
-        partial: Whether missing operations are in order; they answer UNIMPLEMENTED.
+        partial: Whether operations may be missing; their calls answer UNIMPLEMENTED.
     """
-    found = [f"{name} is no service of the contract" for name in operations if name not in contract()]
+    found = [f"{name} is not a service of the contract" for name in operations if name not in contract()]
     for name, subject in operations.items():
         if name in contract():
             found += [
@@ -98,9 +98,9 @@ def _method_faults(method: MethodDescriptor, subject: object, partial: bool) -> 
 
 
 def check(operations: Mapping[str, object], *, partial: bool = False) -> None:
-    """Refuse operations that do not fit the contract.
+    """Check that the operations match the contract.
 
-    Errors: ``OperationsMismatchError`` naming every fault.
+    Errors: ``OperationsMismatchError``, which lists every fault.
     """
     found = faults(operations, partial=partial)
     if found:
@@ -113,7 +113,7 @@ def handlers(service: ServiceDescriptor, subject: object) -> dict[str, Any]:
 
 
 def _handler(method: MethodDescriptor, operation: Callable[[Message], Any] | None) -> Any:
-    """One handler; the message classes come from the pool that the generated modules fill."""
+    """The gRPC handler of one method; the message classes come from the pool that the generated modules fill."""
     request, response = (message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type))
     coding: dict[str, Any] = {"request_deserializer": request.FromString, "response_serializer": _encoder(response)}
     if method.server_streaming:
@@ -122,11 +122,11 @@ def _handler(method: MethodDescriptor, operation: Callable[[Message], Any] | Non
 
 
 def _encoder(kind: type[Message]) -> Callable[[Message], bytes]:
-    """Encodes messages of one type; protobuf itself would encode any and the client read nonsense."""
+    """An encoder for messages of one type; protobuf would encode any type, which the client would decode wrongly."""
 
     def encode(message: Message) -> bytes:
         if not isinstance(message, kind):
-            wrong = f"the operation answered a {type(message).__name__}, the contract says {kind.__name__}"
+            wrong = f"the operation returned a {type(message).__name__}, but the contract says {kind.__name__}"
             raise TypeError(wrong)
         return message.SerializeToString()
 
@@ -149,10 +149,10 @@ def _streaming(
 ) -> Callable[[Message, object], AsyncIterator[Message]]:
     async def missing(_request: Message, _context: object) -> AsyncIterator[Message]:
         raise OperationMissingError(method.full_name)
-        yield  # makes it a generator
+        yield  # makes this function a generator
 
     def answer(request: Message, _context: object) -> AsyncIterator[Message]:
-        # The operation's own generator is handed on, so that closing it runs its clean-up at once.
+        # Return the operation's own generator, so that closing it runs its clean-up at once.
         return operation(request) if operation is not None else missing(request, _context)
 
     return answer

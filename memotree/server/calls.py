@@ -1,4 +1,4 @@
-"""The calls that run now: counted, so that a stop can wait for them and refuse new ones."""
+"""Counts the running calls, so that a stop can wait for them and refuse new ones."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,12 +8,14 @@ from memotree_storage.errors import UnavailableError
 
 
 class ServerStoppingError(UnavailableError):
-    """The call came while the server stops."""
+    """The call arrived while the server was stopping."""
 
     reason = "SERVER_STOPPING"
 
     def __init__(self) -> None:
-        super().__init__("The server is stopping and did not begin this call; send it again when a server runs.")
+        super().__init__(
+            "The server is stopping and did not begin this call; send it again when the server runs again."
+        )
 
 
 class RunningCalls:
@@ -27,7 +29,7 @@ class RunningCalls:
 
     @property
     def count(self) -> int:
-        """How many calls run."""
+        """The number of running calls."""
         return self._count
 
     @property
@@ -37,7 +39,7 @@ class RunningCalls:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Counts one call while it runs."""
+        """Context manager that counts one call while it runs."""
         self._count += 1
         self._idle.clear()
         try:
@@ -48,7 +50,7 @@ class RunningCalls:
                 self._idle.set()
 
     def admit(self) -> None:
-        """Let a new call begin.
+        """Check that a new call may begin.
 
         Errors: ``ServerStoppingError`` after ``close``.
         """
@@ -56,9 +58,9 @@ class RunningCalls:
             raise ServerStoppingError
 
     def close(self) -> None:
-        """Refuse calls from now on; those that run are not touched."""
+        """Refuse calls from now on; running ones continue."""
         self._closed = True
 
     async def wait_idle(self) -> None:
-        """Return when no call runs."""
+        """Wait until no call is running."""
         await self._idle.wait()

@@ -1,4 +1,4 @@
-"""The composition root: settings in, running stores and operations out. Nothing else builds anything."""
+"""The composition root: builds the stores and operations from the settings. No other module does."""
 
 import gc
 import logging
@@ -27,7 +27,7 @@ from memotree.jobs import JobOperations, JobRunner, rebuilds
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
-from memotree.request.pages import PageTokens, read_or_make_key
+from memotree.request.pages import PageTokens
 from memotree.server.app import MakeFace, Operations, Server
 from memotree.server.app import serve as run
 from memotree.sessions import SessionOperations
@@ -38,16 +38,16 @@ from memotree.workspaces import WorkspaceOperations
 def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None, face: MakeFace | None = None) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
-    # The pool writes every attempt to connect, unformatted, to standard error; what came of them our own error says.
+    # The pool writes every attempt to connect, unformatted, to standard error; our own error reports the result.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     run(settings, compose, on_ready, face)
 
 
 def collect_rarely() -> None:
-    """Set Python's garbage collector to what a server needs.
+    """Make Python's garbage collector run less often, as suits a server.
 
-    A full collection holds the event loop for some 90 ms once thousands of nodes were staged; what is loaded at start
-    stays for good, and calls leave few cycles behind.
+    A full collection blocks the event loop for some 90 ms once thousands of nodes were staged. Objects that are loaded
+    at the start are never freed, and calls leave few reference cycles behind.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -55,17 +55,17 @@ def collect_rarely() -> None:
 
 @asynccontextmanager
 async def compose(settings: Settings) -> AsyncIterator[Operations]:
-    """The operations by service over open stores; everything is closed on exit, in the opposite order.
+    """Open the stores and yield the operations by service; everything is closed on exit, in reverse order.
 
     Raises:
-        DataFolderInUseError: Another server works on the data folder.
+        DataFolderInUseError: Another server uses the data folder.
         DataFolderUnusableError: The data folder cannot be locked.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: Qdrant does not answer.
     """
     async with AsyncExitStack() as stack:
         store, models = await open_store_and_models(settings, stack)
-        pages = PageTokens(_page_key(settings))
+        pages = PageTokens()
         limits = service_limits(settings)
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
@@ -108,7 +108,7 @@ def forest_operations(
     summaries: SummaryRenewal,
     settings: Settings,
 ) -> ForestOperations:
-    """The forest over a store; its jobs are registered with the runner."""
+    """The operations of the forest; registers their jobs with the runner."""
     recalling = Recall(
         store, limits, models, cache_bytes=settings.recall_cache_bytes, scan_leaves=settings.recall_scan_leaves
     )
@@ -124,23 +124,23 @@ def forest_operations(
 
 
 async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
-    """The store of `open_store_and_models`."""
+    """Open the store as `open_store_and_models` does, without the models."""
     store, _ = await open_store_and_models(settings, stack)
     return store
 
 
 async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tuple[Store, Models]:
-    """An open store on the servers that the settings name, or on embedded ones, and its models; the stack closes them.
+    """Open the store and its models, on the servers that the settings name or on embedded ones; the stack closes them.
 
-    Whoever opens it has the data folder alone, whichever servers stand behind it: what one process knows of a
-    repository (whose turn it is, what is cached, when to repack, what a start may clear away) no other one hears of.
+    Only one process may use a data folder, even if PostgreSQL and Qdrant are external: the state of a repository in one
+    process (who holds its lock, what is cached, when to repack, what a start may delete) is unknown to other processes.
 
     Raises:
-        DataFolderInUseError: Another process works on the data folder.
+        DataFolderInUseError: Another process uses the data folder.
         DataFolderUnusableError: The data folder cannot be locked.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: Qdrant does not answer.
-        ModelUnavailableError: The embedding model does not answer, and how long its vectors are is not known.
+        ModelUnavailableError: The embedding model does not answer, and the length of its vectors is not known.
         ModelRefusedError: The embedding model's endpoint refuses the call.
     """
     stack.enter_context(DataFolderLock(settings.data_folder))
@@ -155,7 +155,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
     stack.push_async_callback(models.close)
     if settings.embedding_url is not None:
         stack.push_async_callback(database.close)
-        await database.open()  # what the model answered before stands there; the store opens it once more
+        await database.open()  # the earlier answers of the model are cached there; the store opens it once more
         await models.open()
     embedder = models.embedder
     if settings.qdrant_url is None:
@@ -188,7 +188,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
 
 
 def service_limits(settings: Settings) -> ServiceLimits:
-    """The limits that the settings give."""
+    """The service limits from the settings."""
     return ServiceLimits(
         node=Limits(content_bytes=settings.max_content_bytes),
         session_ttl=settings.session_ttl,
@@ -199,16 +199,10 @@ def service_limits(settings: Settings) -> ServiceLimits:
 
 
 async def _postgres(settings: Settings, stack: AsyncExitStack) -> EmbeddedPostgres | str:
-    """A running server of our own, or the URL of another one."""
+    """Start the embedded PostgreSQL and return it, or return the URL of the configured server."""
     if settings.postgres_url is not None:
         return settings.postgres_url.get_secret_value()
     server = EmbeddedPostgres(settings.data_folder / "postgres")
     stack.push_async_callback(server.stop)
     await server.start()
     return server
-
-
-def _page_key(settings: Settings) -> bytes:
-    if settings.page_token_key is not None:
-        return settings.page_token_key.get_secret_value().encode()
-    return read_or_make_key(settings.data_folder / "page-token.key")

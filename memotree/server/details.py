@@ -1,7 +1,7 @@
-"""Errors as ``google.rpc.Status``, small enough to travel in the trailing metadata of any client.
+"""Encodes errors as ``google.rpc.Status``, small enough for the trailing metadata that any client accepts.
 
 The details follow https://google.aip.dev/193. Many clients refuse more than 8 KiB of metadata, so a long error is
-shortened: first its texts, then its lists; ``ErrorInfo.metadata`` says so (``shortened``, ``omitted``).
+shortened: first its texts, then its lists; ``ErrorInfo.metadata`` records this (``shortened``, ``omitted``).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,30 +16,30 @@ from memotree.errors import DOMAIN, HIDDEN, Answer, Code, classify
 from memotree.v1 import types_pb2
 
 BUDGET: Final = 7000
-"""The most bytes that message and details may need on the wire, so that 8 KiB hold them and what gRPC adds."""
+"""The most bytes of message and details on the wire, so that with what gRPC adds they fit into 8 KiB."""
 
 MESSAGE_BUDGET: Final = 1800
-"""The most bytes of that for the message, which travels twice."""
+"""The most bytes of that for the message, which is sent twice."""
 
 TEXT_LIMITS: Final = (1024, 256, 64)
-"""Characters that a text of the details may have, tried in this order until the budget is kept."""
+"""The most characters of a text in the details; tried in this order until the budget is kept."""
 
 MAX_NODES: Final = 20
-"""Nodes that a NodeList may have (the contract says so)."""
+"""The most nodes of a NodeList, as the contract says."""
 
 RETRY_SECONDS: Final = 1
-"""When to send a call again that met a store which does not answer."""
+"""Seconds after which a client should repeat a call that failed because a store does not answer."""
 
 
 def to_status(error: BaseException, call_id: str) -> status_pb2.Status:
-    """The status that a client receives for ``error``; ``call_id`` is the id under which the log has the call."""
+    """The status that a client receives for ``error``; ``call_id`` is the id of the call in the log."""
     answer = classify(error)
     for limit in TEXT_LIMITS:
         status = _compose(answer, call_id, limit, None)
         if wire_size(status) <= BUDGET:
             return status
     low, high = 0, max(len(_items(answer.error, name)) for name in ("violations", "conflicts", "nodes"))
-    while low < high:  # the greatest number of list entries that fits
+    while low < high:  # search the greatest number of list entries that fits
         middle = (low + high + 1) // 2
         if wire_size(_compose(answer, call_id, TEXT_LIMITS[-1], middle)) <= BUDGET:
             low = middle
@@ -55,7 +55,7 @@ def wire_size(status: status_pb2.Status) -> int:
 
 
 class _Shortener:
-    """Cuts texts to ``limit`` characters and remembers whether it had to."""
+    """Cuts texts to ``limit`` characters and remembers whether any text was cut."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -98,12 +98,12 @@ def _compose(answer: Answer, call_id: str, limit: int, keep: int | None) -> stat
 
 
 def _items(error: MemoTreeError | None, name: str) -> Sequence[Any]:
-    """The list that an error carries under ``name``, if it carries one."""
+    """The list that the error has as attribute ``name``; empty if it has none."""
     return tuple(getattr(error, name, ()) or ())
 
 
 def _violations(error: MemoTreeError, violations: Iterable[FieldViolation], short: _Shortener) -> list[Message]:
-    """What is wrong with the arguments, or with the state of things."""
+    """The detail that lists the faults of the arguments or the failed preconditions."""
     if isinstance(error, InvalidInputError):
         faults = [
             error_details_pb2.BadRequest.FieldViolation(
@@ -119,7 +119,7 @@ def _violations(error: MemoTreeError, violations: Iterable[FieldViolation], shor
             )
             for violation in violations
         ]
-        if not obstacles:  # the sentence is the only fault there is to tell
+        if not obstacles:  # the message is the only fault known
             subject = short(getattr(error, "resource_name", ""))
             obstacles = [
                 error_details_pb2.PreconditionFailure.Violation(
@@ -131,7 +131,7 @@ def _violations(error: MemoTreeError, violations: Iterable[FieldViolation], shor
 
 
 def _resource(error: MemoTreeError, short: _Shortener) -> list[Message]:
-    """The thing that is not there, or is there already."""
+    """The detail that names the resource that is missing or exists already."""
     kind, name = getattr(error, "resource_type", ""), getattr(error, "resource_name", "")
     if not kind and not name:
         return []
@@ -139,7 +139,7 @@ def _resource(error: MemoTreeError, short: _Shortener) -> list[Message]:
 
 
 def _conflicts(conflicts: Iterable[Conflict], short: _Shortener) -> Message:
-    """The edits that cannot both hold."""
+    """The detail that lists the conflicting edits."""
     return types_pb2.ConflictList(
         conflicts=[
             types_pb2.Conflict(
@@ -156,7 +156,7 @@ def _conflicts(conflicts: Iterable[Conflict], short: _Shortener) -> Message:
 
 
 def _nodes(nodes: Iterable[Any], short: _Shortener) -> Message:
-    """The nodes that were meant or are needed, at level TITLE: messages, or nodes or versions of the store."""
+    """The detail that lists candidate or missing nodes at level TITLE; takes messages, store nodes or versions."""
     return types_pb2.NodeList(
         nodes=[
             types_pb2.Node(
@@ -173,28 +173,28 @@ def _nodes(nodes: Iterable[Any], short: _Shortener) -> Message:
 
 
 def _packed(detail: Message) -> any_pb2.Any:
-    """The detail as protobuf's Any."""
+    """The detail packed into a protobuf ``Any``."""
     packed = any_pb2.Any()
     packed.Pack(detail)
     return packed
 
 
 def _legal(text: str) -> str:
-    """``text`` as protobuf can carry it: a lone surrogate (of a hand-made file name) becomes a question mark."""
+    """``text`` as protobuf can encode it: a lone surrogate (of a hand-made file name) becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _quoted(text: str) -> int:
-    """Bytes of ``text`` in the header ``grpc-message``: printable ASCII but ``%`` is one, every other byte is three."""
+    """Bytes of ``text`` in the header ``grpc-message``: one for printable ASCII except ``%``, three for others."""
     return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())  # noqa: PLR2004 - see above
 
 
 def _bounded(message: str) -> str:
-    """The message, cut where its share of the budget ends."""
+    """The message, cut to its share of the budget."""
     message = _legal(message)
     if _quoted(message) <= MESSAGE_BUDGET:
         return message
-    spent = 12  # the ellipsis, three bytes of three
+    spent = 12  # the ellipsis: three bytes, each encoded as three
     for end, character in enumerate(message):
         spent += _quoted(character)
         if spent > MESSAGE_BUDGET:

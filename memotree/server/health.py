@@ -1,7 +1,7 @@
-"""The standard health service: one status for the server and one for each service.
+"""The standard gRPC health service: one status for the server and one for each service.
 
-The servicer of grpcio-health-checking keeps its watchers for ever, which would hold a graceful stop until its grace is
-over; here a watcher is told NOT_SERVING and then its call ends.
+The servicer of grpcio-health-checking never ends its watch calls, so a graceful stop would have to wait for its whole
+grace period; here a watcher gets NOT_SERVING and then its call ends.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         self._changed = asyncio.Event()
 
     def set_serving(self, services: Iterable[str]) -> None:
-        """Say that the server and these services (full names) take calls."""
+        """Report the server and these services (full names) as SERVING."""
         self._statuses |= dict.fromkeys(["", *services], _Status.SERVING)
         self._notify()
 
     def set(self, service: str, *, serving: bool) -> None:
-        """Say whether one service takes calls; without effect after ``stop``."""
+        """Report whether one service accepts calls; has no effect after ``stop``."""
         if not self._stopped:
             self._statuses[service] = _Status.SERVING if serving else _Status.NOT_SERVING
             self._notify()
 
     def stop(self) -> None:
-        """Say NOT_SERVING for all, for good."""
+        """Report NOT_SERVING for all services, permanently."""
         self._stopped = True
         self._statuses = dict.fromkeys(self._statuses, _Status.NOT_SERVING)
         self._notify()
@@ -44,21 +44,21 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         self._changed = asyncio.Event()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name is the contract's
-        """The status of a service; NOT_FOUND for one that this server does not have."""
+        """Answer the status of a service; NOT_FOUND if this server does not have it."""
         status = self._statuses.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"This server has no service {request.service!r}.")
         return _Status(status=status)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802 - the name is the contract's
-        """The status of a service now and after each change, until the server stops."""
-        told = None
+        """Stream the status of a service, now and after each change, until the server stops."""
+        sent = None
         while True:
             changed = self._changed
             status = self._statuses.get(request.service, _Status.SERVICE_UNKNOWN)
-            if status != told:
+            if status != sent:
                 await context.write(_Status(status=status))
-                told = status  # while that was on its way the status may have changed again
+                sent = status  # the status may have changed again during the write
             elif self._stopped:
                 return
             else:

@@ -1,4 +1,4 @@
-"""The outermost interceptor: every call of the contract is counted, timed, logged, and its errors are translated."""
+"""The outermost interceptor: it counts, times and logs every call of the contract and translates its errors."""
 
 import asyncio
 import secrets
@@ -19,7 +19,7 @@ from memotree.server.calls import RunningCalls
 from memotree.server.details import to_status
 
 CONTRACT: Final = "/memotree."
-"""How the path of every RPC of ours begins; health and reflection answer for themselves."""
+"""The prefix of the path of our RPCs; calls of health and reflection are not intercepted."""
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 """The trailing metadata that carries a ``google.rpc.Status``."""
@@ -31,13 +31,13 @@ log = structlog.get_logger("memotree.call")
 
 
 class MalformedRequestError(InvalidInputError):
-    """The bytes of a request are not a message of its type."""
+    """The request cannot be decoded as a message of its type."""
 
     reason = "MALFORMED_REQUEST"
 
     def __init__(self, method: str) -> None:
         super().__init__(
-            f"The request is no message that {method} takes: a field has the wrong type or a text is not UTF-8. "
+            f"The request is not a message that {method} accepts: a field has the wrong type or a text is not UTF-8. "
             "Build it from the contract in proto/."
         )
 
@@ -47,17 +47,17 @@ class LateCallError(TimeoutError):
 
 
 class CallInterceptor(aio.ServerInterceptor):
-    """Stands around every operation.
+    """Wraps every operation.
 
-    It decodes the request and encodes the response itself, so that a fault there is answered like any other. A call
-    that comes while the server stops, or after its deadline, never reaches its operation.
+    It decodes the request and encodes the response itself, so that errors there are answered like any other. A call
+    that arrives while the server stops, or after its deadline, never reaches its operation.
     """
 
     def __init__(self, calls: RunningCalls) -> None:
         self._calls = calls
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        """The handler of a call, wrapped when it is one of the contract's."""
+        """The handler of a call; wrapped if the call belongs to the contract."""
         handler = await continuation(details)
         if handler is None or not details.method.startswith(CONTRACT):
             return handler
@@ -83,7 +83,7 @@ class CallInterceptor(aio.ServerInterceptor):
         context: Context,
         run: Callable[[Any, Any, Context], Awaitable[Any]],
     ) -> Any:
-        """Run one call and tell the client and the log how it ended."""
+        """Run one call and report its outcome to the client and the log."""
         record = _CallRecord(method)
         bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
         with self._calls.running():
@@ -95,7 +95,9 @@ class CallInterceptor(aio.ServerInterceptor):
                 result = await run(handler, request, context)
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
-                if task is None or not task.cancelling():  # something inside was cancelled, not this call
+                if (
+                    task is None or not task.cancelling()
+                ):  # something inside the call was cancelled, not the call itself
                     await record.fail(error, context)
                 record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
                 raise
@@ -119,20 +121,20 @@ def _decode(method: str, handler: Any, raw: bytes) -> Any:
 
 
 async def _answer_one(handler: Any, request: Any, context: Context) -> bytes:
-    """The encoded response of a call that answers once."""
+    """The encoded response of a unary call."""
     encoded: bytes = handler.response_serializer(await handler.unary_unary(request, context))
     return encoded
 
 
 async def _write_all(handler: Any, request: Any, context: Context) -> None:
-    """Send what the operation yields; it is closed at once when the client goes away, not when it is collected."""
+    """Send what the operation yields; if the client disconnects, the generator is closed at once, not by the GC."""
     async with aclosing(handler.unary_stream(request, context)) as responses:
         async for response in responses:
             await context.write(handler.response_serializer(response))
 
 
 class _CallRecord:
-    """What the log says of one call."""
+    """The log record of one call."""
 
     __slots__ = ("begin", "call_id", "method", "request_id")
 
@@ -143,14 +145,14 @@ class _CallRecord:
         self.begin = time.perf_counter()
 
     async def fail(self, error: BaseException, context: Context) -> None:
-        """Log the error, and end the call with the status it deserves."""
+        """Log the error and abort the call with its status."""
         answer = classify(error)
         self.log(answer.code, answer, error)
         status = to_status(error, self.call_id)
         await context.abort(answer.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
 
     def log(self, code: Code, answer: Answer | None = None, error: BaseException | None = None) -> None:
-        """One line per call: a fault of ours with its trace, a store that does not answer as a warning."""
+        """Log one line for the call: an internal error with its traceback, an unavailable store as a warning."""
         facts: dict[str, object] = {
             "method": self.method,
             "code": code.name,

@@ -1,4 +1,4 @@
-"""Where the server listens: on loopback only, on a port that is its own."""
+"""Checks the listening address: only loopback, and a port that no other program has."""
 
 import errno
 import ipaddress
@@ -10,25 +10,25 @@ _LOCALHOST = "localhost"
 
 
 class PublicAddressError(FailedPreconditionError):
-    """The server was told to listen where other machines could call it, and it has no authentication."""
+    """The host is an address that other machines can reach, and the server has no authentication."""
 
     reason = "PUBLIC_ADDRESS"
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"MemoTree cannot listen on {host}: it has no authentication yet, so it serves this machine alone. "
+            f"MemoTree cannot listen on {host}: it has no authentication yet, so it serves only this machine. "
             "Use 127.0.0.1 (or ::1) as host."
         )
 
 
 class HostNotAddressError(InvalidInputError):
-    """The host to listen on is no address of this machine."""
+    """The host to listen on is not an IP address."""
 
     reason = "HOST_NOT_ADDRESS"
 
 
 class PortTakenError(UnavailableError):
-    """Another program has the port, or the system keeps it from us."""
+    """Another program has the port, or the system does not let us use it."""
 
     reason = "PORT_TAKEN"
 
@@ -40,28 +40,28 @@ class PortTakenError(UnavailableError):
 
 
 def loopback(host: str) -> str:
-    """The loopback address that ``host`` stands for.
+    """The loopback address that ``host`` names.
 
-    Errors: ``PublicAddressError`` for any other address, ``HostNotAddressError`` for what is no address.
+    Errors: ``PublicAddressError`` for any other address, ``HostNotAddressError`` if it is not an address.
     """
     if host.lower() == _LOCALHOST:
         return "127.0.0.1"
     try:
         ip = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        raise HostNotAddressError.at("host", f"{host!r} is no IP address; use 127.0.0.1 or ::1.") from None
+        raise HostNotAddressError.at("host", f"{host!r} is not an IP address; use 127.0.0.1 or ::1.") from None
     if not ip.is_loopback:
         raise PublicAddressError(host)
     return str(ip)
 
 
 def address(host: str, port: int) -> str:
-    """Host and port as gRPC takes them; an IPv6 address stands in brackets."""
+    """Host and port as gRPC expects them, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def refuse_taken(host: str, port: int) -> None:
-    """Find out whether the port can be had, with the system's own words; gRPC would only say that it cannot.
+    """Check that the port is free. The error has the system's reason; gRPC would only say that binding failed.
 
     Errors: ``PortTakenError``.
     """
@@ -69,7 +69,7 @@ def refuse_taken(host: str, port: int) -> None:
 
 
 def listening(host: str, port: int, variable: str = "MEMOTREE_PORT") -> socket.socket:
-    """A socket that listens; ``variable`` is what a person would set to have another port.
+    """A listening socket; ``variable`` is the environment variable that sets the port, for the error message.
 
     Errors: ``PortTakenError``.
     """

@@ -1,23 +1,21 @@
-"""How the server writes its log: one event a line, to standard error."""
+"""Configures the server's log: one event per line, to standard error."""
 
 import logging
 import sys
-from typing import TextIO
 
 import structlog
 
 from memotree.settings import LogFormat
 
 
-def configure_logging(level: str, form: LogFormat, stream: TextIO | None = None) -> None:
-    """Send the log of this process to ``stream`` (standard error when absent).
+def configure_logging(level: str, form: LogFormat) -> None:
+    """Send the log of this process to standard error.
 
     Args:
-        level: The least level that is written, e.g. ``"info"``.
-        form: ``console`` for people, ``json`` for programs, ``auto`` to choose by whether a terminal is there.
-        stream: Where the lines go.
+        level: The lowest level that is logged, e.g. ``"info"``.
+        form: ``console`` for people, ``json`` for programs, ``auto`` for ``console`` on a terminal and else ``json``.
     """
-    target = stream if stream is not None else sys.stderr
+    target = sys.stderr
     for_people = form == "console" or (form == "auto" and target.isatty())
     shape: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]
@@ -33,5 +31,5 @@ def configure_logging(level: str, form: LogFormat, stream: TextIO | None = None)
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(target),
-        cache_logger_on_first_use=False,  # so that a test or an embedding program may configure anew
+        cache_logger_on_first_use=False,  # so that a test or an embedding program can configure it again
     )

@@ -1,6 +1,6 @@
-"""Writes the pages of ``docs/reference`` that are made from code: errors and settings.
+"""Generates the pages of ``docs/reference`` about errors and settings from the code.
 
-``python -m memotree.server.reference`` writes them, ``--check`` only compares; a test does so too.
+``python -m memotree.server.reference`` writes them, ``--check`` only compares them; a test compares them too.
 """
 
 import importlib
@@ -20,30 +20,32 @@ from pydantic.fields import FieldInfo
 import memotree
 from memotree.errors import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Answer, Code, status_code
 from memotree.settings import CONFIG_NAME, CONFIG_VARIABLE, Settings, variable
+from memotree.statuses import ERROR_STATUSES
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
-"""Where the pages lie in a checkout."""
+"""The folder of the pages in a checkout."""
 
 ERRORS_INTRO: Final = """\
 # Errors
 
 <!-- Made by `python -m memotree.server.reference`; do not edit. -->
 
-Every call that fails answers a gRPC status with `google.rpc` details. `ErrorInfo` carries the reason below, unique in
-the domain `memotree`; the message is a sentence that says what to do next. Further details, by status:
+Every failed call answers with a gRPC status and `google.rpc` details. `ErrorInfo` has the reason below, which is unique
+in the domain `memotree`; the message says what to do next. Further details, by status:
 
 | status | details |
 |---|---|
-| INVALID_ARGUMENT | `BadRequest` with every wrong field; `memotree.v1.NodeList` with what an ambiguous id may mean |
+| INVALID_ARGUMENT | `BadRequest` with every wrong field; `memotree.v1.NodeList` with candidates for an ambiguous id |
 | NOT_FOUND, ALREADY_EXISTS | `ResourceInfo` |
-| FAILED_PRECONDITION | `PreconditionFailure`: the reason, what it is about when that is known, and the sentence; \
-`memotree.v1.NodeList` with the nodes that are needed as well |
-| ABORTED | `memotree.v1.ConflictList` with what cannot both hold, for `CONFLICT`; the other reasons carry none |
+| FAILED_PRECONDITION | `PreconditionFailure`: the reason, the subject if it is known, and the message; \
+`memotree.v1.NodeList` with further nodes that the call must include |
+| ABORTED | `memotree.v1.ConflictList` with the conflicting edits, for `CONFLICT`; the other reasons have none |
 | UNAVAILABLE | `RetryInfo`: the same call may be sent again |
-| INTERNAL | nothing else: the cause stands in the log of the server |
+| INTERNAL | none: the cause is in the server's log |
 
-`RequestInfo.request_id` is the id of the call in the log. The details of one status stay below 8 KiB, as many clients
-want it: long texts are cut (`ErrorInfo.metadata` has `shortened`) and long lists too (`omitted` has how many entries).
+`RequestInfo.request_id` is the id of the call in the log. The details of one status stay below 8 KiB, the limit of many
+clients: long texts are cut (`ErrorInfo.metadata` has `shortened`), and so are long lists (`omitted` has the number of
+omitted entries).
 """
 
 SETTINGS_INTRO: Final = f"""\
@@ -52,8 +54,8 @@ SETTINGS_INTRO: Final = f"""\
 <!-- Made by `python -m memotree.server.reference`; do not edit. -->
 
 A setting is an environment variable or a key of the TOML file `{CONFIG_NAME}` in the working folder
-(`{CONFIG_VARIABLE}` names another file). A flag of the command line comes before the variable, the variable before the
-file. An unknown name is refused. Durations are written as `500ms`, `45s`, `30m`, `12h` or `7d`, sizes as `1MiB` or a
+(`{CONFIG_VARIABLE}` names another file). A command-line flag overrides the variable, and the variable overrides the
+file. Unknown names are refused. Durations are written as `500ms`, `45s`, `30m`, `12h` or `7d`, sizes as `1MiB` or a
 number of bytes.
 
 | variable | key | default | meaning |
@@ -62,7 +64,7 @@ number of bytes.
 
 
 def import_all() -> None:
-    """Import every module of both packages, so that every error class is known."""
+    """Import all modules of both packages, so that every error class is defined."""
     for package in (memotree, memotree_storage):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__") and ".conformance" not in module.name:
@@ -70,7 +72,7 @@ def import_all() -> None:
 
 
 def error_classes() -> list[type[MemoTreeError]]:
-    """Every error class of both packages that has been imported, by reason."""
+    """All imported error classes of both packages, ordered by reason."""
 
     def below(kind: type[MemoTreeError]) -> Iterator[type[MemoTreeError]]:
         yield kind
@@ -82,13 +84,13 @@ def error_classes() -> list[type[MemoTreeError]]:
 
 
 def foreign_answers() -> Mapping[str, Answer]:
-    """The answers to errors that are no class of ours, by reason."""
+    """The answers to errors of other libraries, by reason."""
     answers = (*(answer for _, answer in FOREIGN), DISK, INTERRUPTED)
     return {answer.reason: answer for answer in answers}
 
 
 def errors_page() -> str:
-    """``errors.md``: every reason under its status code."""
+    """The text of ``errors.md``: every reason under its status code."""
     rows: dict[Code, dict[str, str]] = {}
     for kind in error_classes():
         if kind is not MemoTreeError:
@@ -96,16 +98,19 @@ def errors_page() -> str:
     for reason, answer in {**foreign_answers(), HIDDEN.reason: HIDDEN}.items():
         rows.setdefault(answer.code, {}).setdefault(reason, answer.message)
     families = {kind.reason for kind in FAMILIES}
+    by_code = {each.code: each for each in ERROR_STATUSES}
     parts = [ERRORS_INTRO]
     for code in sorted(rows, key=lambda code: code.value[0]):
-        parts.append(f"\n## {code.name}\n\n| reason | when |\n|---|---|\n")
+        told = by_code[code]
+        parts.append(f"\n## {code.name}\n\n`{told.client}` in the Python client, {told.http} over HTTP.\n")
+        parts.append("\n| reason | when |\n|---|---|\n")
         order = sorted(rows[code], key=lambda reason: (reason not in families, reason))
         parts += [f"| `{reason}` | {rows[code][reason]} |\n" for reason in order]
     return "".join(parts)
 
 
 def settings_page() -> str:
-    """``settings.md``: every setting in the order of the model."""
+    """The text of ``settings.md``: every setting in the order of the model."""
     rows = [
         f"| `{variable(name)}` | `{name}` | {_default(field)} | {field.description} |\n"
         for name, field in Settings.model_fields.items()
@@ -119,7 +124,7 @@ def _first_sentence(kind: type[MemoTreeError]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """A default as a person would write it into the file."""
+    """A default as a person would write it in the TOML file."""
     if field.default_factory is not None:
         return "`~/.local/share/memotree` (below `XDG_DATA_HOME` when set)"
     value: Any = field.default
@@ -133,7 +138,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def stale_pages() -> list[str]:
-    """The names of the pages that are not what the code says."""
+    """The names of the pages that differ from what the code generates."""
     return [name for name, text in _pages().items() if _read(FOLDER / name) != text]
 
 
@@ -147,7 +152,7 @@ def _read(path: Path) -> str:
 
 
 def main() -> int:
-    """Write the pages, or compare them; the exit status is 1 when a comparison fails."""
+    """Write the pages, or with ``--check`` compare them; the exit status is 1 if a page differs."""
     if "--check" in sys.argv:
         stale = stale_pages()
         if stale:

@@ -1,4 +1,4 @@
-"""Relations that lose their target: what a person is told when nodes go."""
+"""Warnings about relations whose target is deleted."""
 
 from collections.abc import Collection
 from typing import Final
@@ -8,18 +8,18 @@ from memotree_storage.postgres import tree
 from memotree.sessions.editing import SessionEditor
 
 _LISTED: Final = 100
-"""So many are told one by one; an answer has to stay small however many nodes point to what goes."""
+"""Warnings listed one by one; an answer stays small however many relations there are."""
 
 _AT_ONCE: Final = 500
-"""So many ids are asked for in one statement: it compares each holder's targets with all of them."""
+"""Ids per statement: it compares the targets of each relation with all of them."""
 
 
 async def warnings(editor: SessionEditor, ids: Collection[str]) -> tuple[str, ...]:
-    """Warnings about relations of nodes that stay and point to nodes that go, at most 100 and one that counts the rest.
+    """Warnings about relations from remaining nodes to deleted ones: at most 100, and one that counts the rest.
 
     Args:
-        editor: The session, before the nodes have gone.
-        ids: The nodes that go.
+        editor: The session, before the nodes are deleted.
+        ids: The nodes to delete.
     """
     gone, order = set(ids), sorted(ids)
     told: list[str] = []

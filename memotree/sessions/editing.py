@@ -1,7 +1,6 @@
-"""A session under change: one transaction that holds it, reads its tree, checks what is to be staged, and stages it.
+"""Editing a session: one transaction that holds it, reads its tree, checks the edits and stages them.
 
-Edits are staged one by one, so that a later one of the same call sees an earlier one; when the call fails, none is
-left.
+Edits are staged one by one, so that a later edit of a call sees the earlier ones. If the call fails, none is kept.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage import faults
+from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node
@@ -20,7 +20,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.tree import PlacedVersion, Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
@@ -32,7 +32,7 @@ _NOTE_CHARS = 2000
 Response = TypeVar("Response", bound=Message)
 
 Tell = Callable[[FieldViolation, Node], FieldViolation]
-"""Says a fault of a node, which is given as it was checked, as a fault of the request that brings the node."""
+"""Translates a fault of a node (given with the node as checked) into a fault of the request that contains it."""
 
 
 class StaleEtagError(AbortedError):
@@ -42,13 +42,13 @@ class StaleEtagError(AbortedError):
 
 
 class ContentTooLargeError(TooLargeError):
-    """The content of a node is over the limit."""
+    """The content of a node exceeds the limit."""
 
     reason = "CONTENT_TOO_LARGE"
 
 
 class ChangeRequest(Protocol):
-    """What every request that stages a change has."""
+    """The fields of every request that stages a change."""
 
     @property
     def workspace(self) -> str: ...  # noqa: D102 - a field of the wire contract
@@ -61,19 +61,10 @@ class ChangeRequest(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedNode:
-    """A version with the ids above it, root first, and the number of nodes directly below it."""
-
-    version: Version
-    path: list[str]
-    child_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class SessionEditor:
-    """An open session, held by a transaction, and the tool that works on it.
+    """An open session that a transaction holds, and the tool that edits it.
 
-    ``derived`` has the blobs that the staged entries it has loaded were derived from.
+    ``derived`` has, for each staged entry that was loaded, the blob it was derived from.
     """
 
     conn: Connection
@@ -85,16 +76,16 @@ class SessionEditor:
 
     @property
     def state(self) -> State:
-        """The tree as the session has it now."""
+        """The session's tree: its base with the staged changes over it."""
         return self.session.tree
 
     @property
     def snapshot(self) -> Snapshot:
-        """The tree as the session has it now, read in its transaction."""
+        """The session's tree, read in this transaction."""
         return Snapshot(self.conn, self.state)
 
     async def load(self, version: Version) -> Entry:
-        """The whole entry of a version of this session, with its content."""
+        """The entry of a version of this session, with its content."""
         if version.commit_id is None:
             rows = await staging.staged(self.conn, self.session.session_id, ids=[version.entry_id])
             entry = rows[0].entry if rows else None
@@ -104,7 +95,7 @@ class SessionEditor:
         return (await self.store.entries.load(self.session.workspace_id, [version]))[version.blob]
 
     async def load_node(self, version: Version) -> Node:
-        """The whole node of a version, with its content."""
+        """The node of a version, with its content."""
         entry = await self.load(version)
         if not isinstance(entry, Node):
             raise lookup.NodeNotFoundError(version.entry_id)
@@ -114,39 +105,39 @@ class SessionEditor:
         """The alive node that an id or prefix names.
 
         Raises:
-            NodeNotFoundError: It is not alive here.
-            StaleEtagError: It is not the version that the caller read.
+            NodeNotFoundError: It is not alive in the session.
+            StaleEtagError: It has changed since the caller read it.
         """
         version = await lookup.node(self.snapshot, text, field)
         check_etag(version, etag)
         return version
 
-    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> PlacedNode:
-        """The same with its place in the tree, in one round trip for a full id.
+    async def placed(self, text: str, etag: str = "", field: str = "node_id") -> PlacedVersion:
+        """The same with its place in the tree; one round trip for a full id.
 
         Raises:
-            NodeNotFoundError: It is not alive here.
-            StaleEtagError: It is not the version that the caller read.
+            NodeNotFoundError: It is not alive in the session.
+            StaleEtagError: It has changed since the caller read it.
         """
         entry_id = await lookup.full_id(self.snapshot, text, field)
         found = await tree.one(self.snapshot, entry_id)
-        if found is None or found[0].is_archive:
+        if found is None or found.version.is_archive:
             raise lookup.NodeNotFoundError(entry_id)
-        check_etag(found[0], etag)
-        return PlacedNode(*found)
+        check_etag(found.version, etag)
+        return found
 
     async def put(self, entry: Node, before: Version | None, message: str, tell: Tell | None = None) -> Version:
-        """Stage a node, new or changed, in canonical form; its version in the session is returned.
+        """Stage a new or changed node in canonical form; return its version in the session.
 
         Args:
             entry: The node.
-            before: What it was until now; ``None`` for a new one.
-            message: Why.
-            tell: Names faults by the fields of the request; without it they have the names of a node's fields.
+            before: Its version until now; ``None`` for a new node.
+            message: Why it changes.
+            tell: Translates faults into faults of the request; without it they name the fields of a node.
 
         Raises:
-            InvalidNodeError: A field is not as it may be.
-            ContentTooLargeError: The content is over the limit.
+            InvalidNodeError: A field breaks a rule.
+            ContentTooLargeError: The content exceeds the limit.
         """
         limit = self.limits.node.content_bytes
         if len(entry.content) > limit or len(entry.content.encode("utf-8", "surrogatepass")) > limit:
@@ -160,10 +151,10 @@ class SessionEditor:
         return staged_version(node, staging.blob_id(encode_entry(node)))
 
     async def put_archive(self, archive: Archive, before: Version | None, message: str) -> None:
-        """Stage an archive, new or changed.
+        """Stage a new or changed archive.
 
         Raises:
-            InvalidArchiveError: A field is not as it may be.
+            InvalidArchiveError: A field breaks a rule.
         """
         check_archive(archive, self.limits.node, _archive_fault)
         await self._stage(archive, before, message)
@@ -175,13 +166,19 @@ class SessionEditor:
         await staging.stage(self.conn, self.session, edits)
 
     async def position(self, home_id: str, index: int | None, moving: str = "") -> str:
-        """A position in a home: behind ``index`` siblings, or last; the node that moves does not count."""
+        """A position among the children of a node or the roots of an archive.
+
+        Args:
+            home_id: The node, or the archive.
+            index: The number of siblings before it; last if ``None``.
+            moving: A node that moves, which does not count as a sibling.
+        """
         if index is None:
             return between(await tree.last_position(self.snapshot, home_id), None)
         siblings = [
-            place
-            for entry_id, place in await tree.children(self.snapshot, home_id, limit=index + 2)
-            if entry_id != moving
+            child.position
+            for child in await tree.children(self.snapshot, home_id, limit=index + 2)
+            if child.entry_id != moving
         ]
         before = siblings[index - 1] if 0 < index <= len(siblings) else (siblings[-1] if index and siblings else None)
         after = siblings[index] if index < len(siblings) else None
@@ -199,10 +196,10 @@ class SessionEditor:
 
 
 def check_etag(version: Version, etag: str) -> None:
-    """Refuse to change an entry that is not the version the caller read.
+    """Refuse to change an entry that has changed since the caller read it.
 
     Raises:
-        StaleEtagError: It is another one.
+        StaleEtagError: Its etag differs.
     """
     if etag and etag != version.blob:
         raise StaleEtagError(
@@ -212,15 +209,15 @@ def check_etag(version: Version, etag: str) -> None:
 
 
 def _archive_fault(fault: FieldViolation) -> FieldViolation:
-    """A fault of an archive as one of the request, which calls its id ``archive_id``."""
+    """Translate a fault of an archive into one of the request, whose field for the id is ``archive_id``."""
     return replace(fault, field="archive_id") if fault.field == "id" else fault
 
 
 def check_note(message: str) -> None:
-    """Refuse a ``commit_message`` that no commit can hold.
+    """Refuse a ``commit_message`` that is too long or has characters that a commit message cannot have.
 
     Raises:
-        InvalidTextError: It is too long or has characters that a message cannot have.
+        InvalidTextError: It is.
     """
     check_text("commit_message", message, multiline=True, max_chars=_NOTE_CHARS)
 
@@ -233,13 +230,12 @@ async def edit_session(
     tool: str,
     make: Callable[[SessionEditor], Awaitable[Response]],
 ) -> Response:
-    """Run one call that stages changes: all or nothing, once per request id."""
+    """Run one call that stages changes: all or nothing, and once per request id."""
     workspace, session_id = (
         lookup.needed("workspace", request.workspace),
         lookup.needed("session_id", request.session_id),
     )
-    # Its turn before a connection: many changes of one session wait without one.
-    async with store.locks.of(session_id), store.database.transaction() as conn:
+    async with session_transaction(store, session_id) as conn:
 
         async def run() -> Response:
             session = await sessions.hold_session(conn, workspace, session_id)
@@ -257,5 +253,5 @@ async def edit_session(
 
 
 def moved_to(node: Node, parent_id: str | None, archive_id: str, position: str) -> Node:
-    """The node in another place."""
+    """The node with another parent, archive and position."""
     return replace(node, parent_id=parent_id, archive_id=archive_id, position=position)

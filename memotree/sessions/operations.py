@@ -1,28 +1,36 @@
-"""The operations on sessions."""
+"""Opens, lists, commits, rebases and discards working sessions."""
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
 
-import structlog
 from memotree_storage import faults
-from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.rebase import rebase_session
+from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.commit.session_commit import (
+    CommitOrder,
+    IncompleteChoiceError,
+    check_chosen,
+    commit_session_in_transaction,
+)
+from memotree_storage.commit.session_pins import pin_base
+from memotree_storage.commit.transaction import session_transaction, transaction, workspace_transaction
 from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
-from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
-from memotree_storage.errors import InvalidInputError, UnavailableError
-from memotree_storage.mirror.catch_up import catch_up_within, is_behind
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.codec import archive_path, decode_entry, node_path
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.model.validation import check_author
-from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import registry, sessions, staging
+from memotree_storage.postgres import refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
@@ -32,36 +40,25 @@ from memotree_storage.store import Store
 from memotree.request import lookup
 from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import read_author, session_message
-from memotree.request.naming import BranchNotFoundError, check_tag_name
+from memotree.request.messages import check_message, read_author, session_message
+from memotree.request.naming import check_tag_name
 from memotree.request.pages import PageTokens, page_size
-from memotree.sessions.commit import (
-    Commit,
-    CommitOrder,
-    CommitResult,
-    IncompleteChoiceError,
-    check_chosen,
-    check_message,
-    earlier_result,
-)
-from memotree.sessions.rebase import ConflictError, merge_onto
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 _DEFAULT_AGENT: Final = "agent"
 _MAX_TTL: Final = timedelta(days=366)
-_log = structlog.get_logger(__name__)
 
 
 class SummaryRenewer(Protocol):
-    """Keeps summaries that are made from others up to date with what sessions change."""
+    """Renews the summaries that depend on what sessions change."""
 
     async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
-        """Stage new summaries for what the (chosen) changes of a session made stale; the ids of those nodes."""
+        """Stage new summaries where the (chosen) changes of a session made them stale; return the nodes' ids."""
         ...
 
     def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
-        """Tell that a branch has a new commit."""
+        """Note that a branch has a new commit."""
         ...
 
 
@@ -72,7 +69,7 @@ class SessionOperations:
         store: The store.
         pages: Makes page tokens.
         limits: What the service allows.
-        summaries: Keeps summaries up to date; without it that is left to their next renewal.
+        summaries: Renews stale summaries; without it they wait for the next RenewSummaries.
     """
 
     def __init__(
@@ -92,47 +89,40 @@ class SessionOperations:
         order = _Opening(request, workspace, request.branch or workspace.default_branch, agent, ttl)
         await self._follow(workspace.workspace_id)
         try:
-            return await finish_past_commit_point(partial(self._open, order, in_turn=False))
-        except BranchNotFoundError:  # or it is being deleted or mirrored anew: who has the turn knows
+            return await finish_past_commit_point(partial(self._open, order, locked=False))
+        except BranchNotFoundError:  # or it is being deleted or mirrored again: the holder of the lock knows
             async with self._store.locks.of(workspace.workspace_id):
-                return await finish_past_commit_point(partial(self._open, order, in_turn=True))
+                return await finish_past_commit_point(partial(self._open, order, locked=True))
 
-    async def _open(self, order: "_Opening", commit_point: CommitPoint, *, in_turn: bool) -> pb.OpenSessionResponse:
+    async def _open(self, order: "_Opening", commit_point: CommitPoint, *, locked: bool) -> pb.OpenSessionResponse:
         workspace_id, session_id = order.workspace.workspace_id, new_id()
-        try:
-            async with self._store.database.transaction() as conn:
-                if in_turn:
-                    await registry.lock_workspace(conn, workspace_id)
+        repair = partial(self._release, workspace_id, session_id)
+        what = f"a ref holds the base of {session_id}"
+        async with transaction(self._store, commit_point, what, repair) as opened:
+            conn = opened.conn
+            if locked:
+                await registry.lock_workspace(conn, workspace_id)
 
-                async def make() -> pb.OpenSessionResponse:
-                    head = await _head(conn, workspace_id, order.branch, hold=True)
-                    session = await sessions.open_session(
-                        Snapshot(conn, head), session_id, branch=order.branch, agent=order.agent, ttl=order.ttl
-                    )
-                    commit_point.reached = True
-                    await self._keep(session_id, workspace_id, None, head.commit_id)
-                    return pb.OpenSessionResponse(session=session_message(session))
-
-                return await run_once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
-        except BaseException:
-            if commit_point.reached:
-                self._store.locks.run_in_background(
-                    retry_until_done(
-                        f"a ref holds the base of {session_id}", partial(self._release, workspace_id, session_id)
-                    )
+            async def make() -> pb.OpenSessionResponse:
+                head = await _head(conn, workspace_id, order.branch, hold=True)
+                session = await sessions.open_session(
+                    Snapshot(conn, head), session_id, branch=order.branch, agent=order.agent, ttl=order.ttl
                 )
-            raise
+                await opened.past_commit_point(pin_base(self._store, workspace_id, session_id, None, head.commit_id))
+                return pb.OpenSessionResponse(session=session_message(session))
+
+            return await run_once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
 
     async def _release(self, workspace_id: str, session_id: str) -> None:
-        """An opening failed: its hold goes, unless PostgreSQL has the session and only its answer was lost."""
+        """After a failed opening: delete the ref that holds the base, unless PostgreSQL has the session after all."""
         try:
             async with self._store.database.connection() as conn:
                 await sessions.find_session(conn, workspace_id, session_id)
         except sessions.SessionNotFoundError:
-            await self._keep(session_id, workspace_id, None, None)
+            await pin_base(self._store, workspace_id, session_id, None, None)
 
     async def _follow(self, workspace_id: str) -> None:
-        """Mirror what people have pushed meanwhile."""
+        """Mirror what was pushed meanwhile."""
         repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
         async with self._store.database.connection() as conn:
             behind = await is_behind(conn, workspace_id, repository)
@@ -149,8 +139,8 @@ class SessionOperations:
     async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
         """List sessions, the last used first."""
         size = page_size(request.page_size)
-        cursor = self._pages.read(request, {"used": str, "id": str})
-        before = (datetime.fromisoformat(cursor["used"]), cursor["id"]) if cursor else None
+        cursor = self._pages.read(request, {"used": datetime, "id": str})
+        before = (cursor["used"], cursor["id"]) if cursor else None
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             listed = await sessions.list_sessions(
@@ -159,9 +149,7 @@ class SessionOperations:
         last = listed[size - 1] if len(listed) > size else None
         return pb.ListSessionsResponse(
             sessions=[session_message(session) for session in listed[:size]],
-            next_page_token=self._pages.write(
-                request, {"used": last.used_at.isoformat(), "id": last.session_id} if last else None
-            ),
+            next_page_token=self._pages.write(request, {"used": last.used_at, "id": last.session_id} if last else None),
         )
 
     async def list_changes(self, request: pb.ListChangesRequest) -> pb.ListChangesResponse:
@@ -180,12 +168,12 @@ class SessionOperations:
         )
 
     async def discard_changes(self, request: pb.DiscardChangesRequest) -> pb.DiscardChangesResponse:
-        """Forget some staged changes."""
+        """Drop some staged changes."""
         if not request.node_ids:
             raise InvalidInputError.at("node_ids", "is needed; to forget all, discard the session.")
         workspace = await self._workspace(request.workspace)
         session_id = lookup.needed("session_id", request.session_id)
-        async with self._store.locks.of(session_id), self._store.database.transaction() as conn:
+        async with session_transaction(self._store, session_id) as conn:
             session = await sessions.hold_session(conn, workspace.workspace_id, session_id)
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
             ids = {_staged_id(rows, text, f"node_ids[{number}]") for number, text in enumerate(request.node_ids)}
@@ -196,49 +184,36 @@ class SessionOperations:
             return pb.DiscardChangesResponse(session=session_message(session))
 
     async def discard_session(self, request: pb.DiscardSessionRequest) -> pb.DiscardSessionResponse:
-        """Forget all staged changes and close the session."""
+        """Drop all staged changes and close the session."""
         return await finish_past_commit_point(partial(self._discard, request))
 
     async def _discard(self, request: pb.DiscardSessionRequest, commit_point: CommitPoint) -> pb.DiscardSessionResponse:
-        async with self._store.locks.of(request.session_id), self._store.database.transaction() as conn:
+        async with session_transaction(self._store, request.session_id, commit_point) as conn:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
             await sessions.close_session(conn, session.session_id, "discarded")
             closed = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
-            commit_point.reached = True
-        await self._keep(session.session_id, workspace.workspace_id, session.base_commit, None)
+        await pin_base(self._store, workspace.workspace_id, session.session_id, session.base_commit, None)
         return pb.DiscardSessionResponse(session=session_message(closed))
 
     async def rebase_session(self, request: pb.RebaseSessionRequest) -> pb.RebaseSessionResponse:
-        """Lay a session's changes over the head of its branch."""
+        """Rebase a session's changes onto the head of its branch."""
         return await finish_past_commit_point(partial(self._rebase, request))
 
     async def _rebase(self, request: pb.RebaseSessionRequest, commit_point: CommitPoint) -> pb.RebaseSessionResponse:
         workspace_id = (await self._workspace(request.workspace)).workspace_id
         session_id = lookup.needed("session_id", request.session_id)
-        async with workspace_transaction(self._store, workspace_id, commit_point, session_id=session_id) as transaction:
-            conn = transaction.conn
-            session = await sessions.hold_session(conn, workspace_id, session_id)
-            head = await _head(conn, workspace_id, session.branch)
-            rows = await staging.staged(conn, session_id)
-            merging = await merge_onto(Snapshot(conn, head), self._store, rows)
-            entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-            verdict = await check_tree(Snapshot(conn, head), entries, set())
-            conflicts = [*merging.conflicts, *verdict.conflicts]
-            if conflicts:
-                raise ConflictError.of(conflicts)
-            for item in merging.merged:
-                if item.theirs_blob != item.row.derived_blob:
-                    await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
-            await sessions.set_base(conn, session_id, head.commit_id)
-            rebased = await sessions.find_session(conn, workspace_id, session_id)
-            commit_point.reached = True
-        await self._keep(session_id, workspace_id, session.base_commit, head.commit_id)
+        async with workspace_transaction(self._store, workspace_id, commit_point, session_id=session_id) as held:
+            session = await sessions.hold_session(held.conn, workspace_id, session_id)
+            head = await _head(held.conn, workspace_id, session.branch)
+            await rebase_session(Snapshot(held.conn, head), self._store, session_id)
+            rebased = await sessions.find_session(held.conn, workspace_id, session_id)
+        await pin_base(self._store, workspace_id, session_id, session.base_commit, head.commit_id)
         return pb.RebaseSessionResponse(session=session_message(rebased))
 
     async def commit_changes(self, request: pb.CommitChangesRequest) -> pb.CommitChangesResponse:
         """Make one Git commit of a session's changes.
 
-        Once the ref may have moved, a cancellation waits for the end: the call has succeeded then, whoever listens.
+        Once the ref may have moved, a cancellation waits for the end, because the call has succeeded by then.
         """
         order = self._order(request)
         if request.renew_summaries and self._summaries is not None:
@@ -251,8 +226,8 @@ class SessionOperations:
         return await finish_past_commit_point(partial(self._commit, request, order))
 
     async def finish(self) -> None:
-        """Wait for what goes on in the background, a few seconds at most; for a graceful stop."""
-        await self._store.locks.finish()
+        """Wait a few seconds for background work; for a graceful stop."""
+        await self._store.background.finish()
 
     async def _commit(
         self, request: pb.CommitChangesRequest, order: CommitOrder, commit_point: CommitPoint
@@ -261,11 +236,12 @@ class SessionOperations:
         session_id = lookup.needed("session_id", request.session_id)
         async with workspace_transaction(
             self._store, workspace_id, commit_point, session_id=session_id, follow=False
-        ) as transaction:
+        ) as held:
 
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
-                result = await self._commit_held(transaction, workspace_id, session_id, order, commit_point)
+                chosen = await _staged_ids(held.conn, session_id, order.choice, "specific_nodes")
+                result = await commit_session_in_transaction(held, session_id, replace(order, choice=chosen))
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,
@@ -275,40 +251,12 @@ class SessionOperations:
                     warnings=result.warnings,
                 )
 
-            response = await run_once(transaction.conn, workspace_id, request, pb.CommitChangesResponse, make)
+            response = await run_once(held.conn, workspace_id, request, pb.CommitChangesResponse, make)
         faults.point("commit.recorded")
-        self._store.indexer.notice(workspace_id)
-        self._store.maintenance.notice(workspace_id)
+        self._store.notice_commit(workspace_id)
         if self._summaries is not None:
             self._summaries.notice(workspace_id, response.branch, response.commit_id)
         return response
-
-    async def _commit_held(
-        self,
-        transaction: WorkspaceTransaction,
-        workspace_id: str,
-        session_id: str,
-        order: CommitOrder,
-        commit_point: CommitPoint,
-    ) -> CommitResult:
-        conn = transaction.conn
-        if order.request_id:
-            if await is_behind(conn, workspace_id, transaction.repository):
-                await catch_up_within(conn, workspace_id, transaction.repository)
-            asked = await sessions.find_session(conn, workspace_id, session_id)
-            earlier = await earlier_result(conn, transaction.repository, asked, order)
-            if earlier is not None:
-                return earlier
-        session = await sessions.hold_session(conn, workspace_id, session_id)
-        rows = {row.entry_id: row for row in await staging.staged(conn, session_id)} if order.choice else {}
-        full = replace(
-            order,
-            author=order.author if order.author.name else replace(order.author, name=session.agent),
-            choice=[_staged_id(rows, text, f"specific_nodes[{number}]") for number, text in enumerate(order.choice)],
-        )
-        result = await Commit(conn, self._store, session, full, commit_point).run()
-        self._store.locks.run_in_background(self._keep(session_id, workspace_id, session.base_commit, result.commit_id))
-        return result
 
     def _order(self, request: pb.CommitChangesRequest) -> CommitOrder:
         now = datetime.now(UTC).replace(microsecond=0)
@@ -350,17 +298,6 @@ class SessionOperations:
         async with self._store.database.connection() as conn:
             return await registry.find_workspace(conn, lookup.needed("workspace", name))
 
-    async def _keep(self, session_id: str, workspace_id: str, old: str | None, new: str | None) -> None:
-        """Hold the base commit of a session against maintenance by git; best effort, for the mirror holds it too."""
-        repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
-        ref = f"{KEEP_PREFIX}{session_id}"
-        try:
-            if not await asyncio.to_thread(repository.move_ref, ref, old, new):
-                current = (await asyncio.to_thread(repository.refs)).get(ref)
-                await asyncio.to_thread(repository.move_ref, ref, current, new)
-        except UnavailableError as error:
-            _log.warning("the base of a session is not held against git gc", session=session_id, why=error.message)
-
     def _bases(self, workspace_id: str, rows: list[Staged]) -> dict[str, Entry]:
         repository = self._store.repositories.get(workspace_id)
         found = {}
@@ -373,7 +310,7 @@ class SessionOperations:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """A session that is to be opened."""
+    """A session to open."""
 
     request: pb.OpenSessionRequest
     workspace: Workspace
@@ -383,23 +320,27 @@ class _Opening:
 
 
 async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State:
-    """The head of a branch as the mirror has it.
+    """The head of a branch in the mirror.
 
-    With ``hold`` it can't be deleted before the transaction ends, so that a session on it is there or hears of the
-    deletion; one that is just being deleted counts as gone, and nobody waits with a connection.
+    With ``hold`` it can't be deleted before the transaction ends, so that a deletion finds the new session. A branch
+    that is being deleted at this moment counts as deleted, so that no call waits with a connection.
     """
-    query = "select commit_id from mirror.ref where workspace_id = %s and name = %s"
-    if hold:
-        query += " for key share skip locked"
-    cursor = await conn.execute(query, (workspace_id, f"refs/heads/{branch}"))
-    row = await cursor.fetchone()
-    if row is None:
+    found = await refs.find_ref(conn, workspace_id, BRANCHES, branch, hold=hold)
+    if found is None:
         raise BranchNotFoundError(branch)
-    return State(workspace_id, row[0])
+    return State(workspace_id, found.commit_id)
+
+
+async def _staged_ids(conn: Connection, session_id: str, texts: Sequence[str], field: str) -> list[str]:
+    """The staged entries that ids or unique prefixes name; unknown ones are left to the caller's check."""
+    if not texts:
+        return []
+    rows = {row.entry_id: row for row in await staging.staged(conn, session_id, data=False)}
+    return [_staged_id(rows, text, f"{field}[{number}]") for number, text in enumerate(texts)]
 
 
 def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
-    """The staged entry that an id or a unique prefix names; an unknown one is left to the caller's check."""
+    """The staged entry that an id or a unique prefix names; an unknown text is returned for the caller's check."""
     if is_id(text):
         return text
     if not is_id_prefix(text):
@@ -411,7 +352,7 @@ def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
 
 
 async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, Staged], gone: set[str]) -> None:
-    """Refuse a discard that breaks the tree; what was broken before it (by a commit of others) is no reason."""
+    """Refuse a discard that breaks the tree. Faults that existed before it (by a commit of others) do not count."""
     all_of_them: dict[str, Entry | None] = {key: row.entry for key, row in rows.items()}
     stay = {key: entry for key, entry in all_of_them.items() if key not in gone}
     after = await check_tree(Snapshot(conn, session.base), stay, gone)
@@ -425,7 +366,7 @@ async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, 
 
 
 def _needed_by_others(verdict: TreeCheckResult, rows: Mapping[str, Staged]) -> IncompleteChoiceError:
-    """The error for a discard that would leave the other changes of the session without what they need."""
+    """The error for a discard that the other changes of the session depend on."""
     ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
     error = IncompleteChoiceError(
         f"Changes that would stay and those that would go need each other: {', '.join(ids[:10])}. Discard the others "

@@ -31,23 +31,23 @@ class _RecallStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Recall
     RECALL_STRATEGY_UNSPECIFIED: _RecallStrategy.ValueType  # 0
     """Not given: HYBRID."""
     RECALL_STRATEGY_LCA: _RecallStrategy.ValueType  # 1
-    """The nearest nodes by meaning, several of one tree replaced by their lowest common ancestor."""
+    """The nearest nodes by meaning; several from one tree are replaced by their lowest common ancestor."""
     RECALL_STRATEGY_COLLAPSED: _RecallStrategy.ValueType  # 2
-    """The best nodes of all levels, flat."""
+    """The best nodes of all levels."""
     RECALL_STRATEGY_HYBRID: _RecallStrategy.ValueType  # 3
-    """Words and meaning of every level together choose leaves, packed in document order under the token budget."""
+    """Leaves, chosen by words and meaning on all levels, and packed in document order within the token budget."""
 
 class RecallStrategy(_RecallStrategy, metaclass=_RecallStrategyEnumTypeWrapper):
-    """How Recall finds and answers."""
+    """How Recall finds text, and what it returns."""
 
 RECALL_STRATEGY_UNSPECIFIED: RecallStrategy.ValueType  # 0
 """Not given: HYBRID."""
 RECALL_STRATEGY_LCA: RecallStrategy.ValueType  # 1
-"""The nearest nodes by meaning, several of one tree replaced by their lowest common ancestor."""
+"""The nearest nodes by meaning; several from one tree are replaced by their lowest common ancestor."""
 RECALL_STRATEGY_COLLAPSED: RecallStrategy.ValueType  # 2
-"""The best nodes of all levels, flat."""
+"""The best nodes of all levels."""
 RECALL_STRATEGY_HYBRID: RecallStrategy.ValueType  # 3
-"""Words and meaning of every level together choose leaves, packed in document order under the token budget."""
+"""Leaves, chosen by words and meaning on all levels, and packed in document order within the token budget."""
 Global___RecallStrategy: _TypeAlias = RecallStrategy  # noqa: Y015
 
 class _StaleReason:
@@ -59,23 +59,23 @@ class _StaleReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StaleReas
     STALE_REASON_UNSPECIFIED: _StaleReason.ValueType  # 0
     """Not given."""
     STALE_REASON_CONTENT: _StaleReason.ValueType  # 1
-    """The text of the node itself has changed since."""
+    """The content of the node itself has changed since."""
     STALE_REASON_CHILDREN: _StaleReason.ValueType  # 2
-    """A child, its summary, or something below has changed since."""
+    """A child, its summary, or a node below has changed since."""
     STALE_REASON_PENDING: _StaleReason.ValueType  # 3
-    """The chat model failed and a built-in summary stands in."""
+    """The chat model failed, and a built-in summary is used in its place."""
 
 class StaleReason(_StaleReason, metaclass=_StaleReasonEnumTypeWrapper):
-    """Why a summary is to be made anew."""
+    """Why a summary needs renewal."""
 
 STALE_REASON_UNSPECIFIED: StaleReason.ValueType  # 0
 """Not given."""
 STALE_REASON_CONTENT: StaleReason.ValueType  # 1
-"""The text of the node itself has changed since."""
+"""The content of the node itself has changed since."""
 STALE_REASON_CHILDREN: StaleReason.ValueType  # 2
-"""A child, its summary, or something below has changed since."""
+"""A child, its summary, or a node below has changed since."""
 STALE_REASON_PENDING: StaleReason.ValueType  # 3
-"""The chat model failed and a built-in summary stands in."""
+"""The chat model failed, and a built-in summary is used in its place."""
 Global___StaleReason: _TypeAlias = StaleReason  # noqa: Y015
 
 @_typing.final
@@ -90,13 +90,13 @@ class Turn(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     speaker: _builtins.str
-    """Who speaks."""
+    """The speaker."""
     text: _builtins.str
-    """What is said."""
+    """The text of the turn."""
     time: _builtins.str
-    """When, as it is written; kept as it is."""
+    """The time of the turn in any format; kept unchanged."""
     id: _builtins.str
-    """The caller's own name of the turn; kept as the attribute turn_id."""
+    """The caller's id of the turn; kept as the attribute turn_id."""
     session: _builtins.str
     """The part of the conversation it belongs to, such as a sitting; turns of one part form a subtree."""
     def __init__(
@@ -168,40 +168,42 @@ class IngestDocumentRequest(_message.Message):
     branch: _builtins.str
     """The branch that gets the commit; the default branch when empty."""
     name: _builtins.str
-    """The name of the document, which its archive takes; one line, at most 200 characters."""
+    """The name of the document and of its archive; one line, at most 200 characters."""
     model_id: _builtins.str
     """The agent or model that the archive belongs to."""
     document_id: _builtins.str
-    """Its own name, at most 200 characters: given again, the tree of that document is brought up to date. A new one is made
-    when empty.
+    """The id of the document, at most 200 characters: ingesting the same id again updates its tree. When empty, the
+    document gets a new id.
     """
     text: _builtins.str
     """A text."""
     file: _builtins.bytes
-    """A file as it is; media_type, or else name and content, say what it is."""
+    """The bytes of a file; its type comes from media_type, or else is detected from name and content."""
     media_type: _builtins.str
-    """"text/plain", "text/markdown", "text/html", "application/pdf", "text/x-python" and other code, "application/json" or
-    "application/x-ndjson" for turns; found out when empty.
+    """"text/plain", "text/markdown", "text/html", "application/pdf", "text/x-python" and other code, "application/json"
+    or "application/x-ndjson" for turns; detected when empty.
     """
     chunk_size: _builtins.int
-    """The greatest leaf, in characters; 1000 when 0, at least 20, at most a quarter of the most bytes of content."""
+    """The largest leaf, in characters; 1000 when 0, at least 20, at most a quarter of max_content_bytes."""
     similarity_threshold: _builtins.float
-    """Neighbours merge only when their similarity is over this, from -1 to 1; 0.5 when not given."""
+    """Neighbours merge only if their similarity exceeds this, from -1 to 1; 0.5 when not given."""
     merge_limit: _builtins.int
     """The most characters that the leaves of a merged node have together; eight times chunk_size when 0."""
     message: _builtins.str
-    """The message of the commit; one that names the document when empty."""
+    """The message of the commit; when empty, one that names the document."""
     max_model_tokens: _builtins.int
-    """The most tokens that models may read and write for this job; no limit when 0. The job stops there and can be resumed."""
+    """The most tokens that models may read and write for this job; no limit when 0. The job stops there and can be
+    resumed.
+    """
     request_id: _builtins.str
-    """Makes the call safe to repeat: the same id gives one job."""
+    """Makes the call safe to repeat: calls with the same id start only one job."""
     @_builtins.property
     def conversation(self) -> Global___Conversation:
         """A conversation."""
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tags that every node gets."""
+        """Tags for every node."""
 
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
@@ -253,11 +255,11 @@ class IngestDocumentResponse(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_service_pb2.Job:
-        """The job: first when it has begun, and last when it has ended, then with its result or why it failed or stopped."""
+        """The job: first when it has begun, and last when it has ended, then with its result or the reason of its failure."""
 
     @_builtins.property
     def progress(self) -> _maintenance_service_pb2.Progress:
-        """How far it is."""
+        """The progress."""
 
     def __init__(
         self,
@@ -277,7 +279,7 @@ Global___IngestDocumentResponse: _TypeAlias = IngestDocumentResponse  # noqa: Y0
 
 @_typing.final
 class RecallFilter(_message.Message):
-    """Where recall looks; empty filters match everything."""
+    """Which nodes recall considers; empty fields match everything."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -295,7 +297,7 @@ class RecallFilter(_message.Message):
     until: _builtins.str
     """Only nodes whose attribute "time", or else the commit that made them, is before this (RFC 3339 or a date)."""
     scope_node_id: _builtins.str
-    """Only this node and what is below it."""
+    """Only this node and the nodes below it."""
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these archives: ids, unique prefixes or names."""
@@ -346,20 +348,20 @@ class RecallRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     query: _builtins.str
-    """The question, at most 8192 characters. It is text, never syntax."""
+    """The question, at most 8192 characters. Plain text; no query operators."""
     strategy: Global___RecallStrategy.ValueType
-    """How; HYBRID when not given."""
+    """The strategy; HYBRID when not given."""
     top_k: _builtins.int
-    """How many nodes LCA and COLLAPSED start from, and COLLAPSED gives at most; 10 when 0, never more than 1000."""
+    """How many nodes LCA and COLLAPSED start from, and the most that COLLAPSED returns; 10 when 0, at most 1000."""
     token_budget: _builtins.int
-    """The most tokens of the leaves that HYBRID packs, and of the nodes of the others when given; headings and ids of the
-    answer's text come on top. 2000 when 0, at most 200000.
+    """The most tokens of the leaves that HYBRID packs, or if given, of the nodes of the other strategies; headings and
+    ids in the answer's text are not counted. 2000 when 0, at most 200000.
     """
     include_trace: _builtins.bool
-    """Whether to tell the way of each part: signals, and the nodes above it."""
+    """Whether to return how each part was found: its signals and the nodes above it."""
     @_builtins.property
     def filter(self) -> Global___RecallFilter:
-        """Where to look."""
+        """Which nodes to consider."""
 
     def __init__(
         self,
@@ -443,7 +445,7 @@ Global___RecallTrace: _TypeAlias = RecallTrace  # noqa: Y015
 
 @_typing.final
 class Citation(_message.Message):
-    """Where a passage stands, so that it can be checked: the SHA-256 of the node's content is the hash here."""
+    """Where a passage is from. It can be checked: the SHA-256 of the node's content must equal content_sha256."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -463,7 +465,7 @@ class Citation(_message.Message):
     title: _builtins.str
     """The title of the node."""
     archive_id: _builtins.str
-    """The archive it stands in."""
+    """The archive of the node."""
     archive_name: _builtins.str
     """The name of that archive."""
     @_builtins.property
@@ -508,15 +510,15 @@ class RecalledNode(_message.Message):
     """Its tokens in the answer's text."""
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node; a leaf at level DETAIL, another at level SUMMARY."""
+        """The node; a leaf at level DETAIL, any other at level SUMMARY."""
 
     @_builtins.property
     def citation(self) -> Global___Citation:
-        """Where it stands."""
+        """Where it is from."""
 
     @_builtins.property
     def trace(self) -> Global___RecallTrace:
-        """Why it is here; with include_trace."""
+        """Why it was found; with include_trace."""
 
     def __init__(
         self,
@@ -537,7 +539,7 @@ Global___RecalledNode: _TypeAlias = RecalledNode  # noqa: Y015
 
 @_typing.final
 class Passage(_message.Message):
-    """Neighbouring leaves of one document, joined."""
+    """Adjacent leaves of one document, joined."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -548,7 +550,7 @@ class Passage(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     archive_id: _builtins.str
-    """The archive they stand in."""
+    """The archive of the leaves."""
     archive_name: _builtins.str
     """Its name."""
     text: _builtins.str
@@ -596,26 +598,26 @@ class RecallResponse(_message.Message):
     COMMIT_ID_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Everything packed as one Markdown text with headings and node ids, as a prompt can take it; with HYBRID."""
+    """For HYBRID: all passages as one Markdown text with headings and node ids, ready for a prompt."""
     tokens_used: _builtins.int
-    """Tokens of the packed leaves' text together; never over the budget."""
+    """The tokens of the packed leaves together; never more than the budget."""
     token_budget: _builtins.int
-    """The budget that held."""
+    """The token budget that applied."""
     leaves_considered: _builtins.int
-    """How many leaves were looked at."""
+    """How many leaves were scored."""
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     @_builtins.property
     def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
-        """With HYBRID: what was packed, in document order, the document with the best passage first."""
+        """For HYBRID: the packed passages in document order, the document with the best passage first."""
 
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecalledNode]:
-        """With LCA and COLLAPSED: the nodes, best first."""
+        """For LCA and COLLAPSED: the nodes, best first."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -657,7 +659,7 @@ class DrillDownRequest(_message.Message):
     query: _builtins.str
     """The question."""
     threshold: _builtins.float
-    """Only children whose score is at least this, from 0 to 1; 0.5 when not given."""
+    """The least score of the children to return, from 0 to 1; 0.5 when not given."""
     def __init__(
         self,
         *,
@@ -690,11 +692,11 @@ class DrilledNode(_message.Message):
     """From 0 to 1."""
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node; a leaf at level DETAIL, another at level SUMMARY."""
+        """The node; a leaf at level DETAIL, any other at level SUMMARY."""
 
     @_builtins.property
     def citation(self) -> Global___Citation:
-        """Where it stands."""
+        """Where it is from."""
 
     def __init__(
         self,
@@ -722,7 +724,7 @@ class DrillDownResponse(_message.Message):
     COMMIT_ID_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     below_threshold: _builtins.int
-    """How many children were left out because their score is under the threshold."""
+    """How many children were left out because their score is below the threshold."""
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     @_builtins.property
@@ -731,7 +733,7 @@ class DrillDownResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -769,14 +771,14 @@ class AskRequest(_message.Message):
     query: _builtins.str
     """The question, at most 8192 characters."""
     max_steps: _builtins.int
-    """How many decisions the chat model may take; 5 when 0, at most 20. The last one has to answer."""
+    """How many decisions the chat model may take; 5 when 0, at most 20. The last one must be an answer."""
     token_budget: _builtins.int
     """The most tokens of context for one decision; 4000 when 0."""
     strategy: Global___RecallStrategy.ValueType
     """How the first nodes are found; HYBRID when not given."""
     @_builtins.property
     def filter(self) -> Global___RecallFilter:
-        """Where to look."""
+        """Which nodes to consider."""
 
     def __init__(
         self,
@@ -799,7 +801,7 @@ Global___AskRequest: _TypeAlias = AskRequest  # noqa: Y015
 
 @_typing.final
 class AskStep(_message.Message):
-    """A step of the loop, as it happens."""
+    """One step towards the answer, sent as it happens."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -809,16 +811,16 @@ class AskStep(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """From 1."""
+    """The number of the step, from 1."""
     action: _builtins.str
     """"recall", "explore" or "answer"."""
     node_id: _builtins.str
     """The node that is explored."""
     reasoning: _builtins.str
-    """Why."""
+    """The reason for the step."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Node]:
-        """The nodes that the model sees from now on, at level TITLE."""
+        """The nodes that the model newly sees, at level TITLE."""
 
     def __init__(
         self,
@@ -839,7 +841,7 @@ Global___AskStep: _TypeAlias = AskStep  # noqa: Y015
 
 @_typing.final
 class Answer(_message.Message):
-    """The end of the loop."""
+    """The answer to a question."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -851,24 +853,24 @@ class Answer(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     COMMIT_ID_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The answer; with extractive, the cited passages themselves."""
+    """The answer; if extractive, the cited passages themselves."""
     extractive: _builtins.bool
-    """Whether no chat model answered and the text is made of passages."""
+    """Whether no chat model answered, so that the text consists of passages."""
     steps_exhausted: _builtins.bool
-    """Whether the last step was reached and the answer had to be given."""
+    """Whether the model had to answer because the last step was reached."""
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     @_builtins.property
     def citations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Citation]:
-        """Where it stands, in the order of use."""
+        """The sources, in the order of use."""
 
     @_builtins.property
     def usage(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ModelUsage]:
-        """What models were asked for."""
+        """The usage of models."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -936,7 +938,7 @@ class SuggestArchiveMergesRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     model_id: _builtins.str
-    """Only archives of this model; of each model by itself when empty."""
+    """Only archives of this model; when empty, each model is considered separately."""
     threshold: _builtins.float
     """How similar their roots must be, from 0 to 1; 0.6 when not given."""
     def __init__(
@@ -967,12 +969,12 @@ class ArchiveMergeSuggestion(_message.Message):
     SIMILARITY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     similarity: _builtins.float
-    """The least similarity between one of them and the nearest other."""
+    """The lowest similarity of an archive to its nearest other one."""
     reason: _builtins.str
     """A sentence for a person."""
     @_builtins.property
     def archives(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Archive]:
-        """Two or more, by name."""
+        """Two or more archives, ordered by name."""
 
     def __init__(
         self,
@@ -1033,7 +1035,7 @@ class MergeArchivesRequest(_message.Message):
     name: _builtins.str
     """The name of the joined archive."""
     message: _builtins.str
-    """The message of the commit; one that names the archives when empty."""
+    """The message of the commit; when empty, one that names the archives."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
@@ -1118,7 +1120,7 @@ class ListStaleSummariesRequest(_message.Message):
     archive: _builtins.str
     """Only this archive: id, unique prefix or name."""
     max_results: _builtins.int
-    """At most this many; 100 when 0, at most 1000."""
+    """The most results; 100 when 0, at most 1000."""
     def __init__(
         self,
         *,
@@ -1137,14 +1139,14 @@ Global___ListStaleSummariesRequest: _TypeAlias = ListStaleSummariesRequest  # no
 
 @_typing.final
 class StaleSummary(_message.Message):
-    """A node whose summary is to be made anew."""
+    """A node whose summary needs renewal."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     reason: Global___StaleReason.ValueType
-    """Why."""
+    """Why it needs renewal."""
     @_builtins.property
     def node(self) -> _types_pb2.Node:
         """The node, at level SUMMARY."""
@@ -1172,10 +1174,10 @@ class ListStaleSummariesResponse(_message.Message):
     SUMMARIES_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
     total: _builtins.int
-    """How many there are in all."""
+    """The number of all such summaries."""
     @_builtins.property
     def summaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___StaleSummary]:
-        """The deepest first."""
+        """Deepest first."""
 
     def __init__(
         self,
@@ -1211,7 +1213,7 @@ class RenewSummariesRequest(_message.Message):
     max_model_tokens: _builtins.int
     """The most tokens that models may read and write; no limit when 0."""
     request_id: _builtins.str
-    """Makes the call safe to repeat: the same id gives one job."""
+    """Makes the call safe to repeat: calls with the same id start only one job."""
     def __init__(
         self,
         *,

@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class ForestServiceStub:
-    """Documents become memory trees, and questions find the right place in them.
+    """The memory forest: builds memory trees from documents, and finds the right places in them for a question.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND for
-    a workspace, archive, node or revision that is not there, INVALID_ARGUMENT listing every field that is wrong, and
-    UNAVAILABLE when a store or a model that cannot be done without does not answer.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
+    for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
+    UNAVAILABLE when a store or a required model does not answer.
     """
 
     def __init__(self, channel):
@@ -82,48 +82,50 @@ class ForestServiceStub:
 
 
 class ForestServiceServicer:
-    """Documents become memory trees, and questions find the right place in them.
+    """The memory forest: builds memory trees from documents, and finds the right places in them for a question.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND for
-    a workspace, archive, node or revision that is not there, INVALID_ARGUMENT listing every field that is wrong, and
-    UNAVAILABLE when a store or a model that cannot be done without does not answer.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
+    for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
+    UNAVAILABLE when a store or a required model does not answer.
     """
 
     def IngestDocument(self, request, context):
-        """Makes a tree of a document, or brings the tree of a known document up to date, as a job that survives a restart of the
-        server: progress is streamed, the last event has the result. Who goes away does not stop it; JobService watches,
-        cancels and resumes it.
-        Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit; ALREADY_EXISTS
-        for a new document with the name of another archive; ABORTED for a request id that came with another request.
+        """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
+        server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
+        watches, cancels and resumes it.
+        Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
+        ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+        used with other arguments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Recall(self, request, context):
-        """Finds what the trees say about a question.
+        """Finds the text in the trees that is relevant to a question.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrillDown(self, request, context):
-        """Goes one level down from a node: its children by their relevance for a question; a leaf answers itself.
+        """Goes one level down from a node: returns its children by their relevance to a question; for a leaf, the leaf
+        itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Ask(self, request, context):
-        """Answers a question from the trees, with citations: recalls, then lets the chat model answer or explore, a bounded
-        number of times. Without a chat model the answer is the cited passages themselves.
+        """Answers a question from the trees, with citations: it recalls, then lets the chat model answer or explore, for a
+        bounded number of steps. Without a chat model the answer is the cited passages themselves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SuggestArchiveMerges(self, request, context):
-        """Suggests archives of one model that are about the same.
+        """Suggests archives of one model that have the same topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,14 +140,14 @@ class ForestServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListStaleSummaries(self, request, context):
-        """Lists nodes whose summaries are out of date or still stand in for a model's.
+        """Lists nodes whose summary is stale, or a built-in substitute because the chat model failed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewSummaries(self, request, context):
-        """Makes those summaries anew, as a job with one commit at its end; JobService watches it.
+        """Renews stale and substitute summaries, as a job with one commit at its end; JobService watches it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -203,11 +205,11 @@ def add_ForestServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ForestService:
-    """Documents become memory trees, and questions find the right place in them.
+    """The memory forest: builds memory trees from documents, and finds the right places in them for a question.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND for
-    a workspace, archive, node or revision that is not there, INVALID_ARGUMENT listing every field that is wrong, and
-    UNAVAILABLE when a store or a model that cannot be done without does not answer.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
+    for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
+    UNAVAILABLE when a store or a required model does not answer.
     """
 
     @staticmethod

@@ -27,11 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ForestServiceStub:
-    """Documents become memory trees, and questions find the right place in them.
+    """The memory forest: builds memory trees from documents, and finds the right places in them for a question.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND for
-    a workspace, archive, node or revision that is not there, INVALID_ARGUMENT listing every field that is wrong, and
-    UNAVAILABLE when a store or a model that cannot be done without does not answer.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
+    for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
+    UNAVAILABLE when a store or a required model does not answer.
     """
 
     @_typing.overload
@@ -39,73 +39,79 @@ class ForestServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ForestServiceAsyncStub: ...
     IngestDocument: _grpc.UnaryStreamMultiCallable[_forest_service_pb2.IngestDocumentRequest, _forest_service_pb2.IngestDocumentResponse]
-    """Makes a tree of a document, or brings the tree of a known document up to date, as a job that survives a restart of the
-    server: progress is streamed, the last event has the result. Who goes away does not stop it; JobService watches,
-    cancels and resumes it.
-    Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit; ALREADY_EXISTS
-    for a new document with the name of another archive; ABORTED for a request id that came with another request.
+    """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
+    server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
+    watches, cancels and resumes it.
+    Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
+    ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+    used with other arguments.
     """
     Recall: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.RecallRequest, _forest_service_pb2.RecallResponse]
-    """Finds what the trees say about a question."""
+    """Finds the text in the trees that is relevant to a question."""
     DrillDown: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.DrillDownRequest, _forest_service_pb2.DrillDownResponse]
-    """Goes one level down from a node: its children by their relevance for a question; a leaf answers itself."""
+    """Goes one level down from a node: returns its children by their relevance to a question; for a leaf, the leaf
+    itself.
+    """
     Ask: _grpc.UnaryStreamMultiCallable[_forest_service_pb2.AskRequest, _forest_service_pb2.AskResponse]
-    """Answers a question from the trees, with citations: recalls, then lets the chat model answer or explore, a bounded
-    number of times. Without a chat model the answer is the cited passages themselves.
+    """Answers a question from the trees, with citations: it recalls, then lets the chat model answer or explore, for a
+    bounded number of steps. Without a chat model the answer is the cited passages themselves.
     """
     SuggestArchiveMerges: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.SuggestArchiveMergesRequest, _forest_service_pb2.SuggestArchiveMergesResponse]
-    """Suggests archives of one model that are about the same."""
+    """Suggests archives of one model that have the same topic."""
     MergeArchives: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.MergeArchivesRequest, _forest_service_pb2.MergeArchivesResponse]
     """Joins archives of one model under a new root, in one commit; the nodes keep their ids and their history.
     Errors: FAILED_PRECONDITION for archives of different models; ABORTED when the branch moved meanwhile.
     """
     ListStaleSummaries: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.ListStaleSummariesRequest, _forest_service_pb2.ListStaleSummariesResponse]
-    """Lists nodes whose summaries are out of date or still stand in for a model's."""
+    """Lists nodes whose summary is stale, or a built-in substitute because the chat model failed."""
     RenewSummaries: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.RenewSummariesRequest, _forest_service_pb2.RenewSummariesResponse]
-    """Makes those summaries anew, as a job with one commit at its end; JobService watches it."""
+    """Renews stale and substitute summaries, as a job with one commit at its end; JobService watches it."""
 
 @_typing.type_check_only
 class ForestServiceAsyncStub(ForestServiceStub):
-    """Documents become memory trees, and questions find the right place in them.
+    """The memory forest: builds memory trees from documents, and finds the right places in them for a question.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND for
-    a workspace, archive, node or revision that is not there, INVALID_ARGUMENT listing every field that is wrong, and
-    UNAVAILABLE when a store or a model that cannot be done without does not answer.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
+    for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
+    UNAVAILABLE when a store or a required model does not answer.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     IngestDocument: _aio.UnaryStreamMultiCallable[_forest_service_pb2.IngestDocumentRequest, _forest_service_pb2.IngestDocumentResponse]  # type: ignore[assignment]
-    """Makes a tree of a document, or brings the tree of a known document up to date, as a job that survives a restart of the
-    server: progress is streamed, the last event has the result. Who goes away does not stop it; JobService watches,
-    cancels and resumes it.
-    Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit; ALREADY_EXISTS
-    for a new document with the name of another archive; ABORTED for a request id that came with another request.
+    """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
+    server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
+    watches, cancels and resumes it.
+    Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
+    ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+    used with other arguments.
     """
     Recall: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.RecallRequest, _forest_service_pb2.RecallResponse]  # type: ignore[assignment]
-    """Finds what the trees say about a question."""
+    """Finds the text in the trees that is relevant to a question."""
     DrillDown: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.DrillDownRequest, _forest_service_pb2.DrillDownResponse]  # type: ignore[assignment]
-    """Goes one level down from a node: its children by their relevance for a question; a leaf answers itself."""
+    """Goes one level down from a node: returns its children by their relevance to a question; for a leaf, the leaf
+    itself.
+    """
     Ask: _aio.UnaryStreamMultiCallable[_forest_service_pb2.AskRequest, _forest_service_pb2.AskResponse]  # type: ignore[assignment]
-    """Answers a question from the trees, with citations: recalls, then lets the chat model answer or explore, a bounded
-    number of times. Without a chat model the answer is the cited passages themselves.
+    """Answers a question from the trees, with citations: it recalls, then lets the chat model answer or explore, for a
+    bounded number of steps. Without a chat model the answer is the cited passages themselves.
     """
     SuggestArchiveMerges: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.SuggestArchiveMergesRequest, _forest_service_pb2.SuggestArchiveMergesResponse]  # type: ignore[assignment]
-    """Suggests archives of one model that are about the same."""
+    """Suggests archives of one model that have the same topic."""
     MergeArchives: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.MergeArchivesRequest, _forest_service_pb2.MergeArchivesResponse]  # type: ignore[assignment]
     """Joins archives of one model under a new root, in one commit; the nodes keep their ids and their history.
     Errors: FAILED_PRECONDITION for archives of different models; ABORTED when the branch moved meanwhile.
     """
     ListStaleSummaries: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.ListStaleSummariesRequest, _forest_service_pb2.ListStaleSummariesResponse]  # type: ignore[assignment]
-    """Lists nodes whose summaries are out of date or still stand in for a model's."""
+    """Lists nodes whose summary is stale, or a built-in substitute because the chat model failed."""
     RenewSummaries: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.RenewSummariesRequest, _forest_service_pb2.RenewSummariesResponse]  # type: ignore[assignment]
-    """Makes those summaries anew, as a job with one commit at its end; JobService watches it."""
+    """Renews stale and substitute summaries, as a job with one commit at its end; JobService watches it."""
 
 class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Documents become memory trees, and questions find the right place in them.
+    """The memory forest: builds memory trees from documents, and finds the right places in them for a question.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND for
-    a workspace, archive, node or revision that is not there, INVALID_ARGUMENT listing every field that is wrong, and
-    UNAVAILABLE when a store or a model that cannot be done without does not answer.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
+    for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
+    UNAVAILABLE when a store or a required model does not answer.
     """
 
     @_abc_1.abstractmethod
@@ -114,11 +120,12 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.IngestDocumentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_forest_service_pb2.IngestDocumentResponse], _abc.AsyncIterator[_forest_service_pb2.IngestDocumentResponse]]:
-        """Makes a tree of a document, or brings the tree of a known document up to date, as a job that survives a restart of the
-        server: progress is streamed, the last event has the result. Who goes away does not stop it; JobService watches,
-        cancels and resumes it.
-        Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit; ALREADY_EXISTS
-        for a new document with the name of another archive; ABORTED for a request id that came with another request.
+        """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
+        server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
+        watches, cancels and resumes it.
+        Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
+        ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+        used with other arguments.
         """
 
     @_abc_1.abstractmethod
@@ -127,7 +134,7 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.RecallRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_forest_service_pb2.RecallResponse, _abc.Awaitable[_forest_service_pb2.RecallResponse]]:
-        """Finds what the trees say about a question."""
+        """Finds the text in the trees that is relevant to a question."""
 
     @_abc_1.abstractmethod
     def DrillDown(
@@ -135,7 +142,9 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.DrillDownRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_forest_service_pb2.DrillDownResponse, _abc.Awaitable[_forest_service_pb2.DrillDownResponse]]:
-        """Goes one level down from a node: its children by their relevance for a question; a leaf answers itself."""
+        """Goes one level down from a node: returns its children by their relevance to a question; for a leaf, the leaf
+        itself.
+        """
 
     @_abc_1.abstractmethod
     def Ask(
@@ -143,8 +152,8 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.AskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_forest_service_pb2.AskResponse], _abc.AsyncIterator[_forest_service_pb2.AskResponse]]:
-        """Answers a question from the trees, with citations: recalls, then lets the chat model answer or explore, a bounded
-        number of times. Without a chat model the answer is the cited passages themselves.
+        """Answers a question from the trees, with citations: it recalls, then lets the chat model answer or explore, for a
+        bounded number of steps. Without a chat model the answer is the cited passages themselves.
         """
 
     @_abc_1.abstractmethod
@@ -153,7 +162,7 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.SuggestArchiveMergesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_forest_service_pb2.SuggestArchiveMergesResponse, _abc.Awaitable[_forest_service_pb2.SuggestArchiveMergesResponse]]:
-        """Suggests archives of one model that are about the same."""
+        """Suggests archives of one model that have the same topic."""
 
     @_abc_1.abstractmethod
     def MergeArchives(
@@ -171,7 +180,7 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.ListStaleSummariesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_forest_service_pb2.ListStaleSummariesResponse, _abc.Awaitable[_forest_service_pb2.ListStaleSummariesResponse]]:
-        """Lists nodes whose summaries are out of date or still stand in for a model's."""
+        """Lists nodes whose summary is stale, or a built-in substitute because the chat model failed."""
 
     @_abc_1.abstractmethod
     def RenewSummaries(
@@ -179,6 +188,6 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forest_service_pb2.RenewSummariesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_forest_service_pb2.RenewSummariesResponse, _abc.Awaitable[_forest_service_pb2.RenewSummariesResponse]]:
-        """Makes those summaries anew, as a job with one commit at its end; JobService watches it."""
+        """Renews stale and substitute summaries, as a job with one commit at its end; JobService watches it."""
 
 def add_ForestServiceServicer_to_server(servicer: ForestServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -41,18 +41,18 @@ class Commit(_message.Message):
     message: _builtins.str
     """The whole message with body and trailers."""
     session_id: _builtins.str
-    """The session it came from, when MemoTree made it."""
+    """The session it came from, if MemoTree made it."""
     @_builtins.property
     def parent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its parents, the first one first."""
 
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
-        """Who made the changes."""
+        """The author of the changes."""
 
     @_builtins.property
     def commit_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was written."""
+        """When it was committed."""
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -80,7 +80,7 @@ Global___Commit: _TypeAlias = Commit  # noqa: Y015
 
 @_typing.final
 class EntryChange(_message.Message):
-    """One node or archive that a commit or a difference touches."""
+    """One node or archive that a commit or a diff changes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -93,16 +93,16 @@ class EntryChange(_message.Message):
     node_id: _builtins.str
     """The node or archive."""
     kind: _types_pb2.ChangeKind.ValueType
-    """What happened."""
+    """The kind of change."""
     title: _builtins.str
-    """The title (or name) after, or before when deleted."""
+    """The title (or name) after the change; before it, if deleted."""
     is_archive: _builtins.bool
-    """Whether it is an archive and not a node."""
+    """Whether it is an archive, not a node."""
     summary: _builtins.str
-    """One sentence: what changed."""
+    """One sentence that says what changed."""
     @_builtins.property
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
-        """Field by field; empty unless asked for."""
+        """The fields that differ; empty unless asked for."""
 
     def __init__(
         self,
@@ -168,9 +168,9 @@ class Branch(_message.Message):
     name: _builtins.str
     """Its name without "refs/heads/"."""
     commit_id: _builtins.str
-    """Its head."""
+    """The commit it points to."""
     protected: _builtins.bool
-    """Whether it refuses to be deleted."""
+    """Whether it is protected against deletion."""
     def __init__(
         self,
         *,
@@ -204,7 +204,7 @@ class Tag(_message.Message):
     """Its message; empty for a lightweight tag made with git."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was made; absent for a lightweight tag."""
+        """When it was created; absent for a lightweight tag."""
 
     def __init__(
         self,
@@ -232,14 +232,14 @@ class NodeRevision(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     kind: _types_pb2.ChangeKind.ValueType
-    """What happened to the node there."""
+    """How it changed the node."""
     @_builtins.property
     def commit(self) -> Global___Commit:
         """The commit that made it."""
 
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node as it was then, at the level asked for; absent when deleted."""
+        """The node at that commit, at the requested level; absent if it was deleted."""
 
     def __init__(
         self,
@@ -276,15 +276,15 @@ class ListCommitsRequest(_message.Message):
     revision: _builtins.str
     """A branch, tag, commit or session (its base); the default branch when empty."""
     node_id: _builtins.str
-    """Only commits that touch this node."""
+    """Only commits that change this node."""
     subtree_id: _builtins.str
-    """Only commits that touch this node or what is below it at the revision."""
+    """Only commits that change this node or a node below it at the revision."""
     author: _builtins.str
-    """Only commits whose author's name or address contains this, in any case."""
+    """Only commits whose author's name or address contains this, ignoring case."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only commits at or after this time."""
@@ -323,7 +323,7 @@ class ListCommitsResponse(_message.Message):
     COMMITS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def commits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Commit]:
         """Newest first."""
@@ -378,14 +378,14 @@ class GetCommitResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
     change_count: _builtins.int
-    """How many entries it changes in all."""
+    """The number of all entries it changes."""
     @_builtins.property
     def commit(self) -> Global___Commit:
         """The commit."""
 
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
-        """What it changes against its first parent, at most 1000 entries."""
+        """The changes against its first parent, at most 1000 entries."""
 
     def __init__(
         self,
@@ -421,11 +421,11 @@ class ListNodeRevisionsRequest(_message.Message):
     revision: _builtins.str
     """A branch, tag, commit or session (its base); the default branch when empty."""
     level: _types_pb2.LevelOfDetail.ValueType
-    """How much of each version; TITLE when not given."""
+    """The level of detail of each version; TITLE when not given."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -453,7 +453,7 @@ class ListNodeRevisionsResponse(_message.Message):
     REVISIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def revisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeRevision]:
         """Newest first."""
@@ -513,7 +513,7 @@ class BlameLine(_message.Message):
     text: _builtins.str
     """The line without its line break."""
     commit_index: _builtins.int
-    """The commit that wrote it; its place in commits."""
+    """The index in commits of the commit that wrote it."""
     def __init__(
         self,
         *,
@@ -552,7 +552,7 @@ class BlameNodeResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know: that a long history was not read to its beginning."""
+        """Warnings for a person: that a long history was not read to its beginning."""
 
     def __init__(
         self,
@@ -586,17 +586,19 @@ class DiffRevisionsRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     old_revision: _builtins.str
-    """The older state: a session, branch, tag or commit. When empty: the first parent of a commit, the base of a session."""
+    """The older state: a session, branch, tag or commit. When empty, the first parent of the commit or the base of the
+    session.
+    """
     new_revision: _builtins.str
     """The newer state: a session, branch, tag or commit; the default branch when empty."""
     node_id: _builtins.str
     """Only this node."""
     include_fields: _builtins.bool
-    """Whether each field that differs is told."""
+    """Whether to include the fields that differ."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -626,12 +628,12 @@ class DiffRevisionsResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     summary: _builtins.str
-    """One sentence over all of it."""
+    """One sentence that sums up all differences."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
-        """By node id."""
+        """Ordered by node id."""
 
     def __init__(
         self,
@@ -714,9 +716,9 @@ class ListBranchesRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -741,10 +743,10 @@ class ListBranchesResponse(_message.Message):
     BRANCHES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def branches(self) -> _containers.RepeatedCompositeFieldContainer[Global___Branch]:
-        """By name."""
+        """Ordered by name."""
 
     def __init__(
         self,
@@ -824,12 +826,12 @@ class CreateTagRequest(_message.Message):
     name: _builtins.str
     """The new name."""
     revision: _builtins.str
-    """What it names: a branch, tag or commit; the default branch when empty."""
+    """The branch, tag or commit that it names; the default branch when empty."""
     message: _builtins.str
-    """Its message; its name when empty."""
+    """The message of the tag; its name when empty."""
     @_builtins.property
     def tagger(self) -> _types_pb2.CommitAuthor:
-        """Who makes it; MemoTree, now, when absent."""
+        """The tagger; when absent, MemoTree with the current time."""
 
     def __init__(
         self,
@@ -884,9 +886,9 @@ class ListTagsRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -911,10 +913,10 @@ class ListTagsResponse(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tag]:
-        """By name."""
+        """Ordered by name."""
 
     def __init__(
         self,

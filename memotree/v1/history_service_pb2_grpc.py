@@ -28,8 +28,8 @@ if _version_not_supported:
 class HistoryServiceStub:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that is not there and INVALID_ARGUMENT for a page size or token
-    that is none.
+    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
+    size or token.
     """
 
     def __init__(self, channel):
@@ -98,12 +98,12 @@ class HistoryServiceStub:
 class HistoryServiceServicer:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that is not there and INVALID_ARGUMENT for a page size or token
-    that is none.
+    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
+    size or token.
     """
 
     def ListCommits(self, request, context):
-        """Lists commits reachable from a revision, newest first along the lineage of first parents.
+        """Lists the commits of a revision along the lineage of first parents, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,21 +124,21 @@ class HistoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BlameNode(self, request, context):
-        """Tells for each line of a node's content which commit and agent wrote it.
+        """Returns each line of a node's content with the commit and agent that wrote it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DiffRevisions(self, request, context):
-        """Tells what differs between two revisions, per node and field.
+        """Returns what differs between two revisions, per node and field.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateBranch(self, request, context):
-        """Makes a branch at a revision. Nothing is copied.
+        """Creates a branch at a revision. Nothing is copied.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -146,14 +146,15 @@ class HistoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListBranches(self, request, context):
-        """Lists branches by name.
+        """Lists branches, ordered by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteBranch(self, request, context):
-        """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are detached.
+        """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are
+        detached.
         Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -161,7 +162,7 @@ class HistoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateTag(self, request, context):
-        """Makes an annotated tag of a revision.
+        """Creates an annotated tag at a revision.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -169,7 +170,7 @@ class HistoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTags(self, request, context):
-        """Lists tags by name.
+        """Lists tags, ordered by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -251,8 +252,8 @@ def add_HistoryServiceServicer_to_server(servicer, server):
 class HistoryService:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that is not there and INVALID_ARGUMENT for a page size or token
-    that is none.
+    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
+    size or token.
     """
 
     @staticmethod

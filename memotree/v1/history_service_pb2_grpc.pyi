@@ -29,8 +29,8 @@ GRPC_VERSION: str
 class HistoryServiceStub:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that is not there and INVALID_ARGUMENT for a page size or token
-    that is none.
+    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
+    size or token.
     """
 
     @_typing.overload
@@ -38,31 +38,32 @@ class HistoryServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> HistoryServiceAsyncStub: ...
     ListCommits: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListCommitsRequest, _history_service_pb2.ListCommitsResponse]
-    """Lists commits reachable from a revision, newest first along the lineage of first parents."""
+    """Lists the commits of a revision along the lineage of first parents, newest first."""
     GetCommit: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.GetCommitRequest, _history_service_pb2.GetCommitResponse]
     """Reads a commit with the nodes it changed."""
     ListNodeRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]
     """Lists the versions of one node up to a revision, newest first."""
     BlameNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]
-    """Tells for each line of a node's content which commit and agent wrote it."""
+    """Returns each line of a node's content with the commit and agent that wrote it."""
     DiffRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]
-    """Tells what differs between two revisions, per node and field."""
+    """Returns what differs between two revisions, per node and field."""
     CreateBranch: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateBranchRequest, _history_service_pb2.CreateBranchResponse]
-    """Makes a branch at a revision. Nothing is copied.
+    """Creates a branch at a revision. Nothing is copied.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
     """
     ListBranches: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListBranchesRequest, _history_service_pb2.ListBranchesResponse]
-    """Lists branches by name."""
+    """Lists branches, ordered by name."""
     DeleteBranch: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.DeleteBranchRequest, _history_service_pb2.DeleteBranchResponse]
-    """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are detached.
+    """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are
+    detached.
     Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
     """
     CreateTag: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]
-    """Makes an annotated tag of a revision.
+    """Creates an annotated tag at a revision.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
     """
     ListTags: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListTagsRequest, _history_service_pb2.ListTagsResponse]
-    """Lists tags by name."""
+    """Lists tags, ordered by name."""
     DeleteTag: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.DeleteTagRequest, _history_service_pb2.DeleteTagResponse]
     """Deletes a tag."""
 
@@ -70,45 +71,46 @@ class HistoryServiceStub:
 class HistoryServiceAsyncStub(HistoryServiceStub):
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that is not there and INVALID_ARGUMENT for a page size or token
-    that is none.
+    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
+    size or token.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListCommits: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListCommitsRequest, _history_service_pb2.ListCommitsResponse]  # type: ignore[assignment]
-    """Lists commits reachable from a revision, newest first along the lineage of first parents."""
+    """Lists the commits of a revision along the lineage of first parents, newest first."""
     GetCommit: _aio.UnaryUnaryMultiCallable[_history_service_pb2.GetCommitRequest, _history_service_pb2.GetCommitResponse]  # type: ignore[assignment]
     """Reads a commit with the nodes it changed."""
     ListNodeRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]  # type: ignore[assignment]
     """Lists the versions of one node up to a revision, newest first."""
     BlameNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]  # type: ignore[assignment]
-    """Tells for each line of a node's content which commit and agent wrote it."""
+    """Returns each line of a node's content with the commit and agent that wrote it."""
     DiffRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
-    """Tells what differs between two revisions, per node and field."""
+    """Returns what differs between two revisions, per node and field."""
     CreateBranch: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateBranchRequest, _history_service_pb2.CreateBranchResponse]  # type: ignore[assignment]
-    """Makes a branch at a revision. Nothing is copied.
+    """Creates a branch at a revision. Nothing is copied.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
     """
     ListBranches: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListBranchesRequest, _history_service_pb2.ListBranchesResponse]  # type: ignore[assignment]
-    """Lists branches by name."""
+    """Lists branches, ordered by name."""
     DeleteBranch: _aio.UnaryUnaryMultiCallable[_history_service_pb2.DeleteBranchRequest, _history_service_pb2.DeleteBranchResponse]  # type: ignore[assignment]
-    """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are detached.
+    """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are
+    detached.
     Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
     """
     CreateTag: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]  # type: ignore[assignment]
-    """Makes an annotated tag of a revision.
+    """Creates an annotated tag at a revision.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
     """
     ListTags: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListTagsRequest, _history_service_pb2.ListTagsResponse]  # type: ignore[assignment]
-    """Lists tags by name."""
+    """Lists tags, ordered by name."""
     DeleteTag: _aio.UnaryUnaryMultiCallable[_history_service_pb2.DeleteTagRequest, _history_service_pb2.DeleteTagResponse]  # type: ignore[assignment]
     """Deletes a tag."""
 
 class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that is not there and INVALID_ARGUMENT for a page size or token
-    that is none.
+    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
+    size or token.
     """
 
     @_abc_1.abstractmethod
@@ -117,7 +119,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.ListCommitsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.ListCommitsResponse, _abc.Awaitable[_history_service_pb2.ListCommitsResponse]]:
-        """Lists commits reachable from a revision, newest first along the lineage of first parents."""
+        """Lists the commits of a revision along the lineage of first parents, newest first."""
 
     @_abc_1.abstractmethod
     def GetCommit(
@@ -141,7 +143,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.BlameNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.BlameNodeResponse, _abc.Awaitable[_history_service_pb2.BlameNodeResponse]]:
-        """Tells for each line of a node's content which commit and agent wrote it."""
+        """Returns each line of a node's content with the commit and agent that wrote it."""
 
     @_abc_1.abstractmethod
     def DiffRevisions(
@@ -149,7 +151,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.DiffRevisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.DiffRevisionsResponse, _abc.Awaitable[_history_service_pb2.DiffRevisionsResponse]]:
-        """Tells what differs between two revisions, per node and field."""
+        """Returns what differs between two revisions, per node and field."""
 
     @_abc_1.abstractmethod
     def CreateBranch(
@@ -157,7 +159,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.CreateBranchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.CreateBranchResponse, _abc.Awaitable[_history_service_pb2.CreateBranchResponse]]:
-        """Makes a branch at a revision. Nothing is copied.
+        """Creates a branch at a revision. Nothing is copied.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
         """
 
@@ -167,7 +169,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.ListBranchesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.ListBranchesResponse, _abc.Awaitable[_history_service_pb2.ListBranchesResponse]]:
-        """Lists branches by name."""
+        """Lists branches, ordered by name."""
 
     @_abc_1.abstractmethod
     def DeleteBranch(
@@ -175,7 +177,8 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.DeleteBranchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.DeleteBranchResponse, _abc.Awaitable[_history_service_pb2.DeleteBranchResponse]]:
-        """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are detached.
+        """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are
+        detached.
         Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
         """
 
@@ -185,7 +188,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.CreateTagRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.CreateTagResponse, _abc.Awaitable[_history_service_pb2.CreateTagResponse]]:
-        """Makes an annotated tag of a revision.
+        """Creates an annotated tag at a revision.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
         """
 
@@ -195,7 +198,7 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.ListTagsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.ListTagsResponse, _abc.Awaitable[_history_service_pb2.ListTagsResponse]]:
-        """Lists tags by name."""
+        """Lists tags, ordered by name."""
 
     @_abc_1.abstractmethod
     def DeleteTag(

@@ -31,40 +31,40 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_UNSPECIFIED: _JobState.ValueType  # 0
     """Not given."""
     JOB_STATE_QUEUED: _JobState.ValueType  # 1
-    """It waits for its turn."""
+    """It waits to be started."""
     JOB_STATE_RUNNING: _JobState.ValueType  # 2
-    """It works."""
+    """It is running."""
     JOB_STATE_SUCCEEDED: _JobState.ValueType  # 3
-    """It has done everything."""
+    """It has finished its work."""
     JOB_STATE_FAILED: _JobState.ValueType  # 4
-    """It met a fault that waiting does not mend."""
+    """It failed with an error that will not go away by itself."""
     JOB_STATE_STOPPED: _JobState.ValueType  # 5
-    """It met an outage or its limit and can be resumed."""
+    """It stopped because of an outage or its limit, and can be resumed."""
     JOB_STATE_CANCELLED: _JobState.ValueType  # 6
-    """Somebody ended it."""
+    """It was cancelled."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
-    """Where a job stands."""
+    """The state of a job."""
 
 JOB_STATE_UNSPECIFIED: JobState.ValueType  # 0
 """Not given."""
 JOB_STATE_QUEUED: JobState.ValueType  # 1
-"""It waits for its turn."""
+"""It waits to be started."""
 JOB_STATE_RUNNING: JobState.ValueType  # 2
-"""It works."""
+"""It is running."""
 JOB_STATE_SUCCEEDED: JobState.ValueType  # 3
-"""It has done everything."""
+"""It has finished its work."""
 JOB_STATE_FAILED: JobState.ValueType  # 4
-"""It met a fault that waiting does not mend."""
+"""It failed with an error that will not go away by itself."""
 JOB_STATE_STOPPED: JobState.ValueType  # 5
-"""It met an outage or its limit and can be resumed."""
+"""It stopped because of an outage or its limit, and can be resumed."""
 JOB_STATE_CANCELLED: JobState.ValueType  # 6
-"""Somebody ended it."""
+"""It was cancelled."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 @_typing.final
 class Job(_message.Message):
-    """A piece of long work."""
+    """A job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -89,22 +89,22 @@ class Job(_message.Message):
     kind: _builtins.str
     """"ingest", "renew_summaries", "rebuild", "reindex"."""
     subject: _builtins.str
-    """What it works on, for a person."""
+    """What it works on, as text for people."""
     state: Global___JobState.ValueType
-    """Where it stands."""
+    """Its state."""
     reason: _builtins.str
-    """Why it failed or stopped: an error code of the table of errors."""
+    """The error code, if it failed or stopped."""
     message: _builtins.str
-    """The same as a sentence that says what to do next."""
+    """Why it failed or stopped, and what to do next."""
     attempts: _builtins.int
-    """How often it was begun."""
+    """How often it was started."""
     @_builtins.property
     def progress(self) -> _maintenance_service_pb2.Progress:
-        """How far it is in its present step."""
+        """The progress of its current step."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was asked for."""
+        """When it was created."""
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
@@ -112,15 +112,15 @@ class Job(_message.Message):
 
     @_builtins.property
     def ingestion(self) -> Global___IngestionResult:
-        """Of the kind "ingest"."""
+        """The result of the kind "ingest"."""
 
     @_builtins.property
     def renewal(self) -> Global___RenewalResult:
-        """Of the kind "renew_summaries"."""
+        """The result of the kind "renew_summaries"."""
 
     @_builtins.property
     def usage(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ModelUsage]:
-        """What models were asked for on its behalf."""
+        """The usage of models by this job."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ Global___Job: _TypeAlias = Job  # noqa: Y015
 
 @_typing.final
 class IngestionResult(_message.Message):
-    """What an ingestion made."""
+    """The result of an ingestion."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -171,22 +171,22 @@ class IngestionResult(_message.Message):
     document_id: _builtins.str
     """The document."""
     commit_id: _builtins.str
-    """The last commit; empty when the document had not changed."""
+    """The last commit; empty if the document had not changed."""
     created_leaves: _builtins.int
-    """Leaves that are new."""
+    """How many leaves are new."""
     kept_leaves: _builtins.int
-    """Leaves that stayed as they are."""
+    """How many leaves are unchanged."""
     removed_leaves: _builtins.int
-    """Leaves of the earlier version that are gone."""
+    """How many leaves of the earlier version were removed."""
     summary_nodes: _builtins.int
-    """Nodes above the leaves."""
+    """How many nodes are above the leaves."""
     roots: _builtins.int
-    """Roots of the archive."""
+    """How many roots the archive has."""
     pending_summaries: _builtins.int
-    """Summaries in which a built-in one stands in for the chat model's."""
+    """How many summaries are built-in substitutes, because the chat model failed."""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ Global___IngestionResult: _TypeAlias = IngestionResult  # noqa: Y015
 
 @_typing.final
 class RenewalResult(_message.Message):
-    """What a renewal made."""
+    """The result of a renewal of summaries."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -220,11 +220,11 @@ class RenewalResult(_message.Message):
     RENEWED_FIELD_NUMBER: _builtins.int
     PENDING_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
-    """The commit; empty when there was nothing to renew."""
+    """The commit; empty if there was nothing to renew."""
     renewed: _builtins.int
-    """Summaries made anew."""
+    """How many summaries were renewed."""
     pending: _builtins.int
-    """Summaries that still stand in for the chat model's."""
+    """How many summaries are still built-in substitutes."""
     def __init__(
         self,
         *,
@@ -302,9 +302,9 @@ class ListJobsRequest(_message.Message):
     kind: _builtins.str
     """Only jobs of this kind."""
     page_size: _builtins.int
-    """At most this many; 50 when 0, at most 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """The next_page_token of the page before."""
+    """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___JobState.ValueType]:
         """Only jobs in one of these states."""
@@ -335,10 +335,10 @@ class ListJobsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
-        """The newest first."""
+        """Newest first."""
 
     def __init__(
         self,
@@ -385,7 +385,7 @@ class WatchJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> Global___Job:
-        """The job as it is now."""
+        """The current state of the job."""
 
     def __init__(
         self,
@@ -431,7 +431,7 @@ class CancelJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> Global___Job:
-        """The job as it is now."""
+        """The current state of the job."""
 
     def __init__(
         self,
@@ -457,7 +457,7 @@ class ResumeJobRequest(_message.Message):
     job_id: _builtins.str
     """The job."""
     max_model_tokens: _builtins.int
-    """Another limit of model tokens, counted from its begin; the job's own when not given."""
+    """A new limit of model tokens, counted from the start of the job; unchanged when not given."""
     def __init__(
         self,
         *,
@@ -483,7 +483,7 @@ class ResumeJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> Global___Job:
-        """The job as it is now."""
+        """The current state of the job."""
 
     def __init__(
         self,
@@ -509,7 +509,7 @@ class StartRebuildRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     request_id: _builtins.str
-    """Makes the call safe to repeat: the same id gives one job."""
+    """Makes the call safe to repeat: calls with the same id start only one job."""
     def __init__(
         self,
         *,
@@ -559,7 +559,7 @@ class StartReindexRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     request_id: _builtins.str
-    """Makes the call safe to repeat: the same id gives one job."""
+    """Makes the call safe to repeat: calls with the same id start only one job."""
     def __init__(
         self,
         *,

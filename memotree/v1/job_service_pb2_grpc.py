@@ -26,9 +26,10 @@ if _version_not_supported:
 
 
 class JobServiceStub:
-    """Long work: it survives a restart of the server, tells how far it is, and can be cancelled and resumed.
+    """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that is not there, and UNAVAILABLE when PostgreSQL does not answer.
+    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
+    answer.
     """
 
     def __init__(self, channel):
@@ -75,9 +76,10 @@ class JobServiceStub:
 
 
 class JobServiceServicer:
-    """Long work: it survives a restart of the server, tells how far it is, and can be cancelled and resumed.
+    """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that is not there, and UNAVAILABLE when PostgreSQL does not answer.
+    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
+    answer.
     """
 
     def GetJob(self, request, context):
@@ -88,7 +90,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Lists the jobs of a workspace, the newest first.
+        """Lists the jobs of a workspace, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -102,14 +104,14 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is.
+        """Cancels a job; its commits stay. A job that has succeeded, failed or was cancelled is not changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeJob(self, request, context):
-        """Goes on with a job that stopped, failed or was cancelled; what models have answered is not asked for again.
+        """Resumes a job that stopped, failed or was cancelled; answers of models are cached and not asked for again.
         Errors: FAILED_PRECONDITION for a job that runs or has succeeded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -117,14 +119,14 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartRebuild(self, request, context):
-        """Makes the rows and vectors of a workspace anew from Git, as a job.
+        """Rebuilds the rows and vectors of a workspace from Git, as a job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StartReindex(self, request, context):
-        """Makes the vectors of a workspace anew, as a job; for another embedding model, or when the index was lost.
+        """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -177,9 +179,10 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService:
-    """Long work: it survives a restart of the server, tells how far it is, and can be cancelled and resumed.
+    """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that is not there, and UNAVAILABLE when PostgreSQL does not answer.
+    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
+    answer.
     """
 
     @staticmethod

@@ -27,9 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
-    """Long work: it survives a restart of the server, tells how far it is, and can be cancelled and resumed.
+    """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that is not there, and UNAVAILABLE when PostgreSQL does not answer.
+    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
+    answer.
     """
 
     @_typing.overload
@@ -39,49 +40,51 @@ class JobServiceStub:
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Reads a job."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
-    """Lists the jobs of a workspace, the newest first."""
+    """Lists the jobs of a workspace, newest first."""
     WatchJob: _grpc.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]
     """Streams a job at each change until it has ended or stopped."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]
-    """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is."""
+    """Cancels a job; its commits stay. A job that has succeeded, failed or was cancelled is not changed."""
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
-    """Goes on with a job that stopped, failed or was cancelled; what models have answered is not asked for again.
+    """Resumes a job that stopped, failed or was cancelled; answers of models are cached and not asked for again.
     Errors: FAILED_PRECONDITION for a job that runs or has succeeded.
     """
     StartRebuild: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.StartRebuildRequest, _job_service_pb2.StartRebuildResponse]
-    """Makes the rows and vectors of a workspace anew from Git, as a job."""
+    """Rebuilds the rows and vectors of a workspace from Git, as a job."""
     StartReindex: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.StartReindexRequest, _job_service_pb2.StartReindexResponse]
-    """Makes the vectors of a workspace anew, as a job; for another embedding model, or when the index was lost."""
+    """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
-    """Long work: it survives a restart of the server, tells how far it is, and can be cancelled and resumed.
+    """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that is not there, and UNAVAILABLE when PostgreSQL does not answer.
+    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
+    answer.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Reads a job."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]  # type: ignore[assignment]
-    """Lists the jobs of a workspace, the newest first."""
+    """Lists the jobs of a workspace, newest first."""
     WatchJob: _aio.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]  # type: ignore[assignment]
     """Streams a job at each change until it has ended or stopped."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]  # type: ignore[assignment]
-    """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is."""
+    """Cancels a job; its commits stay. A job that has succeeded, failed or was cancelled is not changed."""
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
-    """Goes on with a job that stopped, failed or was cancelled; what models have answered is not asked for again.
+    """Resumes a job that stopped, failed or was cancelled; answers of models are cached and not asked for again.
     Errors: FAILED_PRECONDITION for a job that runs or has succeeded.
     """
     StartRebuild: _aio.UnaryUnaryMultiCallable[_job_service_pb2.StartRebuildRequest, _job_service_pb2.StartRebuildResponse]  # type: ignore[assignment]
-    """Makes the rows and vectors of a workspace anew from Git, as a job."""
+    """Rebuilds the rows and vectors of a workspace from Git, as a job."""
     StartReindex: _aio.UnaryUnaryMultiCallable[_job_service_pb2.StartReindexRequest, _job_service_pb2.StartReindexResponse]  # type: ignore[assignment]
-    """Makes the vectors of a workspace anew, as a job; for another embedding model, or when the index was lost."""
+    """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Long work: it survives a restart of the server, tells how far it is, and can be cancelled and resumed.
+    """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that is not there, and UNAVAILABLE when PostgreSQL does not answer.
+    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
+    answer.
     """
 
     @_abc_1.abstractmethod
@@ -98,7 +101,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ListJobsResponse, _abc.Awaitable[_job_service_pb2.ListJobsResponse]]:
-        """Lists the jobs of a workspace, the newest first."""
+        """Lists the jobs of a workspace, newest first."""
 
     @_abc_1.abstractmethod
     def WatchJob(
@@ -114,7 +117,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.CancelJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.CancelJobResponse, _abc.Awaitable[_job_service_pb2.CancelJobResponse]]:
-        """Ends a job; what it has committed stays. One that has succeeded, failed or was cancelled is left as it is."""
+        """Cancels a job; its commits stay. A job that has succeeded, failed or was cancelled is not changed."""
 
     @_abc_1.abstractmethod
     def ResumeJob(
@@ -122,7 +125,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.ResumeJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ResumeJobResponse, _abc.Awaitable[_job_service_pb2.ResumeJobResponse]]:
-        """Goes on with a job that stopped, failed or was cancelled; what models have answered is not asked for again.
+        """Resumes a job that stopped, failed or was cancelled; answers of models are cached and not asked for again.
         Errors: FAILED_PRECONDITION for a job that runs or has succeeded.
         """
 
@@ -132,7 +135,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.StartRebuildRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.StartRebuildResponse, _abc.Awaitable[_job_service_pb2.StartRebuildResponse]]:
-        """Makes the rows and vectors of a workspace anew from Git, as a job."""
+        """Rebuilds the rows and vectors of a workspace from Git, as a job."""
 
     @_abc_1.abstractmethod
     def StartReindex(
@@ -140,6 +143,6 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.StartReindexRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.StartReindexResponse, _abc.Awaitable[_job_service_pb2.StartReindexResponse]]:
-        """Makes the vectors of a workspace anew, as a job; for another embedding model, or when the index was lost."""
+        """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

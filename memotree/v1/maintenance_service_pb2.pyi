@@ -20,7 +20,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Progress(_message.Message):
-    """How far a long job is."""
+    """The progress of a long job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -28,11 +28,11 @@ class Progress(_message.Message):
     DONE_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
     step: _builtins.str
-    """What it does now, in a few words."""
+    """The current step, in a few words."""
     done: _builtins.int
     """Units done in this step."""
     total: _builtins.int
-    """Units of this step in all; 0 when not known."""
+    """All units of this step; 0 if not known."""
     def __init__(
         self,
         *,
@@ -68,7 +68,7 @@ class Difference(_message.Message):
     node_id: _builtins.str
     """The node it concerns, when there is one."""
     description: _builtins.str
-    """A sentence: what is there, what should be, and how it is repaired."""
+    """A sentence: what was found, what was expected, and how to repair it."""
     def __init__(
         self,
         *,
@@ -160,9 +160,9 @@ class GetStatusResponse(_message.Message):
     token_counter: _builtins.str
     """The token counter."""
     max_content_bytes: _builtins.int
-    """The most bytes of content a node may have."""
+    """The largest content of a node, in bytes."""
     max_message_bytes: _builtins.int
-    """The most bytes a message may have."""
+    """The largest message, in bytes."""
     index_backlog: _builtins.int
     """Versions whose vectors are not yet flushed to the index."""
     @_builtins.property
@@ -221,7 +221,7 @@ class VerifyWorkspaceResponse(_message.Message):
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def progress(self) -> Global___Progress:
-        """How far it is."""
+        """The progress."""
 
     @_builtins.property
     def difference(self) -> Global___Difference:
@@ -274,7 +274,7 @@ class RebuildWorkspaceResponse(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def progress(self) -> Global___Progress:
-        """How far it is."""
+        """The progress."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MaintenanceServiceStub:
-    """Looking after the stores.
+    """Maintenance of the stores.
     """
 
     def __init__(self, channel):
@@ -53,18 +53,18 @@ class MaintenanceServiceStub:
 
 
 class MaintenanceServiceServicer:
-    """Looking after the stores.
+    """Maintenance of the stores.
     """
 
     def GetStatus(self, request, context):
-        """Tells versions, stores, counts and limits.
+        """Returns versions, stores, counts and limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def VerifyWorkspace(self, request, context):
-        """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress between.
+        """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -72,7 +72,7 @@ class MaintenanceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RebuildWorkspace(self, request, context):
-        """Makes the rows and vectors of a workspace anew from Git, with progress. Staged changes stay.
+        """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -106,7 +106,7 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MaintenanceService:
-    """Looking after the stores.
+    """Maintenance of the stores.
     """
 
     @staticmethod

@@ -27,41 +27,41 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MaintenanceServiceStub:
-    """Looking after the stores."""
+    """Maintenance of the stores."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MaintenanceServiceAsyncStub: ...
     GetStatus: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.GetStatusRequest, _maintenance_service_pb2.GetStatusResponse]
-    """Tells versions, stores, counts and limits."""
+    """Returns versions, stores, counts and limits."""
     VerifyWorkspace: _grpc.UnaryStreamMultiCallable[_maintenance_service_pb2.VerifyWorkspaceRequest, _maintenance_service_pb2.VerifyWorkspaceResponse]
-    """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress between.
+    """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
     RebuildWorkspace: _grpc.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]
-    """Makes the rows and vectors of a workspace anew from Git, with progress. Staged changes stay.
+    """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
 
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
-    """Looking after the stores."""
+    """Maintenance of the stores."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetStatus: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.GetStatusRequest, _maintenance_service_pb2.GetStatusResponse]  # type: ignore[assignment]
-    """Tells versions, stores, counts and limits."""
+    """Returns versions, stores, counts and limits."""
     VerifyWorkspace: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.VerifyWorkspaceRequest, _maintenance_service_pb2.VerifyWorkspaceResponse]  # type: ignore[assignment]
-    """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress between.
+    """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
     RebuildWorkspace: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]  # type: ignore[assignment]
-    """Makes the rows and vectors of a workspace anew from Git, with progress. Staged changes stay.
+    """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Looking after the stores."""
+    """Maintenance of the stores."""
 
     @_abc_1.abstractmethod
     def GetStatus(
@@ -69,7 +69,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.GetStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_service_pb2.GetStatusResponse, _abc.Awaitable[_maintenance_service_pb2.GetStatusResponse]]:
-        """Tells versions, stores, counts and limits."""
+        """Returns versions, stores, counts and limits."""
 
     @_abc_1.abstractmethod
     def VerifyWorkspace(
@@ -77,7 +77,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.VerifyWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_maintenance_service_pb2.VerifyWorkspaceResponse], _abc.AsyncIterator[_maintenance_service_pb2.VerifyWorkspaceResponse]]:
-        """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress between.
+        """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
         """
 
@@ -87,7 +87,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.RebuildWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_maintenance_service_pb2.RebuildWorkspaceResponse], _abc.AsyncIterator[_maintenance_service_pb2.RebuildWorkspaceResponse]]:
-        """Makes the rows and vectors of a workspace anew from Git, with progress. Staged changes stay.
+        """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
         """
 

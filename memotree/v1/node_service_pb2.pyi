@@ -30,27 +30,27 @@ class _UpdateModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateMode
     UPDATE_MODE_UNSPECIFIED: _UpdateMode.ValueType  # 0
     """Not given: MERGE."""
     UPDATE_MODE_MERGE: _UpdateMode.ValueType  # 1
-    """Given fields replace, tags unite, attributes merge by key."""
+    """Given fields replace the present ones, tags are added, attributes are merged by key."""
     UPDATE_MODE_REPLACE: _UpdateMode.ValueType  # 2
-    """Given fields replace; tags and attributes become exactly those given."""
+    """Given fields replace the present ones; tags and attributes become exactly those given."""
     UPDATE_MODE_APPEND: _UpdateMode.ValueType  # 3
-    """The given content follows the present one after a blank line; other fields as in MERGE."""
+    """The given content is added after the present one and a blank line; other fields as in MERGE."""
     UPDATE_MODE_PREPEND: _UpdateMode.ValueType  # 4
-    """The given content goes before the present one with a blank line between; other fields as in MERGE."""
+    """The given content is added before the present one, with a blank line between; other fields as in MERGE."""
 
 class UpdateMode(_UpdateMode, metaclass=_UpdateModeEnumTypeWrapper):
-    """How given values meet those that are there."""
+    """How given values are combined with the present ones."""
 
 UPDATE_MODE_UNSPECIFIED: UpdateMode.ValueType  # 0
 """Not given: MERGE."""
 UPDATE_MODE_MERGE: UpdateMode.ValueType  # 1
-"""Given fields replace, tags unite, attributes merge by key."""
+"""Given fields replace the present ones, tags are added, attributes are merged by key."""
 UPDATE_MODE_REPLACE: UpdateMode.ValueType  # 2
-"""Given fields replace; tags and attributes become exactly those given."""
+"""Given fields replace the present ones; tags and attributes become exactly those given."""
 UPDATE_MODE_APPEND: UpdateMode.ValueType  # 3
-"""The given content follows the present one after a blank line; other fields as in MERGE."""
+"""The given content is added after the present one and a blank line; other fields as in MERGE."""
 UPDATE_MODE_PREPEND: UpdateMode.ValueType  # 4
-"""The given content goes before the present one with a blank line between; other fields as in MERGE."""
+"""The given content is added before the present one, with a blank line between; other fields as in MERGE."""
 Global___UpdateMode: _TypeAlias = UpdateMode  # noqa: Y015
 
 class _SearchType:
@@ -64,7 +64,7 @@ class _SearchTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SearchType
     SEARCH_TYPE_FULL_TEXT: _SearchType.ValueType  # 1
     """By words: BM25 over title, tags, brief, summary and content."""
     SEARCH_TYPE_SEMANTIC: _SearchType.ValueType  # 2
-    """By meaning: the summary's vector."""
+    """By meaning: with the vector of the summary."""
     SEARCH_TYPE_RELATION: _SearchType.ValueType  # 3
     """Along relations, from scope_node_id or else from the best matches of the words."""
     SEARCH_TYPE_HYBRID: _SearchType.ValueType  # 4
@@ -78,7 +78,7 @@ SEARCH_TYPE_UNSPECIFIED: SearchType.ValueType  # 0
 SEARCH_TYPE_FULL_TEXT: SearchType.ValueType  # 1
 """By words: BM25 over title, tags, brief, summary and content."""
 SEARCH_TYPE_SEMANTIC: SearchType.ValueType  # 2
-"""By meaning: the summary's vector."""
+"""By meaning: with the vector of the summary."""
 SEARCH_TYPE_RELATION: SearchType.ValueType  # 3
 """Along relations, from scope_node_id or else from the best matches of the words."""
 SEARCH_TYPE_HYBRID: SearchType.ValueType  # 4
@@ -98,12 +98,12 @@ class _SearchScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SearchSco
     SEARCH_SCOPE_CURRENT_VIEW: _SearchScope.ValueType  # 2
     """The nodes that the view shows; needs view_name."""
     SEARCH_SCOPE_SUBTREE: _SearchScope.ValueType  # 3
-    """A node and all below it; needs scope_node_id."""
+    """A node and all nodes below it; needs scope_node_id."""
     SEARCH_SCOPE_RELATED: _SearchScope.ValueType  # 4
     """The nodes that relations reach from a node; needs scope_node_id."""
 
 class SearchScope(_SearchScope, metaclass=_SearchScopeEnumTypeWrapper):
-    """Where a search looks."""
+    """Which nodes a search covers."""
 
 SEARCH_SCOPE_UNSPECIFIED: SearchScope.ValueType  # 0
 """Not given: ALL."""
@@ -112,14 +112,14 @@ SEARCH_SCOPE_ALL: SearchScope.ValueType  # 1
 SEARCH_SCOPE_CURRENT_VIEW: SearchScope.ValueType  # 2
 """The nodes that the view shows; needs view_name."""
 SEARCH_SCOPE_SUBTREE: SearchScope.ValueType  # 3
-"""A node and all below it; needs scope_node_id."""
+"""A node and all nodes below it; needs scope_node_id."""
 SEARCH_SCOPE_RELATED: SearchScope.ValueType  # 4
 """The nodes that relations reach from a node; needs scope_node_id."""
 Global___SearchScope: _TypeAlias = SearchScope  # noqa: Y015
 
 @_typing.final
 class ContextUsage(_message.Message):
-    """How a set of tokens stands to its budget."""
+    """The tokens that a view uses, and its budget."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -128,13 +128,13 @@ class ContextUsage(_message.Message):
     NODES_EXPANDED_FIELD_NUMBER: _builtins.int
     NODES_SHOWN_FIELD_NUMBER: _builtins.int
     tokens_used: _builtins.int
-    """Tokens that the view shows now: those of the Markdown that RenderView gives for all archives."""
+    """Tokens of the view: those of the Markdown that RenderView returns for all archives."""
     token_budget: _builtins.int
-    """The budget; 0 when there is none."""
+    """The token budget; 0 for none."""
     nodes_expanded: _builtins.int
     """Nodes shown above level TITLE."""
     nodes_shown: _builtins.int
-    """Nodes shown at all."""
+    """All nodes shown."""
     def __init__(
         self,
         *,
@@ -168,7 +168,7 @@ class GetNodeRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     level: _types_pb2.LevelOfDetail.ValueType
-    """How much of it; DETAIL when not given."""
+    """The level of detail; DETAIL when not given."""
     def __init__(
         self,
         *,
@@ -227,15 +227,15 @@ class ListChildrenRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     parent_id: _builtins.str
-    """The node above; or empty with an archive for its roots."""
+    """The parent node; empty, with an archive, for the roots of the archive."""
     archive: _builtins.str
-    """The archive whose roots are meant: id, unique prefix or name."""
+    """The archive whose roots are listed: id, unique prefix or name."""
     level: _types_pb2.LevelOfDetail.ValueType
-    """How much of each; TITLE when not given."""
+    """The level of detail of each node; TITLE when not given."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -264,10 +264,10 @@ class ListChildrenResponse(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Node]:
-        """In their order."""
+        """The nodes in their order."""
 
     def __init__(
         self,
@@ -301,15 +301,15 @@ class GetTreeRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     node_id: _builtins.str
-    """The top of the subtree; or empty with an archive for all of it."""
+    """The top of the subtree; empty, with an archive, for the whole archive."""
     archive: _builtins.str
     """The archive: id, unique prefix or name."""
     max_depth: _builtins.int
     """How many levels below the top; all when 0."""
     level: _types_pb2.LevelOfDetail.ValueType
-    """How much of each node; TITLE when not given, at most SUMMARY."""
+    """The level of detail of each node; TITLE when not given, at most SUMMARY."""
     max_nodes: _builtins.int
-    """At most this many nodes, 1000 when 0, never more than 10000; the rest is counted in truncated."""
+    """The most nodes; 1000 when 0, at most 10000. truncated counts the rest."""
     def __init__(
         self,
         *,
@@ -366,7 +366,7 @@ class GetTreeResponse(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     truncated: _builtins.int
-    """Nodes that exist below the top and are not in the answer because of max_nodes."""
+    """How many nodes below the top were left out because of max_nodes."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TreeNode]:
         """Parents before children, siblings in their order."""
@@ -401,7 +401,7 @@ class ExpandNodeRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The session or branch that the view belongs to; reads are of that state."""
+    """The session or branch that the view belongs to; the node is read at that state."""
     view_name: _builtins.str
     """The view; "default" when not given."""
     node_id: _builtins.str
@@ -409,9 +409,9 @@ class ExpandNodeRequest(_message.Message):
     level: _types_pb2.LevelOfDetail.ValueType
     """The level; DETAIL when not given."""
     include_children: _builtins.bool
-    """Bring its children into the view, at TITLE or the level they had, and return them."""
+    """Whether to add its children to the view, at TITLE or the level they had, and return them."""
     include_relations: _builtins.bool
-    """Return the relations of the node in both directions."""
+    """Whether to return the relations of the node in both directions."""
     def __init__(
         self,
         *,
@@ -453,19 +453,19 @@ class ExpandNodeResponse(_message.Message):
 
     @_builtins.property
     def children(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Node]:
-        """Its children, when asked."""
+        """Its children, with include_children."""
 
     @_builtins.property
     def relations(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.RelatedNode]:
-        """Its relations in both directions, when asked."""
+        """Its relations in both directions, with include_relations."""
 
     @_builtins.property
     def usage(self) -> Global___ContextUsage:
-        """What the view holds now."""
+        """The usage of the view now."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -505,7 +505,7 @@ class CollapseNodeRequest(_message.Message):
     node_id: _builtins.str
     """The node."""
     recursive: _builtins.bool
-    """Forget the levels of the whole subtree."""
+    """Whether to reset the levels of the whole subtree."""
     def __init__(
         self,
         *,
@@ -540,11 +540,11 @@ class CollapseNodeResponse(_message.Message):
 
     @_builtins.property
     def usage(self) -> Global___ContextUsage:
-        """What the view holds now."""
+        """The usage of the view now."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -612,31 +612,31 @@ class CreateNodeRequest(_message.Message):
     session_id: _builtins.str
     """The session that stages the change."""
     archive_id: _builtins.str
-    """The archive: id, unique prefix or name; taken from the parent when there is one, needed without."""
+    """The archive: id, unique prefix or name. Needed without a parent; with one, the parent's archive is used."""
     parent_id: _builtins.str
-    """The node above it; empty for a root."""
+    """The parent node; empty for a root."""
     type: _builtins.str
-    """A type of the registry; "note" when empty."""
+    """A registered type; "note" when empty."""
     title: _builtins.str
-    """One line; needed."""
+    """One line; required."""
     content: _builtins.str
     """The text."""
     brief: _builtins.str
-    """One line; made from the content when not given."""
+    """One line; generated from the content when not given."""
     summary: _builtins.str
-    """A paragraph; made from the content when not given. Given, nothing is generated."""
+    """A paragraph; generated from the content when not given. If it is given, nothing is generated."""
     position: _builtins.int
-    """The place among the siblings: 0 is first, each other number counts siblings before it; last when not given."""
+    """The index among the siblings, which is the number of siblings before it; last when not given."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     initial_level: _types_pb2.LevelOfDetail.ValueType
     """The level of the new node in the view; SUMMARY when not given."""
     view_name: _builtins.str
-    """The view to put it into; none when not given."""
+    """The view to add it to; no view when not given."""
     auto_generate_summary: _builtins.bool
-    """Whether brief and summary are made from the content; true when not given."""
+    """Whether brief and summary are generated from the content; true when not given."""
     node_id: _builtins.str
-    """Chosen by the caller, or empty for a fresh one."""
+    """An id of the caller's choice, or empty for a new one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
@@ -645,11 +645,11 @@ class CreateNodeRequest(_message.Message):
 
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Facts by name."""
+        """Attributes by name."""
 
     @_builtins.property
     def relations(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Relation]:
-        """Arrows that the node holds."""
+        """The relations from this node to others."""
 
     @_builtins.property
     def source(self) -> _types_pb2.Source:
@@ -720,7 +720,7 @@ class CreateNodeResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -787,7 +787,7 @@ class UpdateNodeRequest(_message.Message):
     node_id: _builtins.str
     """The node."""
     level: _types_pb2.LevelOfDetail.ValueType
-    """Sets its level in the view."""
+    """Its new level in the view; unchanged when not given."""
     view_name: _builtins.str
     """The view of level; "default" when not given."""
     content: _builtins.str
@@ -799,29 +799,29 @@ class UpdateNodeRequest(_message.Message):
     summary: _builtins.str
     """A paragraph."""
     type: _builtins.str
-    """A type of the registry."""
+    """A registered type."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     regenerate_summary: _builtins.bool
-    """Whether brief and summary are made anew from the content."""
+    """Whether brief and summary are generated again from the content."""
     mode: Global___UpdateMode.ValueType
-    """How given values meet those that are there; MERGE when not given."""
+    """How given values are combined with the present ones; MERGE when not given."""
     etag: _builtins.str
-    """Refuse unless the node is still this version."""
+    """The version that was read; the change is refused if the node has another one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tags, as mode says."""
+        """Tags; mode says how they are applied."""
 
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Facts by name, as mode says."""
+        """Attributes by name; mode says how they are applied."""
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """Which of content, title, brief, summary, tags, attributes and type are given. Without a mask, those that are present
-        (tags and attributes when not empty).
+        """Which of content, title, brief, summary, tags, attributes and type to set. Without a mask, the fields that are
+        present (tags and attributes if they are not empty).
         """
 
     def __init__(
@@ -887,11 +887,11 @@ class UpdateNodeResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node as it is in the session now, at level DETAIL."""
+        """The changed node in the session, at level DETAIL."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -927,11 +927,11 @@ class DeleteNodeRequest(_message.Message):
     node_id: _builtins.str
     """The node."""
     recursive: _builtins.bool
-    """Whether all below it goes too."""
+    """Whether to delete all nodes below it too."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     etag: _builtins.str
-    """Refuse unless the node is still this version."""
+    """The version that was read; the change is refused if the node has another one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     def __init__(
@@ -967,7 +967,7 @@ class DeleteNodeResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know: relations that point nowhere now."""
+        """Warnings for a person: relations whose target is deleted."""
 
     def __init__(
         self,
@@ -1009,11 +1009,11 @@ class MoveNodeRequest(_message.Message):
     archive_id: _builtins.str
     """The archive of a new root: id, unique prefix or name; the present one when empty."""
     position: _builtins.int
-    """The place among the siblings, from 0; last when not given."""
+    """The index among the siblings, from 0; last when not given."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     etag: _builtins.str
-    """Refuse unless the node is still this version."""
+    """The version that was read; the change is refused if the node has another one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     def __init__(
@@ -1058,7 +1058,7 @@ class MoveNodeResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -1084,11 +1084,11 @@ class SplitPart(_message.Message):
     CONTENT_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     title: _builtins.str
-    """One line; needed."""
+    """One line; required."""
     content: _builtins.str
-    """The text of the part."""
+    """The content of the part."""
     node_id: _builtins.str
-    """Chosen by the caller, or empty for a fresh one; the first part keeps the node's id."""
+    """An id of the caller's choice, or empty for a new one; the first part keeps the node's id."""
     def __init__(
         self,
         *,
@@ -1125,16 +1125,16 @@ class SplitNodeRequest(_message.Message):
     node_id: _builtins.str
     """The node."""
     as_children: _builtins.bool
-    """Whether the other parts become its children and not its next siblings."""
+    """Whether the other parts become its children instead of its next siblings."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     etag: _builtins.str
-    """Refuse unless the node is still this version."""
+    """The version that was read; the change is refused if the node has another one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitPart]:
-        """Two or more; the first becomes the node itself."""
+        """Two or more parts; the first one stays in the node itself."""
 
     def __init__(
         self,
@@ -1170,7 +1170,7 @@ class SplitNodeResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -1205,12 +1205,12 @@ class MergeNodesRequest(_message.Message):
     title: _builtins.str
     """The new title; that of the first when not given."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Two or more; the first takes the others in, in this order."""
+        """Two or more nodes; the others are merged into the first, in this order."""
 
     def __init__(
         self,
@@ -1243,15 +1243,15 @@ class MergeNodesResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The first node with all of them, at level DETAIL."""
+        """The first node, with the others merged into it, at level DETAIL."""
 
     @_builtins.property
     def deleted_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The ids of the nodes that went."""
+        """The ids of the deleted nodes."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -1287,7 +1287,7 @@ class AddRelationRequest(_message.Message):
     node_id: _builtins.str
     """The node that holds the relation."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
@@ -1322,11 +1322,11 @@ class AddRelationResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node as it is in the session now, at level SUMMARY."""
+        """The changed node in the session, at level SUMMARY."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -1366,7 +1366,7 @@ class RemoveRelationRequest(_message.Message):
     target_id: _builtins.str
     """The node it points to."""
     commit_message: _builtins.str
-    """Why; kept in the body of the commit."""
+    """The reason for the change; kept in the body of the commit."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     def __init__(
@@ -1398,11 +1398,11 @@ class RemoveRelationResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node as it is in the session now, at level SUMMARY."""
+        """The changed node in the session, at level SUMMARY."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -1420,8 +1420,8 @@ Global___RemoveRelationResponse: _TypeAlias = RemoveRelationResponse  # noqa: Y0
 
 @_typing.final
 class NodeChange(_message.Message):
-    """One change of a batch. The workspace, session and commit message inside it may be left empty; those of the batch apply.
-    A request id inside it is INVALID_ARGUMENT: a batch takes effect as a whole, and so has one of its own.
+    """One change of a batch. The workspace, session and commit message inside it may be left empty; those of the batch
+    apply. A request id inside it is INVALID_ARGUMENT: a batch takes effect as a whole, so only the batch has one.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1438,15 +1438,15 @@ class NodeChange(_message.Message):
 
     @_builtins.property
     def update(self) -> Global___UpdateNodeRequest:
-        """Other field values."""
+        """New field values of a node."""
 
     @_builtins.property
     def move(self) -> Global___MoveNodeRequest:
-        """Another place."""
+        """A new place of a node."""
 
     @_builtins.property
     def delete(self) -> Global___DeleteNodeRequest:
-        """A removal."""
+        """The deletion of a node."""
 
     @_builtins.property
     def add_relation(self) -> Global___AddRelationRequest:
@@ -1492,12 +1492,12 @@ class BatchChangeNodesRequest(_message.Message):
     session_id: _builtins.str
     """The session that stages the changes."""
     commit_message: _builtins.str
-    """Why, for the changes that do not say."""
+    """The reason, for changes without one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeChange]:
-        """At most 1000."""
+        """The changes, at most 1000."""
 
     def __init__(
         self,
@@ -1518,7 +1518,7 @@ Global___BatchChangeNodesRequest: _TypeAlias = BatchChangeNodesRequest  # noqa: 
 
 @_typing.final
 class NodeChangeResult(_message.Message):
-    """What one change of a batch did."""
+    """The result of one change of a batch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1526,11 +1526,11 @@ class NodeChangeResult(_message.Message):
     DELETED_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _types_pb2.Node:
-        """The node it was about, at level TITLE; for a deleted one, its id alone."""
+        """The changed node, at level TITLE; only its id if it was deleted."""
 
     @_builtins.property
     def deleted_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Further ids that a recursive removal deleted."""
+        """The ids of the other nodes that a recursive deletion deleted."""
 
     def __init__(
         self,
@@ -1556,11 +1556,11 @@ class BatchChangeNodesResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeChangeResult]:
-        """One for each change, in their order."""
+        """One result for each change, in their order."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,
@@ -1602,15 +1602,15 @@ class SearchNodesRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     query: _builtins.str
-    """Words or a question, at most 8192 characters. It is text, never syntax."""
+    """Words or a question, at most 8192 characters. Plain text; no query operators."""
     search_type: Global___SearchType.ValueType
-    """How to find; FULL_TEXT when not given."""
+    """How to find nodes; FULL_TEXT when not given."""
     max_results: _builtins.int
-    """At most this many, 10 when 0, never more than 1000."""
+    """The most results; 10 when 0, at most 1000."""
     scope: Global___SearchScope.ValueType
-    """Where to look; ALL when not given."""
+    """Which nodes to search; ALL when not given."""
     include_preview: _builtins.bool
-    """Whether hits carry a preview; true when not given."""
+    """Whether hits have a preview; true when not given."""
     preview_length: _builtins.int
     """Characters of a preview, 200 when 0, at most 2000."""
     scope_node_id: _builtins.str
@@ -1681,24 +1681,24 @@ class SearchHit(_message.Message):
     score: _builtins.float
     """From 0 to 1; comparable within one answer."""
     preview: _builtins.str
-    """A piece of its text with the matched terms between pairs of asterisks."""
+    """A part of its text, with the matched terms between pairs of asterisks."""
     reason: _builtins.str
     """A sentence that says why it was found."""
     lexical_score: _builtins.float
-    """The share of the words in the score, from 0 to 1; 0 when words were not asked for."""
+    """The score by words, from 0 to 1; 0 if the search did not use words."""
     semantic_score: _builtins.float
-    """The share of the meaning in the score, from 0 to 1; 0 when meaning was not asked for."""
+    """The score by meaning, from 0 to 1; 0 if the search did not use meaning."""
     @_builtins.property
     def node(self) -> _types_pb2.Node:
         """The node, at level SUMMARY."""
 
     @_builtins.property
     def matched_terms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The query's terms that it holds."""
+        """The terms of the query that it contains."""
 
     @_builtins.property
     def relation_path(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.RelatedNode]:
-        """The way along relations, from the start to this node; for RELATION searches."""
+        """The path of relations from the start to this node; for RELATION searches."""
 
     def __init__(
         self,
@@ -1733,11 +1733,11 @@ class SearchNodesResponse(_message.Message):
     """The commit that was searched; for a session, its base."""
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SearchHit]:
-        """Best first; equals by id."""
+        """Best first; hits with equal scores are ordered by id."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know."""
+        """Warnings for a person."""
 
     def __init__(
         self,

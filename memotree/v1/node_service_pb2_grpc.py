@@ -26,14 +26,15 @@ if _version_not_supported:
 
 
 class NodeServiceStub:
-    """The node tools: reading, changing and searching the memory tree.
+    """The node tools: read, change and search the memory tree.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and are
-    staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique prefix
-    of four characters or more: INVALID_ARGUMENT with a NodeList when it is ambiguous. Every change may carry a request_id,
-    which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or node that is not there,
-    INVALID_ARGUMENT listing every field that is wrong, and UNAVAILABLE when a store does not answer; changes also answer
-    FAILED_PRECONDITION for a session that is not open. Only what goes beyond that stands at the calls.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
+    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
+    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
+    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
+    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
+    further errors.
     """
 
     def __init__(self, channel):
@@ -120,14 +121,15 @@ class NodeServiceStub:
 
 
 class NodeServiceServicer:
-    """The node tools: reading, changing and searching the memory tree.
+    """The node tools: read, change and search the memory tree.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and are
-    staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique prefix
-    of four characters or more: INVALID_ARGUMENT with a NodeList when it is ambiguous. Every change may carry a request_id,
-    which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or node that is not there,
-    INVALID_ARGUMENT listing every field that is wrong, and UNAVAILABLE when a store does not answer; changes also answer
-    FAILED_PRECONDITION for a session that is not open. Only what goes beyond that stands at the calls.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
+    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
+    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
+    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
+    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
+    further errors.
     """
 
     def GetNode(self, request, context):
@@ -174,7 +176,7 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateNode(self, request, context):
-        """Stages other field values of a node.
+        """Stages new field values of a node.
         Errors: ABORTED for a stale etag; FAILED_PRECONDITION for derived content; RESOURCE_EXHAUSTED for content over the
         limit.
         """
@@ -183,7 +185,7 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteNode(self, request, context):
-        """Stages the removal of a node.
+        """Stages the deletion of a node.
         Errors: FAILED_PRECONDITION for a node with children unless recursive; ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -191,7 +193,7 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MoveNode(self, request, context):
-        """Stages another parent or place of a node.
+        """Stages a new parent or position of a node.
         Errors: INVALID_ARGUMENT for a parent that is the node or below it; ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -199,7 +201,7 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SplitNode(self, request, context):
-        """Stages the division of a node into several: it keeps the first part, the others become its next siblings or children.
+        """Stages the split of a node into parts: it keeps the first part, the others become its next siblings or children.
         Errors: ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -207,15 +209,15 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MergeNodes(self, request, context):
-        """Stages the union of several nodes into the first: contents joined by a blank line, tags, attributes and relations
-        united, children taken over, relations of others that point to the merged nodes bent to it.
+        """Stages the merge of several nodes into the first: contents are joined by a blank line, tags, attributes and
+        relations are united, children move to it, and relations of other nodes to the merged nodes are redirected to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddRelation(self, request, context):
-        """Stages a relation. An equal one (type and target) takes the new description.
+        """Stages a relation. If the node has it already (same type and target), its description is replaced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -223,14 +225,14 @@ class NodeServiceServicer:
 
     def RemoveRelation(self, request, context):
         """Stages the removal of a relation.
-        Errors: NOT_FOUND when the node holds no such relation.
+        Errors: NOT_FOUND when the node has no such relation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchChangeNodes(self, request, context):
-        """Stages several changes, all or nothing, in their order; a later one may use a node that an earlier one creates.
+        """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
         Errors: those of the single calls; the message names the number of the change that failed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -331,14 +333,15 @@ def add_NodeServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeService:
-    """The node tools: reading, changing and searching the memory tree.
+    """The node tools: read, change and search the memory tree.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and are
-    staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique prefix
-    of four characters or more: INVALID_ARGUMENT with a NodeList when it is ambiguous. Every change may carry a request_id,
-    which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or node that is not there,
-    INVALID_ARGUMENT listing every field that is wrong, and UNAVAILABLE when a store does not answer; changes also answer
-    FAILED_PRECONDITION for a session that is not open. Only what goes beyond that stands at the calls.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
+    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
+    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
+    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
+    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
+    further errors.
     """
 
     @staticmethod

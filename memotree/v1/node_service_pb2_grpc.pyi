@@ -27,14 +27,15 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class NodeServiceStub:
-    """The node tools: reading, changing and searching the memory tree.
+    """The node tools: read, change and search the memory tree.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and are
-    staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique prefix
-    of four characters or more: INVALID_ARGUMENT with a NodeList when it is ambiguous. Every change may carry a request_id,
-    which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or node that is not there,
-    INVALID_ARGUMENT listing every field that is wrong, and UNAVAILABLE when a store does not answer; changes also answer
-    FAILED_PRECONDITION for a session that is not open. Only what goes beyond that stands at the calls.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
+    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
+    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
+    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
+    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
+    further errors.
     """
 
     @_typing.overload
@@ -56,34 +57,34 @@ class NodeServiceStub:
     Errors: ALREADY_EXISTS for an id that was ever used; RESOURCE_EXHAUSTED for content over the limit.
     """
     UpdateNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.UpdateNodeRequest, _node_service_pb2.UpdateNodeResponse]
-    """Stages other field values of a node.
+    """Stages new field values of a node.
     Errors: ABORTED for a stale etag; FAILED_PRECONDITION for derived content; RESOURCE_EXHAUSTED for content over the
     limit.
     """
     DeleteNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.DeleteNodeRequest, _node_service_pb2.DeleteNodeResponse]
-    """Stages the removal of a node.
+    """Stages the deletion of a node.
     Errors: FAILED_PRECONDITION for a node with children unless recursive; ABORTED for a stale etag.
     """
     MoveNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.MoveNodeRequest, _node_service_pb2.MoveNodeResponse]
-    """Stages another parent or place of a node.
+    """Stages a new parent or position of a node.
     Errors: INVALID_ARGUMENT for a parent that is the node or below it; ABORTED for a stale etag.
     """
     SplitNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.SplitNodeRequest, _node_service_pb2.SplitNodeResponse]
-    """Stages the division of a node into several: it keeps the first part, the others become its next siblings or children.
+    """Stages the split of a node into parts: it keeps the first part, the others become its next siblings or children.
     Errors: ABORTED for a stale etag.
     """
     MergeNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.MergeNodesRequest, _node_service_pb2.MergeNodesResponse]
-    """Stages the union of several nodes into the first: contents joined by a blank line, tags, attributes and relations
-    united, children taken over, relations of others that point to the merged nodes bent to it.
+    """Stages the merge of several nodes into the first: contents are joined by a blank line, tags, attributes and
+    relations are united, children move to it, and relations of other nodes to the merged nodes are redirected to it.
     """
     AddRelation: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.AddRelationRequest, _node_service_pb2.AddRelationResponse]
-    """Stages a relation. An equal one (type and target) takes the new description."""
+    """Stages a relation. If the node has it already (same type and target), its description is replaced."""
     RemoveRelation: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.RemoveRelationRequest, _node_service_pb2.RemoveRelationResponse]
     """Stages the removal of a relation.
-    Errors: NOT_FOUND when the node holds no such relation.
+    Errors: NOT_FOUND when the node has no such relation.
     """
     BatchChangeNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.BatchChangeNodesRequest, _node_service_pb2.BatchChangeNodesResponse]
-    """Stages several changes, all or nothing, in their order; a later one may use a node that an earlier one creates.
+    """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
     Errors: those of the single calls; the message names the number of the change that failed.
     """
     SearchNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.SearchNodesRequest, _node_service_pb2.SearchNodesResponse]
@@ -91,14 +92,15 @@ class NodeServiceStub:
 
 @_typing.type_check_only
 class NodeServiceAsyncStub(NodeServiceStub):
-    """The node tools: reading, changing and searching the memory tree.
+    """The node tools: read, change and search the memory tree.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and are
-    staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique prefix
-    of four characters or more: INVALID_ARGUMENT with a NodeList when it is ambiguous. Every change may carry a request_id,
-    which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or node that is not there,
-    INVALID_ARGUMENT listing every field that is wrong, and UNAVAILABLE when a store does not answer; changes also answer
-    FAILED_PRECONDITION for a session that is not open. Only what goes beyond that stands at the calls.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
+    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
+    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
+    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
+    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
+    further errors.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -117,48 +119,49 @@ class NodeServiceAsyncStub(NodeServiceStub):
     Errors: ALREADY_EXISTS for an id that was ever used; RESOURCE_EXHAUSTED for content over the limit.
     """
     UpdateNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.UpdateNodeRequest, _node_service_pb2.UpdateNodeResponse]  # type: ignore[assignment]
-    """Stages other field values of a node.
+    """Stages new field values of a node.
     Errors: ABORTED for a stale etag; FAILED_PRECONDITION for derived content; RESOURCE_EXHAUSTED for content over the
     limit.
     """
     DeleteNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.DeleteNodeRequest, _node_service_pb2.DeleteNodeResponse]  # type: ignore[assignment]
-    """Stages the removal of a node.
+    """Stages the deletion of a node.
     Errors: FAILED_PRECONDITION for a node with children unless recursive; ABORTED for a stale etag.
     """
     MoveNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.MoveNodeRequest, _node_service_pb2.MoveNodeResponse]  # type: ignore[assignment]
-    """Stages another parent or place of a node.
+    """Stages a new parent or position of a node.
     Errors: INVALID_ARGUMENT for a parent that is the node or below it; ABORTED for a stale etag.
     """
     SplitNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.SplitNodeRequest, _node_service_pb2.SplitNodeResponse]  # type: ignore[assignment]
-    """Stages the division of a node into several: it keeps the first part, the others become its next siblings or children.
+    """Stages the split of a node into parts: it keeps the first part, the others become its next siblings or children.
     Errors: ABORTED for a stale etag.
     """
     MergeNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.MergeNodesRequest, _node_service_pb2.MergeNodesResponse]  # type: ignore[assignment]
-    """Stages the union of several nodes into the first: contents joined by a blank line, tags, attributes and relations
-    united, children taken over, relations of others that point to the merged nodes bent to it.
+    """Stages the merge of several nodes into the first: contents are joined by a blank line, tags, attributes and
+    relations are united, children move to it, and relations of other nodes to the merged nodes are redirected to it.
     """
     AddRelation: _aio.UnaryUnaryMultiCallable[_node_service_pb2.AddRelationRequest, _node_service_pb2.AddRelationResponse]  # type: ignore[assignment]
-    """Stages a relation. An equal one (type and target) takes the new description."""
+    """Stages a relation. If the node has it already (same type and target), its description is replaced."""
     RemoveRelation: _aio.UnaryUnaryMultiCallable[_node_service_pb2.RemoveRelationRequest, _node_service_pb2.RemoveRelationResponse]  # type: ignore[assignment]
     """Stages the removal of a relation.
-    Errors: NOT_FOUND when the node holds no such relation.
+    Errors: NOT_FOUND when the node has no such relation.
     """
     BatchChangeNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.BatchChangeNodesRequest, _node_service_pb2.BatchChangeNodesResponse]  # type: ignore[assignment]
-    """Stages several changes, all or nothing, in their order; a later one may use a node that an earlier one creates.
+    """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
     Errors: those of the single calls; the message names the number of the change that failed.
     """
     SearchNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.SearchNodesRequest, _node_service_pb2.SearchNodesResponse]  # type: ignore[assignment]
     """Finds nodes by words, by meaning, by both, or along relations."""
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The node tools: reading, changing and searching the memory tree.
+    """The node tools: read, change and search the memory tree.
 
-    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and are
-    staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique prefix
-    of four characters or more: INVALID_ARGUMENT with a NodeList when it is ambiguous. Every change may carry a request_id,
-    which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or node that is not there,
-    INVALID_ARGUMENT listing every field that is wrong, and UNAVAILABLE when a store does not answer; changes also answer
-    FAILED_PRECONDITION for a session that is not open. Only what goes beyond that stands at the calls.
+    Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
+    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
+    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
+    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
+    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
+    further errors.
     """
 
     @_abc_1.abstractmethod
@@ -217,7 +220,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.UpdateNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.UpdateNodeResponse, _abc.Awaitable[_node_service_pb2.UpdateNodeResponse]]:
-        """Stages other field values of a node.
+        """Stages new field values of a node.
         Errors: ABORTED for a stale etag; FAILED_PRECONDITION for derived content; RESOURCE_EXHAUSTED for content over the
         limit.
         """
@@ -228,7 +231,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.DeleteNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.DeleteNodeResponse, _abc.Awaitable[_node_service_pb2.DeleteNodeResponse]]:
-        """Stages the removal of a node.
+        """Stages the deletion of a node.
         Errors: FAILED_PRECONDITION for a node with children unless recursive; ABORTED for a stale etag.
         """
 
@@ -238,7 +241,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.MoveNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.MoveNodeResponse, _abc.Awaitable[_node_service_pb2.MoveNodeResponse]]:
-        """Stages another parent or place of a node.
+        """Stages a new parent or position of a node.
         Errors: INVALID_ARGUMENT for a parent that is the node or below it; ABORTED for a stale etag.
         """
 
@@ -248,7 +251,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.SplitNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.SplitNodeResponse, _abc.Awaitable[_node_service_pb2.SplitNodeResponse]]:
-        """Stages the division of a node into several: it keeps the first part, the others become its next siblings or children.
+        """Stages the split of a node into parts: it keeps the first part, the others become its next siblings or children.
         Errors: ABORTED for a stale etag.
         """
 
@@ -258,8 +261,8 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.MergeNodesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.MergeNodesResponse, _abc.Awaitable[_node_service_pb2.MergeNodesResponse]]:
-        """Stages the union of several nodes into the first: contents joined by a blank line, tags, attributes and relations
-        united, children taken over, relations of others that point to the merged nodes bent to it.
+        """Stages the merge of several nodes into the first: contents are joined by a blank line, tags, attributes and
+        relations are united, children move to it, and relations of other nodes to the merged nodes are redirected to it.
         """
 
     @_abc_1.abstractmethod
@@ -268,7 +271,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.AddRelationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.AddRelationResponse, _abc.Awaitable[_node_service_pb2.AddRelationResponse]]:
-        """Stages a relation. An equal one (type and target) takes the new description."""
+        """Stages a relation. If the node has it already (same type and target), its description is replaced."""
 
     @_abc_1.abstractmethod
     def RemoveRelation(
@@ -277,7 +280,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.RemoveRelationResponse, _abc.Awaitable[_node_service_pb2.RemoveRelationResponse]]:
         """Stages the removal of a relation.
-        Errors: NOT_FOUND when the node holds no such relation.
+        Errors: NOT_FOUND when the node has no such relation.
         """
 
     @_abc_1.abstractmethod
@@ -286,7 +289,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.BatchChangeNodesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.BatchChangeNodesResponse, _abc.Awaitable[_node_service_pb2.BatchChangeNodesResponse]]:
-        """Stages several changes, all or nothing, in their order; a later one may use a node that an earlier one creates.
+        """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
         Errors: those of the single calls; the message names the number of the change that failed.
         """
 

@@ -31,25 +31,25 @@ class _SessionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SessionS
     SESSION_STATE_UNSPECIFIED: _SessionState.ValueType  # 0
     """Not given."""
     SESSION_STATE_OPEN: _SessionState.ValueType  # 1
-    """It takes changes."""
+    """It accepts changes."""
     SESSION_STATE_DISCARDED: _SessionState.ValueType  # 2
     """It was discarded."""
     SESSION_STATE_EXPIRED: _SessionState.ValueType  # 3
-    """It was not used before its time ran out; its changes are gone."""
+    """It was idle for too long; its changes were discarded."""
     SESSION_STATE_DETACHED: _SessionState.ValueType  # 4
     """Its branch was deleted; its changes can be read and discarded."""
 
 class SessionState(_SessionState, metaclass=_SessionStateEnumTypeWrapper):
-    """Where a session stands."""
+    """The state of a session."""
 
 SESSION_STATE_UNSPECIFIED: SessionState.ValueType  # 0
 """Not given."""
 SESSION_STATE_OPEN: SessionState.ValueType  # 1
-"""It takes changes."""
+"""It accepts changes."""
 SESSION_STATE_DISCARDED: SessionState.ValueType  # 2
 """It was discarded."""
 SESSION_STATE_EXPIRED: SessionState.ValueType  # 3
-"""It was not used before its time ran out; its changes are gone."""
+"""It was idle for too long; its changes were discarded."""
 SESSION_STATE_DETACHED: SessionState.ValueType  # 4
 """Its branch was deleted; its changes can be read and discarded."""
 Global___SessionState: _TypeAlias = SessionState  # noqa: Y015
@@ -77,11 +77,11 @@ class Session(_message.Message):
     branch: _builtins.str
     """The branch it was opened on and commits to."""
     base_commit_id: _builtins.str
-    """The commit its changes lie over."""
+    """The commit on which its changes are based."""
     agent: _builtins.str
-    """Who works in it; the author of its commits unless one is named."""
+    """The agent that works in it; the author of its commits unless another is given."""
     state: Global___SessionState.ValueType
-    """Whether it takes changes."""
+    """Its state."""
     change_count: _builtins.int
     """How many nodes and archives it has changed."""
     @_builtins.property
@@ -134,11 +134,11 @@ class StagedChange(_message.Message):
     node_id: _builtins.str
     """The node or archive."""
     kind: _types_pb2.ChangeKind.ValueType
-    """What was done to it."""
+    """The kind of change."""
     title: _builtins.str
     """Its title (or name) in the session; the last one for a deleted node."""
     is_archive: _builtins.bool
-    """Whether it is an archive and not a node."""
+    """Whether it is an archive, not a node."""
     @_builtins.property
     def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The fields that differ from the base."""
@@ -186,7 +186,7 @@ class OpenSessionRequest(_message.Message):
     branch: _builtins.str
     """The branch to work on; the default branch when empty."""
     agent: _builtins.str
-    """Who works in it: an agent's or a person's name, without "<", ">" or line breaks. "agent" when empty."""
+    """The name of the agent or person who works in it, without "<", ">" or line breaks; "agent" when empty."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
@@ -297,11 +297,11 @@ class ListSessionsRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     include_closed: _builtins.bool
-    """Closed ones too."""
+    """Whether to include closed sessions."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -327,10 +327,10 @@ class ListSessionsResponse(_message.Message):
     SESSIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Session]:
-        """The last used first."""
+        """Most recently used first."""
 
     def __init__(
         self,
@@ -361,9 +361,9 @@ class ListChangesRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -389,10 +389,10 @@ class ListChangesResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedChange]:
-        """By node id."""
+        """Ordered by node id."""
 
     def __init__(
         self,
@@ -423,7 +423,7 @@ class DiscardChangesRequest(_message.Message):
     """The session."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The nodes or archives whose changes are to be forgotten."""
+        """The nodes or archives whose changes are discarded."""
 
     def __init__(
         self,
@@ -449,7 +449,7 @@ class DiscardChangesResponse(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def session(self) -> Global___Session:
-        """The session as it is now."""
+        """The current state of the session."""
 
     def __init__(
         self,
@@ -549,7 +549,7 @@ class RebaseSessionResponse(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def session(self) -> Global___Session:
-        """The session as it is now."""
+        """The current state of the session."""
 
     def __init__(
         self,
@@ -584,16 +584,16 @@ class CommitChangesRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     message: _builtins.str
-    """Its first line is the subject of the commit."""
+    """The commit message; its first line is the subject."""
     create_tag: _builtins.bool
-    """Whether to make an annotated tag of the commit."""
+    """Whether to create an annotated tag for the commit."""
     tag_name: _builtins.str
-    """The name of the tag; needed with create_tag."""
+    """The name of the tag; required with create_tag."""
     request_id: _builtins.str
-    """Makes the call safe to repeat: the same id gives one commit."""
+    """Makes the call safe to repeat: calls with the same id make only one commit."""
     renew_summaries: _builtins.bool
-    """Whether summaries that these changes make stale are made anew within the commit; otherwise they follow in a commit of
-    their own, in the background.
+    """Whether summaries that these changes make stale are renewed within the commit; otherwise they are renewed in the
+    background, in a further commit.
     """
     @_builtins.property
     def specific_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -601,7 +601,7 @@ class CommitChangesRequest(_message.Message):
 
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
-        """The author; the session's agent, now, when absent."""
+        """The author; when absent, the session's agent with the current time."""
 
     def __init__(
         self,
@@ -639,16 +639,16 @@ class CommitChangesResponse(_message.Message):
     commit_id: _builtins.str
     """The new commit, 40 hexadecimal digits."""
     branch: _builtins.str
-    """The branch that it is the head of."""
+    """The branch whose head it is."""
     tag_name: _builtins.str
-    """The tag that was made; empty without one."""
+    """The tag that was created; empty without one."""
     change_count: _builtins.int
     """How many nodes and archives it changes."""
     remaining_changes: _builtins.int
     """How many changes are still staged."""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know though the commit stands."""
+        """Warnings for a person; the commit was made nevertheless."""
 
     def __init__(
         self,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class SessionServiceStub:
-    """Working sessions: staged changes over a base commit of a branch, visible only inside the session until committed.
+    """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
+    committed.
     """
 
     def __init__(self, channel):
@@ -78,7 +79,8 @@ class SessionServiceStub:
 
 
 class SessionServiceServicer:
-    """Working sessions: staged changes over a base commit of a branch, visible only inside the session until committed.
+    """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
+    committed.
     """
 
     def OpenSession(self, request, context):
@@ -98,31 +100,31 @@ class SessionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """Lists sessions, the last used first.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists sessions, most recently used first.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListChanges(self, request, context):
-        """Lists what the session has staged, by node.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists the staged changes of a session, ordered by node.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DiscardChanges(self, request, context):
-        """Forgets some staged changes, and keeps the session open.
-        Errors: NOT_FOUND; FAILED_PRECONDITION when a change that stays needs one that would go, or the session is closed.
+        """Discards some staged changes, and keeps the session open.
+        Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DiscardSession(self, request, context):
-        """Forgets all staged changes and closes the session.
+        """Discards all staged changes and closes the session.
         Errors: NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -131,24 +133,25 @@ class SessionServiceServicer:
 
     def RebaseSession(self, request, context):
         """Moves the session's base to the head of its branch; each staged change is merged per field.
-        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch is gone.
+        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
+        deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitChanges(self, request, context):
-        """Makes one Git commit of the session's changes (or of some), and a tag when asked.
+        """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
 
         After OK the commit is on stable storage. After ABORTED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS and
-        FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or none because the
-        connection broke, the commit may or may not exist: send the same request with the same request_id again, which
-        answers the first result if there is one and commits otherwise.
+        FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or if the connection
+        broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
+        first result if there is one and commits otherwise.
 
         Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
         FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-        leave an orphan (NodeList names what is missing); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the
-        disk or PostgreSQL does not answer.
+        leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
+        the disk or PostgreSQL does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -206,7 +209,8 @@ def add_SessionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SessionService:
-    """Working sessions: staged changes over a base commit of a branch, visible only inside the session until committed.
+    """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
+    committed.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SessionServiceStub:
-    """Working sessions: staged changes over a base commit of a branch, visible only inside the session until committed."""
+    """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
+    committed.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -42,42 +44,45 @@ class SessionServiceStub:
     Errors: NOT_FOUND.
     """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]
-    """Lists sessions, the last used first.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists sessions, most recently used first.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     ListChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListChangesRequest, _session_service_pb2.ListChangesResponse]
-    """Lists what the session has staged, by node.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists the staged changes of a session, ordered by node.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DiscardChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.DiscardChangesRequest, _session_service_pb2.DiscardChangesResponse]
-    """Forgets some staged changes, and keeps the session open.
-    Errors: NOT_FOUND; FAILED_PRECONDITION when a change that stays needs one that would go, or the session is closed.
+    """Discards some staged changes, and keeps the session open.
+    Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
     """
     DiscardSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.DiscardSessionRequest, _session_service_pb2.DiscardSessionResponse]
-    """Forgets all staged changes and closes the session.
+    """Discards all staged changes and closes the session.
     Errors: NOT_FOUND.
     """
     RebaseSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
-    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch is gone.
+    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
+    deleted.
     """
     CommitChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CommitChangesRequest, _session_service_pb2.CommitChangesResponse]
-    """Makes one Git commit of the session's changes (or of some), and a tag when asked.
+    """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
 
     After OK the commit is on stable storage. After ABORTED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS and
-    FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or none because the
-    connection broke, the commit may or may not exist: send the same request with the same request_id again, which
-    answers the first result if there is one and commits otherwise.
+    FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or if the connection
+    broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
+    first result if there is one and commits otherwise.
 
     Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
     FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-    leave an orphan (NodeList names what is missing); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the
-    disk or PostgreSQL does not answer.
+    leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
+    the disk or PostgreSQL does not answer.
     """
 
 @_typing.type_check_only
 class SessionServiceAsyncStub(SessionServiceStub):
-    """Working sessions: staged changes over a base commit of a branch, visible only inside the session until committed."""
+    """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
+    committed.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.OpenSessionRequest, _session_service_pb2.OpenSessionResponse]  # type: ignore[assignment]
@@ -89,41 +94,44 @@ class SessionServiceAsyncStub(SessionServiceStub):
     Errors: NOT_FOUND.
     """
     ListSessions: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
-    """Lists sessions, the last used first.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists sessions, most recently used first.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     ListChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListChangesRequest, _session_service_pb2.ListChangesResponse]  # type: ignore[assignment]
-    """Lists what the session has staged, by node.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists the staged changes of a session, ordered by node.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DiscardChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.DiscardChangesRequest, _session_service_pb2.DiscardChangesResponse]  # type: ignore[assignment]
-    """Forgets some staged changes, and keeps the session open.
-    Errors: NOT_FOUND; FAILED_PRECONDITION when a change that stays needs one that would go, or the session is closed.
+    """Discards some staged changes, and keeps the session open.
+    Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
     """
     DiscardSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.DiscardSessionRequest, _session_service_pb2.DiscardSessionResponse]  # type: ignore[assignment]
-    """Forgets all staged changes and closes the session.
+    """Discards all staged changes and closes the session.
     Errors: NOT_FOUND.
     """
     RebaseSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]  # type: ignore[assignment]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
-    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch is gone.
+    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
+    deleted.
     """
     CommitChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CommitChangesRequest, _session_service_pb2.CommitChangesResponse]  # type: ignore[assignment]
-    """Makes one Git commit of the session's changes (or of some), and a tag when asked.
+    """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
 
     After OK the commit is on stable storage. After ABORTED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS and
-    FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or none because the
-    connection broke, the commit may or may not exist: send the same request with the same request_id again, which
-    answers the first result if there is one and commits otherwise.
+    FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or if the connection
+    broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
+    first result if there is one and commits otherwise.
 
     Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
     FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-    leave an orphan (NodeList names what is missing); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the
-    disk or PostgreSQL does not answer.
+    leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
+    the disk or PostgreSQL does not answer.
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Working sessions: staged changes over a base commit of a branch, visible only inside the session until committed."""
+    """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
+    committed.
+    """
 
     @_abc_1.abstractmethod
     def OpenSession(
@@ -151,8 +159,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ListSessionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.ListSessionsResponse, _abc.Awaitable[_session_service_pb2.ListSessionsResponse]]:
-        """Lists sessions, the last used first.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists sessions, most recently used first.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
 
     @_abc_1.abstractmethod
@@ -161,8 +169,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ListChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.ListChangesResponse, _abc.Awaitable[_session_service_pb2.ListChangesResponse]]:
-        """Lists what the session has staged, by node.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists the staged changes of a session, ordered by node.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
 
     @_abc_1.abstractmethod
@@ -171,8 +179,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.DiscardChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.DiscardChangesResponse, _abc.Awaitable[_session_service_pb2.DiscardChangesResponse]]:
-        """Forgets some staged changes, and keeps the session open.
-        Errors: NOT_FOUND; FAILED_PRECONDITION when a change that stays needs one that would go, or the session is closed.
+        """Discards some staged changes, and keeps the session open.
+        Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
         """
 
     @_abc_1.abstractmethod
@@ -181,7 +189,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.DiscardSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.DiscardSessionResponse, _abc.Awaitable[_session_service_pb2.DiscardSessionResponse]]:
-        """Forgets all staged changes and closes the session.
+        """Discards all staged changes and closes the session.
         Errors: NOT_FOUND.
         """
 
@@ -192,7 +200,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.RebaseSessionResponse, _abc.Awaitable[_session_service_pb2.RebaseSessionResponse]]:
         """Moves the session's base to the head of its branch; each staged change is merged per field.
-        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch is gone.
+        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
+        deleted.
         """
 
     @_abc_1.abstractmethod
@@ -201,17 +210,17 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.CommitChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.CommitChangesResponse, _abc.Awaitable[_session_service_pb2.CommitChangesResponse]]:
-        """Makes one Git commit of the session's changes (or of some), and a tag when asked.
+        """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
 
         After OK the commit is on stable storage. After ABORTED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS and
-        FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or none because the
-        connection broke, the commit may or may not exist: send the same request with the same request_id again, which
-        answers the first result if there is one and commits otherwise.
+        FAILED_PRECONDITION nothing was written and everything is still staged. After any other error, or if the connection
+        broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
+        first result if there is one and commits otherwise.
 
         Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
         FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-        leave an orphan (NodeList names what is missing); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the
-        disk or PostgreSQL does not answer.
+        leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
+        the disk or PostgreSQL does not answer.
         """
 
 def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

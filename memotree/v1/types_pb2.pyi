@@ -27,29 +27,29 @@ class _LevelOfDetail:
 class _LevelOfDetailEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LevelOfDetail.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     LEVEL_OF_DETAIL_UNSPECIFIED: _LevelOfDetail.ValueType  # 0
-    """Not given; the call's own default applies."""
+    """Not given; the default of the call applies."""
     LEVEL_OF_DETAIL_TITLE: _LevelOfDetail.ValueType  # 1
-    """The title alone."""
+    """Only the title."""
     LEVEL_OF_DETAIL_BRIEF: _LevelOfDetail.ValueType  # 2
-    """The title and one line."""
+    """The title and the brief (one line)."""
     LEVEL_OF_DETAIL_SUMMARY: _LevelOfDetail.ValueType  # 3
-    """The title and a paragraph."""
+    """The title and the summary (a paragraph)."""
     LEVEL_OF_DETAIL_DETAIL: _LevelOfDetail.ValueType  # 4
-    """All content."""
+    """The title and the whole content."""
 
 class LevelOfDetail(_LevelOfDetail, metaclass=_LevelOfDetailEnumTypeWrapper):
     """How much of a node is shown. Each level includes the ones before it."""
 
 LEVEL_OF_DETAIL_UNSPECIFIED: LevelOfDetail.ValueType  # 0
-"""Not given; the call's own default applies."""
+"""Not given; the default of the call applies."""
 LEVEL_OF_DETAIL_TITLE: LevelOfDetail.ValueType  # 1
-"""The title alone."""
+"""Only the title."""
 LEVEL_OF_DETAIL_BRIEF: LevelOfDetail.ValueType  # 2
-"""The title and one line."""
+"""The title and the brief (one line)."""
 LEVEL_OF_DETAIL_SUMMARY: LevelOfDetail.ValueType  # 3
-"""The title and a paragraph."""
+"""The title and the summary (a paragraph)."""
 LEVEL_OF_DETAIL_DETAIL: LevelOfDetail.ValueType  # 4
-"""All content."""
+"""The title and the whole content."""
 Global___LevelOfDetail: _TypeAlias = LevelOfDetail  # noqa: Y015
 
 class _RelationType:
@@ -111,7 +111,7 @@ class _ChangeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangeKind
     CHANGE_KIND_CREATED: _ChangeKind.ValueType  # 1
     """It was created."""
     CHANGE_KIND_UPDATED: _ChangeKind.ValueType  # 2
-    """Its fields or its place were changed."""
+    """Its fields or its place changed."""
     CHANGE_KIND_DELETED: _ChangeKind.ValueType  # 3
     """It was deleted."""
 
@@ -123,14 +123,14 @@ CHANGE_KIND_UNSPECIFIED: ChangeKind.ValueType  # 0
 CHANGE_KIND_CREATED: ChangeKind.ValueType  # 1
 """It was created."""
 CHANGE_KIND_UPDATED: ChangeKind.ValueType  # 2
-"""Its fields or its place were changed."""
+"""Its fields or its place changed."""
 CHANGE_KIND_DELETED: ChangeKind.ValueType  # 3
 """It was deleted."""
 Global___ChangeKind: _TypeAlias = ChangeKind  # noqa: Y015
 
 @_typing.final
 class Relation(_message.Message):
-    """A typed arrow from one node to another; type and target together are its identity."""
+    """A typed relation from one node to another; type and target together identify it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -138,11 +138,11 @@ class Relation(_message.Message):
     TARGET_ID_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     type: Global___RelationType.ValueType
-    """What the arrow means."""
+    """What the relation means."""
     target_id: _builtins.str
     """The node it points to."""
     description: _builtins.str
-    """Why the arrow is there, at most 500 characters."""
+    """Why the nodes are related, at most 500 characters."""
     def __init__(
         self,
         *,
@@ -171,7 +171,7 @@ class RelatedNode(_message.Message):
     source_id: _builtins.str
     """The node that holds the relation."""
     outgoing: _builtins.bool
-    """Whether the arrow points away from the node asked about."""
+    """Whether the relation points away from the node that was asked about."""
     @_builtins.property
     def relation(self) -> Global___Relation:
         """The relation."""
@@ -213,11 +213,11 @@ class Source(_message.Message):
     start: _builtins.int
     """Offset of the first character in the text of the document."""
     end: _builtins.int
-    """Offset behind the last character."""
+    """Offset after the last character."""
     page: _builtins.int
     """Page number from 1; 0 when the document has no pages."""
     heading: _builtins.str
-    """The headings it stands under, outermost first, joined by " > "."""
+    """The headings above it, outermost first, joined by " > "."""
     sha256: _builtins.str
     """SHA-256 of the source text in hexadecimal."""
     def __init__(
@@ -288,34 +288,34 @@ class Node(_message.Message):
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     archive_id: _builtins.str
-    """The archive whose tree it stands in."""
+    """The archive that it belongs to."""
     parent_id: _builtins.str
-    """The node above it; empty for a root of the archive."""
+    """The parent node; empty for a root of the archive."""
     position: _builtins.str
-    """Its place among its siblings: compared byte by byte, ties broken by id."""
+    """Its position among its siblings: compared byte by byte, ties are broken by id."""
     type: _builtins.str
     """A lower-case name from the registry of types, "note" by default."""
     title: _builtins.str
     """One line, at most 500 characters."""
     brief: _builtins.str
-    """One line that says what is in it. Present from level BRIEF."""
+    """One line that describes the content. Present from level BRIEF."""
     summary: _builtins.str
-    """A paragraph that says what is in it. Present from level SUMMARY."""
+    """A paragraph that describes the content. Present from level SUMMARY."""
     content: _builtins.str
     """The whole text. Present at level DETAIL."""
     etag: _builtins.str
-    """The id of this version's file in Git; send it back to change only what was read."""
+    """The id of this version's file in Git; pass it to a change so that it is refused if the node has changed since."""
     child_count: _builtins.int
-    """How many nodes stand directly below it."""
+    """The number of its children."""
     commit_id: _builtins.str
     """The commit that made this version; empty while it is staged."""
     content_tokens: _builtins.int
     """Tokens of the content, by the counter that GetStatus names."""
     level: Global___LevelOfDetail.ValueType
-    """How much of the text fields above this message carries."""
+    """Which of the text fields above this message has."""
     content_cut: _builtins.bool
-    """Whether the content is only a beginning: the derived content of a summary_node is cut at the greatest size of a
-    node's content. The leaves below have all of it.
+    """Whether the content is cut short: the derived content of a summary_node is cut at the size limit of a node's
+    content. The leaves below have all of it.
     """
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -323,15 +323,15 @@ class Node(_message.Message):
 
     @_builtins.property
     def relations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Relation]:
-        """Arrows that this node holds, sorted by type and target."""
+        """The relations from this node to others, sorted by type and target."""
 
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Free facts by name."""
+        """Free attributes by name."""
 
     @_builtins.property
     def source(self) -> Global___Source:
-        """Where the content came from, when it was cut from a document."""
+        """Where the content came from; absent if it was not cut from a document."""
 
     @_builtins.property
     def path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -339,7 +339,7 @@ class Node(_message.Message):
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """When that commit was made; absent while staged."""
+        """When that commit was made; absent while it is staged."""
 
     def __init__(
         self,
@@ -413,12 +413,14 @@ class Archive(_message.Message):
     model_id: _builtins.str
     """The agent or model it belongs to."""
     description: _builtins.str
-    """What it holds."""
+    """What the archive contains."""
     etag: _builtins.str
     """The id of this version's file in Git."""
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Free facts by name; an ingested document's own (document_id, media_type, sha256 and how it was split) stand here."""
+        """Free attributes by name; they include those of an ingested document (document_id, media_type, sha256, how it was
+        split).
+        """
 
     def __init__(
         self,
@@ -453,7 +455,7 @@ class CommitAuthor(_message.Message):
     """Without "<", ">" or line breaks; may be empty."""
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
-        """Between 1970 and 9999; now when absent."""
+        """Between 1970 and 9999; the current time when absent."""
 
     def __init__(
         self,
@@ -472,7 +474,7 @@ Global___CommitAuthor: _TypeAlias = CommitAuthor  # noqa: Y015
 
 @_typing.final
 class Conflict(_message.Message):
-    """Two edits of one thing that cannot both hold."""
+    """Two conflicting edits of a field or node."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -485,7 +487,7 @@ class Conflict(_message.Message):
     node_id: _builtins.str
     """The node or archive that both sides changed."""
     field: _builtins.str
-    """The field both sides changed; empty when the node as a whole is in question."""
+    """The field that both sides changed; empty if the conflict is about the node as a whole."""
     base: _builtins.str
     """The value both started from."""
     ours: _builtins.str
@@ -538,7 +540,7 @@ Global___ConflictList: _TypeAlias = ConflictList  # noqa: Y015
 
 @_typing.final
 class NodeList(_message.Message):
-    """Nodes that a call could have meant, or needs as well; a detail of a status."""
+    """Nodes that an ambiguous id may mean, or that a call must also include; a detail of a status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -562,7 +564,7 @@ Global___NodeList: _TypeAlias = NodeList  # noqa: Y015
 
 @_typing.final
 class ModelUsage(_message.Message):
-    """What models were asked for."""
+    """The usage of one model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -575,15 +577,15 @@ class ModelUsage(_message.Message):
     kind: _builtins.str
     """"chat", "embedding" or "rerank"."""
     model: _builtins.str
-    """The model."""
+    """The name of the model."""
     calls: _builtins.int
-    """Calls that reached it."""
+    """The number of calls that reached it."""
     prompt_tokens: _builtins.int
-    """Tokens that it read, as it says, or as MemoTree counts when it does not."""
+    """The tokens that it read, as it reports, or as MemoTree counts if it does not report them."""
     completion_tokens: _builtins.int
-    """Tokens that it wrote."""
+    """The tokens that it wrote."""
     cached: _builtins.int
-    """Texts that were answered from the cache."""
+    """The number of texts that were answered from the cache."""
     def __init__(
         self,
         *,

@@ -74,7 +74,7 @@ class RenderViewRequest(_message.Message):
     view_name: _builtins.str
     """The view; "default" when not given."""
     token_budget: _builtins.int
-    """At most this many tokens; no limit when 0."""
+    """The most tokens; no limit when 0."""
     archive: _builtins.str
     """Only this archive: id, unique prefix or name; all when empty."""
     def __init__(
@@ -107,20 +107,20 @@ class RenderViewResponse(_message.Message):
     COLLAPSED_IDS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     markdown: _builtins.str
-    """Markdown; each heading carries the id of its node."""
+    """The Markdown; each heading has the id of its node."""
     @_builtins.property
     def usage(self) -> _node_service_pb2.ContextUsage:
-        """What it uses."""
+        """The usage of the rendered view."""
 
     @_builtins.property
     def collapsed_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The nodes that were collapsed to keep the budget, in that order. What is hidden below them is named only if it was
-        collapsed itself before.
+        """The nodes that were collapsed to keep the budget, in that order. Nodes hidden below them are listed only if they
+        were collapsed themselves before.
         """
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a person may want to know: nodes of the view that are not alive any more, a budget that not even titles keep."""
+        """Warnings for a person: nodes of the view that are no longer alive, a budget that even the titles exceed."""
 
     def __init__(
         self,
@@ -153,9 +153,9 @@ class ListViewsRequest(_message.Message):
     revision: _builtins.str
     """The session or branch; the default branch when empty."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -181,10 +181,10 @@ class ListViewsResponse(_message.Message):
     VIEWS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def views(self) -> _containers.RepeatedCompositeFieldContainer[Global___View]:
-        """By name."""
+        """Ordered by name."""
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ViewServiceStub:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, are working state, and are
-    never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
+    are never committed.
     """
 
     def __init__(self, channel):
@@ -54,14 +54,14 @@ class ViewServiceStub:
 
 
 class ViewServiceServicer:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, are working state, and are
-    never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
+    are never committed.
     """
 
     def RenderView(self, request, context):
         """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-        (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
-        roots are always shown: when they alone are over the budget, a warning says so.
+        (to their titles, with all nodes below them hidden) until the text fits; the view itself keeps its levels. The
+        titles of the roots are always shown; a warning says so if they alone exceed the budget.
         Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -69,15 +69,15 @@ class ViewServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListViews(self, request, context):
-        """Lists the views of a session or branch by name.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists the views of a session or branch, ordered by name.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteView(self, request, context):
-        """Forgets a view.
+        """Deletes a view.
         Errors: NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -111,8 +111,8 @@ def add_ViewServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ViewService:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, are working state, and are
-    never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
+    are never committed.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ViewServiceStub:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, are working state, and are
-    never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
+    are never committed.
     """
 
     @_typing.overload
@@ -37,44 +37,44 @@ class ViewServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ViewServiceAsyncStub: ...
     RenderView: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.RenderViewRequest, _view_service_pb2.RenderViewResponse]
     """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-    (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
-    roots are always shown: when they alone are over the budget, a warning says so.
+    (to their titles, with all nodes below them hidden) until the text fits; the view itself keeps its levels. The
+    titles of the roots are always shown; a warning says so if they alone exceed the budget.
     Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
     """
     ListViews: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.ListViewsRequest, _view_service_pb2.ListViewsResponse]
-    """Lists the views of a session or branch by name.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists the views of a session or branch, ordered by name.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DeleteView: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.DeleteViewRequest, _view_service_pb2.DeleteViewResponse]
-    """Forgets a view.
+    """Deletes a view.
     Errors: NOT_FOUND.
     """
 
 @_typing.type_check_only
 class ViewServiceAsyncStub(ViewServiceStub):
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, are working state, and are
-    never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
+    are never committed.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RenderView: _aio.UnaryUnaryMultiCallable[_view_service_pb2.RenderViewRequest, _view_service_pb2.RenderViewResponse]  # type: ignore[assignment]
     """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-    (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
-    roots are always shown: when they alone are over the budget, a warning says so.
+    (to their titles, with all nodes below them hidden) until the text fits; the view itself keeps its levels. The
+    titles of the roots are always shown; a warning says so if they alone exceed the budget.
     Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
     """
     ListViews: _aio.UnaryUnaryMultiCallable[_view_service_pb2.ListViewsRequest, _view_service_pb2.ListViewsResponse]  # type: ignore[assignment]
-    """Lists the views of a session or branch by name.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists the views of a session or branch, ordered by name.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DeleteView: _aio.UnaryUnaryMultiCallable[_view_service_pb2.DeleteViewRequest, _view_service_pb2.DeleteViewResponse]  # type: ignore[assignment]
-    """Forgets a view.
+    """Deletes a view.
     Errors: NOT_FOUND.
     """
 
 class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, are working state, and are
-    never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
+    are never committed.
     """
 
     @_abc_1.abstractmethod
@@ -84,8 +84,8 @@ class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_view_service_pb2.RenderViewResponse, _abc.Awaitable[_view_service_pb2.RenderViewResponse]]:
         """Renders a view as Markdown with node ids. With a token budget, the least recently used nodes are collapsed first
-        (to their titles, all below them hidden) until the text fits; the view itself keeps its levels. The titles of the
-        roots are always shown: when they alone are over the budget, a warning says so.
+        (to their titles, with all nodes below them hidden) until the text fits; the view itself keeps its levels. The
+        titles of the roots are always shown; a warning says so if they alone exceed the budget.
         Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
         """
 
@@ -95,8 +95,8 @@ class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _view_service_pb2.ListViewsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_view_service_pb2.ListViewsResponse, _abc.Awaitable[_view_service_pb2.ListViewsResponse]]:
-        """Lists the views of a session or branch by name.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists the views of a session or branch, ordered by name.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
 
     @_abc_1.abstractmethod
@@ -105,7 +105,7 @@ class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _view_service_pb2.DeleteViewRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_view_service_pb2.DeleteViewResponse, _abc.Awaitable[_view_service_pb2.DeleteViewResponse]]:
-        """Forgets a view.
+        """Deletes a view.
         Errors: NOT_FOUND.
         """
 

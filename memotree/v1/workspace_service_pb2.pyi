@@ -37,14 +37,14 @@ class Workspace(_message.Message):
     name: _builtins.str
     """Unique on the server."""
     description: _builtins.str
-    """What it is for."""
+    """The purpose of the workspace."""
     default_branch: _builtins.str
-    """The branch that reads and sessions use when none is named."""
+    """The branch that reads and sessions use when none is given."""
     repository: _builtins.str
-    """Where its bare repository lies, relative to the server's data folder."""
+    """The path of its bare repository, relative to the server's data folder."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was made."""
+        """When it was created."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class CreateWorkspaceRequest(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """1 to 64 letters, digits, ".", "_" or "-", first a letter or digit; not of the form of an id."""
+    """1 to 64 letters, digits, ".", "_" or "-", beginning with a letter or digit; not in the form of an id."""
     description: _builtins.str
-    """What it is for."""
+    """The purpose of the workspace."""
     request_id: _builtins.str
-    """Makes the call safe to repeat: the same id answers the first result."""
+    """Makes the call safe to repeat: later calls with the same id return the first result."""
     def __init__(
         self,
         *,
@@ -173,9 +173,9 @@ class ListWorkspacesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -199,10 +199,10 @@ class ListWorkspacesResponse(_message.Message):
     WORKSPACES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def workspaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___Workspace]:
-        """By name."""
+        """Ordered by name."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class UpdateWorkspaceResponse(_message.Message):
     WORKSPACE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workspace(self) -> Global___Workspace:
-        """The workspace as it is now."""
+        """The changed workspace."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class DeleteWorkspaceRequest(_message.Message):
     workspace: _builtins.str
     """Name or id."""
     confirm_name: _builtins.str
-    """Must repeat the name of the workspace."""
+    """Must be the name of the workspace."""
     def __init__(
         self,
         *,
@@ -313,7 +313,7 @@ class DeleteWorkspaceResponse(_message.Message):
 
     TRASH_FIELD_NUMBER: _builtins.int
     trash: _builtins.str
-    """Where the repository lies now, relative to the server's data folder."""
+    """The new path of the repository, relative to the server's data folder."""
     def __init__(
         self,
         *,
@@ -349,9 +349,9 @@ class CreateArchiveRequest(_message.Message):
     model_id: _builtins.str
     """The agent or model it belongs to."""
     description: _builtins.str
-    """What it holds."""
+    """What the archive contains."""
     archive_id: _builtins.str
-    """Chosen by the caller, or empty for a fresh one."""
+    """An id of the caller's choice, or empty for a new one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     def __init__(
@@ -466,9 +466,9 @@ class ListArchivesRequest(_message.Message):
     revision: _builtins.str
     """A commit, tag, branch or session; the default branch when empty."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, never more than 1000."""
+    """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -494,10 +494,10 @@ class ListArchivesResponse(_message.Message):
     ARCHIVES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """The page_token for the next page; empty on the last page."""
     @_builtins.property
     def archives(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Archive]:
-        """By name."""
+        """Ordered by name."""
 
     def __init__(
         self,
@@ -540,7 +540,7 @@ class UpdateArchiveRequest(_message.Message):
     description: _builtins.str
     """The new description."""
     etag: _builtins.str
-    """Refuse unless the archive is still this version."""
+    """The version that was read; the change is refused if the archive has another one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     def __init__(
@@ -583,7 +583,7 @@ class UpdateArchiveResponse(_message.Message):
     ARCHIVE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def archive(self) -> _types_pb2.Archive:
-        """The archive as it is in the session now."""
+        """The changed archive in the session."""
 
     def __init__(
         self,
@@ -616,7 +616,7 @@ class DeleteArchiveRequest(_message.Message):
     archive: _builtins.str
     """Id, unique prefix of an id, or name of the archive."""
     etag: _builtins.str
-    """Refuse unless the archive is still this version."""
+    """The version that was read; the change is refused if the archive has another one."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     def __init__(
@@ -645,10 +645,10 @@ class DeleteArchiveResponse(_message.Message):
     DELETED_NODES_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     deleted_nodes: _builtins.int
-    """How many nodes went with it."""
+    """How many nodes were deleted with it."""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Relations of other nodes that point to nodes that are gone: the first 100, and how many more there are."""
+        """Relations of other nodes whose target is deleted: the first 100, and how many more there are."""
 
     def __init__(
         self,

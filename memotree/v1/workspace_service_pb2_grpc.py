@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class WorkspaceServiceStub:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
+    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
     """
 
     def __init__(self, channel):
@@ -90,12 +90,12 @@ class WorkspaceServiceStub:
 
 class WorkspaceServiceServicer:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
+    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
     """
 
     def CreateWorkspace(self, request, context):
-        """Makes a workspace with an empty first commit on its branch "main".
-        Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
+        """Creates a workspace with an empty first commit on its branch "main".
+        Errors: INVALID_ARGUMENT for a name with other characters, or one that reads like an id; ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,23 +110,23 @@ class WorkspaceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkspaces(self, request, context):
-        """Lists workspaces by name.
-        Errors: INVALID_ARGUMENT for a page size or token that is none.
+        """Lists workspaces, ordered by name.
+        Errors: INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateWorkspace(self, request, context):
-        """Gives a workspace another name or description; its id and its repository stay.
-        Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
+        """Changes the name or description of a workspace; its id and its repository stay.
+        Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name with other characters, or one that reads like an id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteWorkspace(self, request, context):
-        """Removes a workspace from service. Its repository is moved to the trash folder of the server, not erased.
+        """Deletes a workspace. Its repository is not erased but moved to the server's trash folder.
         Errors: NOT_FOUND; FAILED_PRECONDITION when confirm_name is not its name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -151,15 +151,15 @@ class WorkspaceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListArchives(self, request, context):
-        """Lists the archives of a revision by name.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists the archives of a revision, ordered by name.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateArchive(self, request, context):
-        """Stages another name, model or description of an archive.
+        """Stages a new name, model or description of an archive.
         Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION; ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -167,8 +167,8 @@ class WorkspaceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteArchive(self, request, context):
-        """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
-        warnings.
+        """Stages the deletion of an archive with all its nodes. Relations to them from nodes of other archives stay and are
+        returned as warnings.
         Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -238,7 +238,7 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class WorkspaceService:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
+    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
     """
 
     @staticmethod

@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class WorkspaceServiceStub:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
+    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
     """
 
     @_typing.overload
@@ -36,23 +36,23 @@ class WorkspaceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkspaceServiceAsyncStub: ...
     CreateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]
-    """Makes a workspace with an empty first commit on its branch "main".
-    Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
+    """Creates a workspace with an empty first commit on its branch "main".
+    Errors: INVALID_ARGUMENT for a name with other characters, or one that reads like an id; ALREADY_EXISTS.
     """
     GetWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]
     """Reads one workspace.
     Errors: NOT_FOUND.
     """
     ListWorkspaces: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]
-    """Lists workspaces by name.
-    Errors: INVALID_ARGUMENT for a page size or token that is none.
+    """Lists workspaces, ordered by name.
+    Errors: INVALID_ARGUMENT for an invalid page size or token.
     """
     UpdateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]
-    """Gives a workspace another name or description; its id and its repository stay.
-    Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
+    """Changes the name or description of a workspace; its id and its repository stay.
+    Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name with other characters, or one that reads like an id.
     """
     DeleteWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]
-    """Removes a workspace from service. Its repository is moved to the trash folder of the server, not erased.
+    """Deletes a workspace. Its repository is not erased but moved to the server's trash folder.
     Errors: NOT_FOUND; FAILED_PRECONDITION when confirm_name is not its name.
     """
     CreateArchive: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateArchiveRequest, _workspace_service_pb2.CreateArchiveResponse]
@@ -65,44 +65,44 @@ class WorkspaceServiceStub:
     Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous id.
     """
     ListArchives: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListArchivesRequest, _workspace_service_pb2.ListArchivesResponse]
-    """Lists the archives of a revision by name.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists the archives of a revision, ordered by name.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     UpdateArchive: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateArchiveRequest, _workspace_service_pb2.UpdateArchiveResponse]
-    """Stages another name, model or description of an archive.
+    """Stages a new name, model or description of an archive.
     Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
     DeleteArchive: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteArchiveRequest, _workspace_service_pb2.DeleteArchiveResponse]
-    """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
-    warnings.
+    """Stages the deletion of an archive with all its nodes. Relations to them from nodes of other archives stay and are
+    returned as warnings.
     Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
 
 @_typing.type_check_only
 class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
+    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]  # type: ignore[assignment]
-    """Makes a workspace with an empty first commit on its branch "main".
-    Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
+    """Creates a workspace with an empty first commit on its branch "main".
+    Errors: INVALID_ARGUMENT for a name with other characters, or one that reads like an id; ALREADY_EXISTS.
     """
     GetWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]  # type: ignore[assignment]
     """Reads one workspace.
     Errors: NOT_FOUND.
     """
     ListWorkspaces: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]  # type: ignore[assignment]
-    """Lists workspaces by name.
-    Errors: INVALID_ARGUMENT for a page size or token that is none.
+    """Lists workspaces, ordered by name.
+    Errors: INVALID_ARGUMENT for an invalid page size or token.
     """
     UpdateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]  # type: ignore[assignment]
-    """Gives a workspace another name or description; its id and its repository stay.
-    Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
+    """Changes the name or description of a workspace; its id and its repository stay.
+    Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name with other characters, or one that reads like an id.
     """
     DeleteWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]  # type: ignore[assignment]
-    """Removes a workspace from service. Its repository is moved to the trash folder of the server, not erased.
+    """Deletes a workspace. Its repository is not erased but moved to the server's trash folder.
     Errors: NOT_FOUND; FAILED_PRECONDITION when confirm_name is not its name.
     """
     CreateArchive: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateArchiveRequest, _workspace_service_pb2.CreateArchiveResponse]  # type: ignore[assignment]
@@ -115,22 +115,22 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous id.
     """
     ListArchives: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListArchivesRequest, _workspace_service_pb2.ListArchivesResponse]  # type: ignore[assignment]
-    """Lists the archives of a revision by name.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+    """Lists the archives of a revision, ordered by name.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     UpdateArchive: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateArchiveRequest, _workspace_service_pb2.UpdateArchiveResponse]  # type: ignore[assignment]
-    """Stages another name, model or description of an archive.
+    """Stages a new name, model or description of an archive.
     Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
     DeleteArchive: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteArchiveRequest, _workspace_service_pb2.DeleteArchiveResponse]  # type: ignore[assignment]
-    """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
-    warnings.
+    """Stages the deletion of an archive with all its nodes. Relations to them from nodes of other archives stay and are
+    returned as warnings.
     Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
     """
 
 class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" takes its name or its id; an id goes before a name.
+    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
     """
 
     @_abc_1.abstractmethod
@@ -139,8 +139,8 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.CreateWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.CreateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CreateWorkspaceResponse]]:
-        """Makes a workspace with an empty first commit on its branch "main".
-        Errors: INVALID_ARGUMENT for a name that is no plain name, or reads like an id; ALREADY_EXISTS.
+        """Creates a workspace with an empty first commit on its branch "main".
+        Errors: INVALID_ARGUMENT for a name with other characters, or one that reads like an id; ALREADY_EXISTS.
         """
 
     @_abc_1.abstractmethod
@@ -159,8 +159,8 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.ListWorkspacesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.ListWorkspacesResponse, _abc.Awaitable[_workspace_service_pb2.ListWorkspacesResponse]]:
-        """Lists workspaces by name.
-        Errors: INVALID_ARGUMENT for a page size or token that is none.
+        """Lists workspaces, ordered by name.
+        Errors: INVALID_ARGUMENT for an invalid page size or token.
         """
 
     @_abc_1.abstractmethod
@@ -169,8 +169,8 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.UpdateWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.UpdateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.UpdateWorkspaceResponse]]:
-        """Gives a workspace another name or description; its id and its repository stay.
-        Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name that is no plain name, or reads like an id.
+        """Changes the name or description of a workspace; its id and its repository stay.
+        Errors: NOT_FOUND; ALREADY_EXISTS; INVALID_ARGUMENT for a name with other characters, or one that reads like an id.
         """
 
     @_abc_1.abstractmethod
@@ -179,7 +179,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.DeleteWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.DeleteWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.DeleteWorkspaceResponse]]:
-        """Removes a workspace from service. Its repository is moved to the trash folder of the server, not erased.
+        """Deletes a workspace. Its repository is not erased but moved to the server's trash folder.
         Errors: NOT_FOUND; FAILED_PRECONDITION when confirm_name is not its name.
         """
 
@@ -210,8 +210,8 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.ListArchivesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.ListArchivesResponse, _abc.Awaitable[_workspace_service_pb2.ListArchivesResponse]]:
-        """Lists the archives of a revision by name.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for a page size or token that is none.
+        """Lists the archives of a revision, ordered by name.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
 
     @_abc_1.abstractmethod
@@ -220,7 +220,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.UpdateArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.UpdateArchiveResponse, _abc.Awaitable[_workspace_service_pb2.UpdateArchiveResponse]]:
-        """Stages another name, model or description of an archive.
+        """Stages a new name, model or description of an archive.
         Errors: NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION; ABORTED for a stale etag.
         """
 
@@ -230,8 +230,8 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.DeleteArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.DeleteArchiveResponse, _abc.Awaitable[_workspace_service_pb2.DeleteArchiveResponse]]:
-        """Stages the removal of an archive and of all its nodes. Relations of other archives' nodes to them stay and are told as
-        warnings.
+        """Stages the deletion of an archive with all its nodes. Relations to them from nodes of other archives stay and are
+        returned as warnings.
         Errors: NOT_FOUND, FAILED_PRECONDITION; ABORTED for a stale etag.
         """
 

@@ -1,4 +1,4 @@
-"""The operations on workspaces and archives."""
+"""Creates, reads, changes and deletes workspaces and archives."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,13 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memotree_storage import faults
-from memotree_storage.commit.transaction import workspace_transaction
+from memotree_storage.commit.transaction import transaction, workspace_transaction
+from memotree_storage.commit.workspaces import (
+    create_workspace_in_transaction,
+    delete_workspace,
+    describe_workspace,
+    repair_creation,
+)
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from memotree_storage.model.node import Archive, is_id, new_id
 from memotree_storage.model.validation import check_text
-from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
+from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.rows import Version
@@ -33,11 +38,11 @@ from memotree.v1 import workspace_service_pb2 as pb
 
 _DESCRIPTION_CHARS = 2000
 _NO_WORKSPACE = ""
-"""Calls that make a workspace keep their request ids under no workspace."""
+"""Request ids of calls that create a workspace are kept under this workspace id."""
 
 
 class ArchiveExistsError(AlreadyExistsError):
-    """An archive of that name or id is there already."""
+    """An archive with that name or id exists."""
 
     reason = "ARCHIVE_EXISTS"
 
@@ -55,7 +60,7 @@ class WorkspaceOperations:
         store: The store.
         pages: Makes and reads page tokens.
         limits: What the service allows.
-        on_deleted: Called with the id of a workspace that is gone, to end what works on it.
+        on_deleted: Called with the id of a deleted workspace, to stop work on it.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class WorkspaceOperations:
         self._on_deleted = on_deleted
 
     async def create_workspace(self, request: pb.CreateWorkspaceRequest) -> pb.CreateWorkspaceResponse:
-        """Make a workspace with an empty first commit."""
+        """Create a workspace with an empty first commit."""
         check_workspace_name(request.name)
         check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
         info = WorkspaceInfo(new_id(), request.name, request.description, datetime.now(UTC).replace(microsecond=0))
@@ -80,41 +85,26 @@ class WorkspaceOperations:
     async def _create(
         self, request: pb.CreateWorkspaceRequest, info: WorkspaceInfo, commit_point: CommitPoint
     ) -> pb.CreateWorkspaceResponse:
+        what = f"workspace {info.name} is half made"
+        async with transaction(
+            self._store, commit_point, what, partial(repair_creation, self._store, info.workspace_id)
+        ) as held:
+
+            async def make() -> pb.CreateWorkspaceResponse:
+                workspace = await create_workspace_in_transaction(held, info, request.request_id)
+                return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
+
+            response = await run_once(held.conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
+        workspace_id = response.workspace.id
         try:
-            async with self._store.database.transaction() as conn:
-
-                async def make() -> pb.CreateWorkspaceResponse:
-                    workspace = await registry.made_by_request(conn, info.name, request.request_id)
-                    if workspace is None:
-                        await registry.put_workspace(conn, info)
-                        faults.point("workspace.registered")
-                        commit_point.reached = True
-                        await asyncio.to_thread(self._store.repositories.create, info, request.request_id)
-                        faults.point("workspace.made")
-                        workspace = await registry.find_workspace(conn, info.workspace_id)
-                    return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
-
-                response = await run_once(conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
-            await self._store.catch_up(response.workspace.id)
+            await self._store.catch_up(workspace_id)
         except BaseException:
-            if commit_point.reached:
-                self._later(f"workspace {info.name} is half made", partial(self._settle, info.workspace_id))
+            self._later(what, partial(repair_creation, self._store, workspace_id))
             raise
         return response
 
-    async def _settle(self, workspace_id: str) -> None:
-        """A creation failed: its repository goes, unless PostgreSQL has the workspace and only its answer was lost."""
-        try:
-            async with self._store.database.connection() as conn:
-                await registry.find_workspace(conn, workspace_id)
-        except WorkspaceNotFoundError:
-            if self._store.repositories.path(workspace_id).is_dir():
-                await asyncio.to_thread(self._store.repositories.discard, workspace_id)
-        else:
-            await self._store.catch_up(workspace_id)
-
     def _later(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self._store.locks.run_in_background(retry_until_done(what, work))
+        self._store.background.start(retry_until_done(what, work))
 
     async def get_workspace(self, request: pb.GetWorkspaceRequest) -> pb.GetWorkspaceResponse:
         """Read one workspace."""
@@ -139,10 +129,10 @@ class WorkspaceOperations:
         self, request: pb.UpdateWorkspaceRequest, commit_point: CommitPoint
     ) -> pb.UpdateWorkspaceResponse:
         workspace = await self._find(request.workspace)
-        mend = partial(self._register, workspace.workspace_id)
+        repair = partial(self._register, workspace.workspace_id)
         async with workspace_transaction(
-            self._store, workspace.workspace_id, commit_point, follow=False, mend=mend
-        ) as transaction:
+            self._store, workspace.workspace_id, commit_point, follow=False, repair=repair
+        ) as held:
             info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
             if request.HasField("name"):
@@ -152,47 +142,40 @@ class WorkspaceOperations:
             if request.HasField("description"):
                 check_text("description", request.description, multiline=True, max_chars=_DESCRIPTION_CHARS)
                 info = replace(info, description=request.description)
-            await registry.put_workspace(transaction.conn, info)
-            commit_point.reached = True
-            await asyncio.to_thread(self._store.repositories.update, info, message)
-            workspace = await registry.find_workspace(transaction.conn, workspace.workspace_id)
+            workspace = await describe_workspace(held, info, message)
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
 
     async def _register(self, workspace_id: str) -> None:
-        """Have the name and description that Git has."""
+        """Copy name and description from Git to the row."""
         info = await asyncio.to_thread(self._store.repositories.describe, workspace_id)
         async with self._store.database.transaction() as conn:
             await registry.put_workspace(conn, info)
 
     async def delete_workspace(self, request: pb.DeleteWorkspaceRequest) -> pb.DeleteWorkspaceResponse:
-        """Move a workspace's repository to the trash and forget its rows and points."""
+        """Move a workspace's repository to the trash and delete its rows and points."""
         return await finish_past_commit_point(partial(self._delete, request))
 
     async def _delete(
         self, request: pb.DeleteWorkspaceRequest, commit_point: CommitPoint
     ) -> pb.DeleteWorkspaceResponse:
         workspace_id = (await self._find(request.workspace)).workspace_id
-        mend = partial(self._forget, workspace_id)
-        async with workspace_transaction(
-            self._store, workspace_id, commit_point, follow=False, mend=mend
-        ) as transaction:
-            workspace = await registry.find_workspace(transaction.conn, workspace_id)
+        repair = partial(self._forget, workspace_id)
+        async with workspace_transaction(self._store, workspace_id, commit_point, follow=False, repair=repair) as held:
+            workspace = await registry.find_workspace(held.conn, workspace_id)
             if request.confirm_name != workspace.name:
                 raise NotConfirmedError(
                     f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
                 )
-            await registry.remove_workspace(transaction.conn, workspace_id)
-            commit_point.reached = True
-            trash = await asyncio.to_thread(self._store.repositories.discard, workspace_id)
+            trash = await delete_workspace(held)
         self._on_deleted(workspace_id)
         try:
             await self._store.index.delete(workspace_id)
-        except UnavailableError:  # the workspace is gone, and no search can ask for its points
+        except UnavailableError:  # the workspace is deleted, so no search asks for its points
             self._later(f"points of workspace {workspace_id} are left", partial(self._forget, workspace_id))
         return pb.DeleteWorkspaceResponse(trash=self._relative(trash))
 
     async def _forget(self, workspace_id: str) -> None:
-        """Forget the rows and points of a workspace whose repository has gone to the trash."""
+        """Delete the rows and points of a workspace whose repository is in the trash."""
         if self._store.repositories.path(workspace_id).is_dir():
             return
         async with self._store.database.transaction() as conn:

@@ -1,4 +1,4 @@
-"""A cache that forgets the least recently used values when they weigh too much together."""
+"""A thread-safe cache with a limit on total weight; it evicts the least recently used values."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,10 +9,23 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class BoundedCache(Generic[K, V]):
-    """Least-recently-used values within a total weight (bytes, or whatever ``weigh`` counts); thread-safe."""
+def _one(_value: object) -> int:
+    return 1
 
-    def __init__(self, limit: int, weigh: Callable[[V], int]) -> None:
+
+class BoundedCache(Generic[K, V]):
+    """Keeps values up to a total weight, and evicts the least recently used ones beyond that. Thread-safe.
+
+    Each method holds a lock for about a microsecond; ``weigh`` runs outside of it. Two threads that miss a key at
+    the same time both compute the value, and the later ``put`` wins; so a value should be determined by its key.
+
+    Args:
+        limit: The greatest total weight.
+        weigh: The weight of one value, such as its bytes with the cost of keeping it; asked once, when it is put. By
+            default each value weighs 1, and ``limit`` is how many are kept.
+    """
+
+    def __init__(self, limit: int, weigh: Callable[[V], int] = _one) -> None:
         self._limit = limit
         self._weigh = weigh
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
@@ -21,11 +34,11 @@ class BoundedCache(Generic[K, V]):
 
     @property
     def weight(self) -> int:
-        """What the cached values weigh together now."""
+        """The total weight of the cached values."""
         return self._weight
 
     def get(self, key: K) -> V | None:
-        """The value of ``key``, now the most recently used one, or ``None``."""
+        """Return the value of ``key`` and mark it as most recently used; ``None`` if it is not cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -34,14 +47,14 @@ class BoundedCache(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V) -> None:
-        """Keep ``value``; one that outweighs a quarter of the whole cache would flush it and is not kept."""
+        """Cache ``value``, unless it outweighs a quarter of the limit and would evict most of the cache."""
         weight = self._weigh(value)
-        if weight > self._limit // 4:
-            return
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
                 self._weight -= old[1]
+            if weight > self._limit // 4:  # it would drive out too many others
+                return
             self._values[key] = (value, weight)
             self._weight += weight
             while self._weight > self._limit:
@@ -49,7 +62,7 @@ class BoundedCache(Generic[K, V]):
                 self._weight -= dropped
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
             self._weight = 0

@@ -1,7 +1,7 @@
 """The families of errors that the store raises.
 
-Each concrete error stands beside the code that raises it and inherits one family; the family decides the status a
-client sees, the ``reason`` is the stable error code. A message is a sentence that says what to do next.
+Each concrete error is defined next to the code that raises it and inherits from one family. The family decides which
+status a client gets; ``reason`` is the stable error code. A message is a sentence that says what to do next.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """One fault of one argument: ``field`` is its path, ``description`` what is wrong and what is allowed."""
+    """One fault of one argument: ``field`` is its path, ``description`` says what is wrong and what is allowed."""
 
     field: str
     description: str
@@ -19,13 +19,13 @@ class FieldViolation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two edits of one thing that cannot both hold.
+    """Two edits of the same thing that exclude each other.
 
     Attributes:
         node_id: The node (or archive) that both sides changed.
-        field: The field both changed, or ``""`` when the node as a whole is in question.
-        base: The value both started from, as text.
-        ours: The value of the session.
+        field: The field that both changed, or ``""`` if the conflict is about the whole node.
+        base: The value that both started from, as text.
+        ours: The value in the session.
         theirs: The value on the branch.
         description: A sentence for a person.
     """
@@ -43,7 +43,7 @@ class MemoTreeError(Exception):
 
     reason: ClassVar[str] = "INTERNAL"
     stops_job: ClassVar[bool] = False
-    """Whether a job that meets it stops, to be resumed later, and does not fail; outages do so without."""
+    """Whether a job that meets this error stops and is resumed later instead of failing; outages always do so."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class MemoTreeError(Exception):
 
 
 class InvalidInputError(MemoTreeError):
-    """An argument that can never be right; every fault is listed."""
+    """An argument that can never be valid; every fault is listed."""
 
     reason = "INVALID_ARGUMENT"
 
@@ -61,12 +61,12 @@ class InvalidInputError(MemoTreeError):
 
     @classmethod
     def at(cls, field: str, description: str) -> "InvalidInputError":
-        """The error for one fault of one field."""
+        """Create the error for one fault of one field."""
         return cls(f"{field}: {description}", [FieldViolation(field, description)])
 
 
 class NotFoundError(MemoTreeError):
-    """Something named by the caller is not there (or not at that revision)."""
+    """Something that the caller named does not exist (or not at that revision)."""
 
     reason = "NOT_FOUND"
 
@@ -77,7 +77,7 @@ class NotFoundError(MemoTreeError):
 
 
 class AlreadyExistsError(MemoTreeError):
-    """Something of that name is there already."""
+    """Something with that name exists already."""
 
     reason = "ALREADY_EXISTS"
 
@@ -88,7 +88,7 @@ class AlreadyExistsError(MemoTreeError):
 
 
 class AbortedError(MemoTreeError):
-    """Another writer was first; read again and retry, or resolve the conflicts."""
+    """Another writer was faster; read again and retry, or resolve the conflicts."""
 
     reason = "ABORTED"
 
@@ -98,7 +98,7 @@ class AbortedError(MemoTreeError):
 
 
 class FailedPreconditionError(MemoTreeError):
-    """The call is well formed but the state does not allow it."""
+    """The call is well formed, but the current state does not allow it."""
 
     reason = "FAILED_PRECONDITION"
 
@@ -114,12 +114,12 @@ class TooLargeError(MemoTreeError):
 
 
 class UnavailableError(MemoTreeError):
-    """A store behind MemoTree does not answer now; the same call may be sent again."""
+    """A store that MemoTree depends on does not answer now; the same call may be sent again."""
 
     reason = "UNAVAILABLE"
 
 
 class CorruptError(MemoTreeError):
-    """Stored data is damaged; the message names the object and the repair."""
+    """Stored data is damaged; the message names the object and how to repair it."""
 
     reason = "DATA_LOSS"

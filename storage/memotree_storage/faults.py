@@ -1,7 +1,7 @@
-"""Named places where a crash test can make this process die.
+"""Named points at which a crash test can kill this process.
 
-A test starts a process with ``MEMOTREE_FAULT_POINT=name`` (or ``name:N`` for the N-th pass) and the process kills
-itself with SIGKILL when it comes by, as the kernel's memory killer would: no handler, no flush.
+A test starts a process with ``MEMOTREE_FAULT_POINT=name`` (or ``name:N`` for the N-th pass). At that point the process
+kills itself with SIGKILL, as the kernel's out-of-memory killer would: no handlers, no flush.
 """
 
 import os
@@ -17,13 +17,13 @@ def _parse(value: str) -> tuple[str, int]:
     return name, int(count) if count else 1
 
 
-# Read once: a fault belongs to a whole process, and the write path must not pay for a look at the environment.
+# Read once: a fault applies to a whole process, and the write path must not pay for reading the environment.
 _target, _left = _parse(os.environ.get(ENVIRONMENT_VARIABLE, ""))
 _counting = Lock()
 
 
 def point(name: str) -> None:
-    """Pass the named point; die here when the process was started to die here."""
+    """Pass the named point; kill the process if it was started with this fault point."""
     if name == _target:
         _pass()
 

@@ -1,9 +1,9 @@
-"""The ports of the store: what the service needs from Git and from the index, whatever implements it.
+"""The ports of the store: what the service needs from Git and from the index, whatever implements them.
 
-``conformance/`` holds one suite per port; an implementation is right when it passes that suite.
+``conformance/`` has one suite of tests per port; an implementation is correct if it passes that suite.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -25,7 +25,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who did it and when; ``when`` carries a time zone, seconds precise."""
+    """Name, address and time of an author; ``when`` has a time zone and a precision of seconds."""
 
     name: str
     email: str
@@ -34,7 +34,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class TagDraft:
-    """An annotated tag to be written into the same pack as its commit."""
+    """An annotated tag to write into the same pack as its commit."""
 
     name: str
     message: str
@@ -43,7 +43,7 @@ class TagDraft:
 
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """A commit to be written: ``changes`` maps a path to its new bytes, or to ``None`` to remove it."""
+    """A commit to write: ``changes`` maps a path to its new bytes, or to ``None`` to remove the file."""
 
     parent: str | None
     changes: Mapping[str, bytes | None]
@@ -55,7 +55,7 @@ class CommitDraft:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommit:
-    """A durable commit that no ref names yet, with the ids of its new blobs by path and of its tag object."""
+    """A durable commit that no ref points to yet, with the ids of its new blobs by path and of its tag object."""
 
     commit_id: str
     blobs: Mapping[str, str]
@@ -64,7 +64,7 @@ class WrittenCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """A commit as Git has it; ids are 40 hex digits."""
+    """A commit as Git stores it; ids are 40 hex digits."""
 
     commit_id: str
     tree_id: str
@@ -76,51 +76,83 @@ class CommitInfo:
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """One file that differs between two commits; a side that lacks the file has ``None``."""
+    """One file that differs between two commits; ``None`` for a side that does not have the file."""
 
     path: str
     old_blob: str | None
     new_blob: str | None
 
 
-class CommitStore(Protocol):
-    """The history of one workspace. Methods block; call them from a thread.
+class CommitWriter(Protocol):
+    """Writes the history of one workspace. Methods block; call them from a thread.
 
-    Errors: ``ObjectMissingError`` for an id the repository lacks, ``RepositoryUnavailableError`` when the disk refuses
-    (full, read-only), ``InvalidRefNameError`` for a name Git refuses. Every write is durable when the method returns.
+    Every write is durable when the method returns. Errors: ``ObjectMissingError`` for an id that the repository lacks,
+    ``RepositoryUnavailableError`` if the disk refuses (full, read-only), ``InvalidRefNameError`` for a name that Git
+    refuses.
     """
 
     def write_commit(self, draft: CommitDraft) -> WrittenCommit:
-        """Write blobs, trees, commit and tag object as one synced pack; no ref moves, so nobody sees it yet."""
+        """Write blobs, trees, commit and tag object as one synced pack. No ref moves, so no reader sees it yet."""
         ...
 
     def write_tag(self, draft: TagDraft, commit_id: str) -> str:
-        """Write an annotated tag object of a commit and give its id; no ref moves."""
+        """Write an annotated tag object for a commit and return its id. No ref moves."""
         ...
 
     def move_ref(self, ref: str, old: str | None, new: str | None) -> bool:
-        """Compare and swap: point ``ref`` at ``new`` if it is at ``old`` (``None``: absent); ``False`` if not."""
+        """Compare and swap: set ``ref`` to ``new`` if it is at ``old`` (``None``: absent); return whether it was."""
         ...
 
-    def refs(self) -> dict[str, str]:
-        """Every ref of the repository with the object id it holds, ``HEAD`` left out."""
+
+class ObjectReader(Protocol):
+    """Reads the objects of one workspace by id. Methods block; call them from a thread.
+
+    Errors: ``ObjectMissingError`` for an id that the repository lacks, ``RepositoryUnavailableError`` if the disk
+    refuses.
+    """
+
+    def exists(self, object_id: str) -> bool:
+        """Whether the repository has this object."""
         ...
 
     def commit_info(self, commit_id: str) -> CommitInfo:
-        """The commit (a tag object's id is peeled to its commit)."""
+        """Return a commit; the id of a tag object is peeled to its commit."""
         ...
 
-    def diff(self, old: str | None, new: str) -> Iterator[PathChange]:
-        """The files that differ between two commits, by path; ``old=None`` lists all files of ``new``."""
+    def read_tag(self, object_id: str) -> TagDraft | None:
+        """Return the annotated tag with this id; ``None`` if the id names another kind of object."""
         ...
 
     def read_blob(self, blob_id: str) -> bytes:
-        """The bytes of a blob."""
+        """Return the bytes of a blob."""
         ...
 
     def read_path(self, commit_id: str, path: str) -> bytes | None:
-        """The file at ``path`` in a commit, or ``None``."""
+        """Return the file at ``path`` in a commit; ``None`` if there is none."""
         ...
+
+    def diff(self, old: str | None, new: str) -> Iterator[PathChange]:
+        """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``."""
+        ...
+
+
+class CommitReader(ObjectReader, Protocol):
+    """Reads the history of one workspace: its refs, the commits that they reach, and their objects."""
+
+    def refs(self) -> dict[str, str]:
+        """Return every ref except ``HEAD`` with the object id that it holds."""
+        ...
+
+    def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
+        """Return all commits that ``tips`` reach and that are not known, each once, parents before children.
+
+        The walk does not go past a known commit; a tip that does not lead to a commit is skipped.
+        """
+        ...
+
+
+class CommitStore(CommitWriter, CommitReader, Protocol):
+    """Writes and reads the history of one workspace. Its test suite is ``conformance.commit_store``."""
 
 
 # --- The index of vectors and terms ----------------------------------------------------------------------------------
@@ -128,7 +160,7 @@ class CommitStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TermVector:
-    """A text as weighted terms: ``ids`` are 32-bit term hashes, ascending and unique; ``weights`` go with them."""
+    """A text as weighted terms: ``ids`` are 32-bit term hashes, ascending and unique, each with its weight."""
 
     ids: tuple[int, ...]
     weights: tuple[float, ...]
@@ -136,7 +168,10 @@ class TermVector:
 
 @dataclass(frozen=True, slots=True)
 class LineSpan:
-    """The part of a line that a state sees: versions of ``line_id`` alive at ``seq``."""
+    """The part of a line that is visible at a state: the versions of ``line_id`` that are alive at ``seq``.
+
+    A line is a first-parent chain of commits; see ``docs/explanation/lines.md``.
+    """
 
     line_id: int
     seq: int
@@ -144,9 +179,9 @@ class LineSpan:
 
 @dataclass(frozen=True, slots=True)
 class IndexPoint:
-    """One committed version of a node in the index; alive on its line from ``from_seq`` until before ``to_seq``.
+    """One committed version of a node in the index; alive on its line from ``from_seq`` (inclusive) to ``to_seq``.
 
-    ``point_id`` is a UUID; ``to_seq=None`` means alive at the tip. One without a vector is found by its terms alone.
+    ``point_id`` is a UUID; ``to_seq=None`` means alive at the tip. A point without a vector is found by its terms only.
     """
 
     point_id: str
@@ -164,7 +199,7 @@ class IndexPoint:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """What the index remembers of a point without its vectors; for ``verify``."""
+    """The fields of a point without its vectors, for ``verify``."""
 
     point_id: str
     node_id: str
@@ -175,7 +210,7 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexHit:
-    """A candidate of a search. The score is the cosine (dense) or the dot product (terms)."""
+    """A candidate of a search. The score is the cosine (vector) or the dot product (terms)."""
 
     point_id: str
     node_id: str
@@ -188,8 +223,8 @@ class IndexHit:
 class IndexQuery:
     """Where to search: a workspace, the lineage of one state (nearest line first), and optional filters.
 
-    Empty filters match everything; several types or archives are alternatives; every tag must be there; ``node_ids``
-    (when not ``None``) limits the search to those nodes.
+    Empty filters match everything. Several types or archives are alternatives; tags must all match; ``node_ids``, if
+    not ``None``, limits the search to those nodes.
     """
 
     workspace_id: str
@@ -213,14 +248,13 @@ class IndexUnavailableError(UnavailableError):
             "failing: the log of the server says how."
         )
         self.detail = detail
-        """What the connection said; for the log, never for a client."""
+        """The error of the connection, for the log; never shown to a client."""
 
 
-class VectorIndex(Protocol):
-    """Vectors and weighted terms of committed versions, searched along a lineage.
+class IndexWriter(Protocol):
+    """Writes vectors and weighted terms of committed versions to the index, and removes them.
 
-    The index proposes, the mirror decides: a hit may be overridden by a nearer line. Errors: ``IndexUnavailableError``
-    when it does not answer.
+    Errors: ``IndexUnavailableError`` if the index does not answer.
     """
 
     async def prepare(self) -> None:
@@ -228,41 +262,60 @@ class VectorIndex(Protocol):
         ...
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:
-        """Put points, replacing those of the same id; visible to searches when this returns."""
+        """Insert points, replacing those with the same id; visible to searches when this returns."""
         ...
 
     async def close_versions(self, ended: Sequence[tuple[str, int]]) -> None:
-        """Set ``to_seq`` of points (id, to_seq); a missing id is passed over."""
-        ...
-
-    async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
-        """The alive points nearest by cosine, best first, ties by node id."""
-        ...
-
-    async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
-        """The alive points with the greatest dot product over the terms (all greater than 0), ties by node id."""
-        ...
-
-    def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
-        """Every point of a workspace, in no order."""
-        ...
-
-    async def count(self, workspace_id: str) -> int:
-        """How many points a workspace has, exactly."""
+        """Set ``to_seq`` of points given as (id, to_seq); missing ids are ignored."""
         ...
 
     async def delete(
         self, workspace_id: str, *, lines: Sequence[int] | None = None, keep_lines: Sequence[int] | None = None
     ) -> None:
-        """Remove the workspace's points; with ``lines`` only those of these, with ``keep_lines`` those of others.
+        """Remove the points of a workspace: all, only those of ``lines``, or all except those of ``keep_lines``.
 
-        ``keep_lines`` is for a caller that keeps new lines from being opened meanwhile; their points would go, too.
+        A caller of ``keep_lines`` must prevent new lines from being opened meanwhile, or their points are removed too.
         """
         ...
 
     async def flush(self) -> None:
-        """Return when all that was put before is on stable storage."""
+        """Return when everything that was written before is on stable storage."""
         ...
+
+
+class IndexSearch(Protocol):
+    """Searches the versions that are alive along a lineage.
+
+    The index only proposes candidates: a nearer line may override a hit, which the mirror decides. Errors:
+    ``IndexUnavailableError`` if the index does not answer.
+    """
+
+    async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
+        """Return the alive points nearest by cosine, best first, ties by node id."""
+        ...
+
+    async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
+        """Return the alive points with the greatest dot product over the terms, if above 0; ties by node id."""
+        ...
+
+
+class IndexInventory(Protocol):
+    """Lists the content of the index, to compare it with the mirror.
+
+    Errors: ``IndexUnavailableError`` if the index does not answer.
+    """
+
+    def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
+        """Yield every point of a workspace, in any order."""
+        ...
+
+    async def count(self, workspace_id: str) -> int:
+        """Return the exact number of points of a workspace."""
+        ...
+
+
+class VectorIndex(IndexWriter, IndexSearch, IndexInventory, Protocol):
+    """Vectors and weighted terms of committed versions. Its test suite is ``conformance.vector_index``."""
 
 
 class Embedder(Protocol):
@@ -270,19 +323,19 @@ class Embedder(Protocol):
 
     @property
     def model(self) -> str:
-        """The name of the model; vectors of different models never meet."""
+        """The name of the model; vectors of different models are never compared."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
+        """The number of dimensions of a vector."""
         ...
 
     @property
     def remote(self) -> bool:
-        """Whether it is on another machine: then it may keep who asks waiting, and what needs no vector goes on."""
+        """Whether the model is on another machine: it may be slow or away, so work without vectors must not wait."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One unit row per text, in order; an empty text gives a fixed unit vector."""
+        """Return one unit vector per text, in order; an empty text gives a fixed unit vector."""
         ...

@@ -1,6 +1,7 @@
 """The whole store in one object: Git, mirror, working state and index, opened, recovered and closed together.
 
-This is the library's front door. The service builds on it; so can any program that wants versioned trees without gRPC.
+This is the entry point of the library. The service builds on it, and so can any program that needs versioned trees
+without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
 import asyncio
@@ -14,18 +15,25 @@ import psycopg
 import structlog
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index import leaf_features
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.search import Search
 from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
-from memotree_storage.mirror.catch_up import Report, catch_up, catch_up_within, is_behind, note_committer, replay_within
+from memotree_storage.mirror.catch_up import (
+    Report,
+    catch_up,
+    catch_up_in_transaction,
+    is_behind,
+    note_committer,
+    replay_in_transaction,
+)
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
-from memotree_storage.ports import Embedder, IndexUnavailableError, VectorIndex
+from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError, get_setting, put_setting
 from memotree_storage.postgres.rows import Version
@@ -53,14 +61,14 @@ class Store:
     """Git repositories below a data folder, mirrored in a database and an index.
 
     Args:
-        data_folder: Holds ``workspaces/`` (the repositories) and ``trash/``. One store at a time works on it; take
-            ``memotree_storage.embedded.lock.DataFolderLock``, as a server does, where that is not certain.
+        data_folder: Holds ``workspaces/`` (the repositories) and ``trash/``. Only one store may use it at a time; take
+            ``memotree_storage.embedded.lock.DataFolderLock``, as a server does, if that is not certain.
         database: The PostgreSQL database.
         index: The index of vectors and terms.
         embedder: Makes the vectors.
-        request_retention: How long the result of a request id is remembered.
-        committer_email: The address under which commits of sessions are made; after a crash, only commits of this
-            address (or of one that an earlier start gave) are taken for a session's.
+        request_retention: How long the result of a request id is kept.
+        committer_email: The committer address of sessions' commits. After a crash, only commits with this address (or
+            one that an earlier start used) are recognised as a session's.
     """
 
     def __init__(
@@ -81,16 +89,17 @@ class Store:
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
         self.locks = KeyedLocks()
+        self.background = BackgroundTasks()
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
         self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
-        """What an entry was at a commit, with its place: by (workspace, commit, entry), which never changes."""
+        """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
-        """Connect, recover from whatever happened before, and bring the mirrors to where Git is.
+        """Connect, recover from a crash if there was one, and bring the mirrors up to date with Git.
 
-        A workspace that cannot be recovered is told in the log and left as it is; the others are served.
+        A workspace that cannot be recovered is logged and left as it is; the others are served.
 
         Raises:
             DatabaseUnavailableError: PostgreSQL does not answer.
@@ -113,14 +122,19 @@ class Store:
         self.maintenance.start()
 
     async def close(self) -> None:
-        """Stop the background work and give back every resource; nothing acknowledged is lost."""
+        """Stop the background work and release every resource. Nothing acknowledged is lost."""
         await self.maintenance.stop()
         await self.indexer.stop()
         await self.database.close()
         await asyncio.to_thread(self.repositories.close)
 
+    def notice_commit(self, workspace_id: str) -> None:
+        """Tell the background work that a workspace has a new commit, after its transaction has ended."""
+        self.indexer.notice(workspace_id)
+        self.maintenance.notice(workspace_id)
+
     async def catch_up(self, workspace_id: str, report: Report | None = None) -> int:
-        """Mirror what Git has and the mirror lacks; the number of new commits is returned."""
+        """Mirror the commits and refs that the mirror lacks; return the number of new commits."""
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
         result = await catch_up(self.database, workspace_id, repository, report)
         if result.refs_changed:
@@ -128,32 +142,32 @@ class Store:
         return result.commits
 
     async def rebuild(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
-        """Make the rows and the index of a workspace anew from Git. Sessions and what they staged stay.
+        """Rebuild the rows and the index of a workspace from Git. Sessions and their staged changes stay.
 
-        Reads see the old rows until all new ones are there; a search then waits for the index. The points of the old
-        rows go last, so that a search that has read the old rows finds most of them still. ``meaning`` is that of
-        `reindex`.
+        Reads see the old rows until all new ones are committed; a search then waits for the index. The points of the
+        old rows are deleted last, so that a search that has read the old rows still finds most of them. For ``meaning``
+        see `reindex`.
         """
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
         async with self.locks.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
-            # The lock of the removal, from the start: a stronger one later would wait for those who hold this one.
+            # Take the lock that the removal needs now: upgrading it later would wait for the holders of the weaker one.
             await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
             await self._follow(conn, workspace_id, repository)
             await projector.forget(conn, workspace_id)
             await _register(conn, info)
-            await replay_within(conn, workspace_id, repository, report)
-        self.placed.clear()  # the old rows may have been wrong: that is what a rebuild is for
+            await replay_in_transaction(conn, workspace_id, repository, report)
+        self.placed.clear()  # the old rows may have been wrong, which is why somebody rebuilds
         await self._index(workspace_id, report, meaning=meaning)
 
     async def reindex(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
-        """Make the index of a workspace anew from the mirror and Git.
+        """Rebuild the index of a workspace from the mirror and Git.
 
         Args:
             workspace_id: The workspace.
-            report: Told how far it is.
-            meaning: Wait for vectors as well, also for those of a model on another machine; else they come later.
+            report: Called with progress.
+            meaning: Wait for the vectors too, even of a model on another machine; otherwise they follow later.
         """
         async with self.locks.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
@@ -169,27 +183,31 @@ class Store:
             await self.indexer.drain(workspace_id, tell)
         else:
             await self.indexer.current(workspace_id, meaning=False)
-        tell(total)  # another one, who waited for a search, may have done a part
+        tell(total)  # a waiting search may have indexed a part of it
         async with self.locks.of(workspace_id), self.database.transaction() as conn:
-            # Nobody opens a line meanwhile, so what stands on none of these stands on none.
+            # No line can be opened meanwhile, so a point on none of these lines is on no line.
             await registry.lock_workspace(conn, workspace_id)
             gone = (await projector.gone_lines(conn, workspace_id)).get(workspace_id, [])
             await self.index.delete(workspace_id, keep_lines=await projector.line_ids(conn, workspace_id))
         await self.indexer.flush()
         async with self.database.connection() as conn:
             await projector.forget_gone(conn, workspace_id, gone)
-        self.indexer.notice(workspace_id)  # which rests when nothing is left to do
+        self.indexer.notice(workspace_id)  # it sleeps again if nothing is left to do
 
-    async def _follow(self, conn: Connection, workspace_id: str, repository: GitRepository) -> None:
-        """Tell sessions of commits that the mirror has not heard of, before it forgets what they stand on."""
+    async def _follow(self, conn: Connection, workspace_id: str, repository: CommitStore) -> None:
+        """Settle sessions with commits that are not mirrored yet, before the mirror forgets their base commits."""
         try:
             async with conn.transaction():
                 if await is_behind(conn, workspace_id, repository):
-                    await catch_up_within(conn, workspace_id, repository)
+                    await catch_up_in_transaction(conn, workspace_id, repository)
         except UnavailableError:
             raise
         except (MemoTreeError, psycopg.IntegrityError, psycopg.DataError) as error:
-            _log.warning("the mirror of a workspace could not catch up before", workspace=workspace_id, why=str(error))
+            _log.warning(
+                "the mirror of a workspace could not catch up before its rebuild",
+                workspace=workspace_id,
+                why=str(error),
+            )
 
     async def _enter(self, info: WorkspaceInfo) -> None:
         async with self.database.transaction() as conn:
@@ -201,17 +219,17 @@ class Store:
         for sentence in await asyncio.to_thread(repository.recover, exclusive=True):
             _log.warning("recovered", workspace=info.name, what=sentence)
         if not await self._counts_agree(workspace_id):
-            _log.warning("the mirror of a workspace has lost rows and is built again", workspace=info.name)
-            await self.rebuild(workspace_id, meaning=False)  # the others, and all calls, wait for this
+            _log.warning("the mirror of a workspace has lost rows and is rebuilt", workspace=info.name)
+            await self.rebuild(workspace_id, meaning=False)  # all workspaces and calls wait for this
             return
         await self.catch_up(workspace_id)
         await remove_gone_points(self.database, self.index, workspace_id)
         if await self._index_agrees(workspace_id):
             return
-        _log.warning("the index of a workspace has other points than it should; built again", workspace=info.name)
+        _log.warning("the index of a workspace has missing or extra points and is rebuilt", workspace=info.name)
         await self.reindex(workspace_id, meaning=False)
         if not await self._index_agrees(workspace_id):
-            # Points that stand on a line of the mirror and belong to nothing there: new lines leave them behind.
+            # Points on a line of the mirror that belong to no version there: a rebuild opens new lines and drops them.
             await self.rebuild(workspace_id, meaning=False)
 
     async def _counts_agree(self, workspace_id: str) -> bool:
@@ -221,7 +239,7 @@ class Store:
             return noted == await counts(conn, workspace_id)
 
     async def _index_agrees(self, workspace_id: str) -> bool:
-        """Whether points are as many as they should be, and no passage is missing; what is pending may be there."""
+        """Whether the index has as many points as it should (pending ones may exist) and all leaf features exist."""
         async with self.database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) filter (where not exists (select from mirror.outbox o"
@@ -236,9 +254,10 @@ class Store:
         return row is not None and int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
 
     async def _note_model(self) -> None:
-        """Remember whose vectors the index gets; what it holds of an earlier time of this model is out of date.
+        """Note the embedding model of the index. If it changed, delete the points.
 
-        It goes, so that the counts disagree and every workspace is indexed anew.
+        Points of an earlier use of the new model may be out of date. Once they are deleted, the counts disagree and
+        every workspace is indexed again.
         """
         model = f"{self.embedder.model} {self.embedder.dimensions}"
         async with self.database.connection() as conn:
@@ -246,24 +265,24 @@ class Store:
         if noted == model:
             return
         if noted is not None:
-            _log.warning("the embedding model is another one; every workspace is indexed anew", was=noted, now=model)
+            _log.warning("the embedding model has changed; every workspace is indexed again", was=noted, now=model)
             for workspace_id in await asyncio.to_thread(self.repositories.ids):
                 await self.index.delete(workspace_id)
         async with self.database.transaction() as conn:
             await put_setting(conn, _MODEL_NOTE, model)
 
     async def _forget_missing(self) -> None:
-        """Forget the mirror of workspaces whose repository is not there any more."""
+        """Delete the mirror of workspaces whose repository no longer exists."""
         present = set(await asyncio.to_thread(self.repositories.ids))
         async with self.database.transaction() as conn:
             for workspace in await registry.list_workspaces(conn):
                 if workspace.workspace_id not in present:
-                    _log.warning("a workspace has no repository any more", workspace=workspace.name)
+                    _log.warning("a workspace no longer has a repository", workspace=workspace.name)
                     await projector.forget(conn, workspace.workspace_id)
 
 
 async def counts(conn: Connection, workspace_id: str) -> RowCounts:
-    """The row counts that the watermark of a workspace notes."""
+    """The row counts that the watermark of a workspace records."""
     cursor = await conn.execute(
         "select commit_count, version_count, placement_count from mirror.workspace where workspace_id = %s",
         (workspace_id,),
@@ -273,7 +292,7 @@ async def counts(conn: Connection, workspace_id: str) -> RowCounts:
 
 
 async def _register(conn: Connection, info: WorkspaceInfo) -> None:
-    """Register a workspace by its name, or by its other name when another one has that."""
+    """Register a workspace by its name, or by its other name if another workspace has the name."""
     try:
         async with conn.transaction():
             await registry.put_workspace(conn, info)
@@ -283,26 +302,26 @@ async def _register(conn: Connection, info: WorkspaceInfo) -> None:
 
 
 def _told_apart(infos: list[WorkspaceInfo]) -> list[WorkspaceInfo]:
-    """The workspaces, oldest first, with unique names: a later one goes by its other name, and stands in front.
+    """The workspaces with unique names: of several with one name, the oldest keeps it, the others get their other name.
 
-    In front, so that a name is free when the one that it belongs to is registered.
+    Renamed workspaces come first, so that a name is free when the workspace that keeps it is registered.
     """
     first: dict[str, WorkspaceInfo] = {}
     later = [info for info in infos if first.setdefault(info.name, info) is not info]
     for info in later:
-        _log.warning("two workspaces have one name; rename one", name=info.name, registered_as=info.other_name)
+        _log.warning("two workspaces have the same name; rename one", name=info.name, registered_as=info.other_name)
     return [*(replace(info, name=info.other_name) for info in later), *first.values()]
 
 
 async def _alone(info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> None:
-    """Take a step of one workspace's recovery; when it fails, the others go on without it."""
+    """Run one step of a workspace's recovery; if it fails, log that and go on with the others."""
     try:
         await step(info)
     except (DatabaseUnavailableError, IndexUnavailableError):
         raise
     except MemoTreeError as error:
         _log.error("a workspace could not be recovered; verify it", workspace=info.name, why=error.message)
-    except Exception:  # noqa: BLE001 - what is damaged may break anything that reads it
+    except Exception:  # noqa: BLE001 - damaged data may break any reader
         _log.exception("a workspace could not be recovered; verify it", workspace=info.name)
 
 

@@ -14,7 +14,7 @@ from memotree_storage.model.node import Node
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
-from unit.git.judge import Judge as Git
+from unit.storage.git.judge import Judge as Git
 
 from memotree.v1 import maintenance_service_pb2, node_service_pb2, workspace_service_pb2
 
@@ -56,7 +56,7 @@ class Judge:
                 if made.request.create_tag:
                     tag = refs.get(f"refs/tags/{made.request.tag_name}")
                     assert tag is not None, f"the tag {made.request.tag_name} is missing"
-                    assert repository.peel(tag) == commit_id
+                    assert repository.commit_info(tag).commit_id == commit_id
                 for node_id, text in made.before.items():
                     there = _content(repository, commit_id, node_id)
                     assert there in writer.nodes[node_id].not_older(text), (
@@ -67,7 +67,7 @@ class Judge:
             if tag_name:
                 tag = refs.get(f"refs/tags/{tag_name}")
                 assert tag is not None, f"commit {info.commit_id} of {request_id} asked for the tag {tag_name}"
-                assert repository.peel(tag) == info.commit_id
+                assert repository.commit_info(tag).commit_id == info.commit_id
 
     @staticmethod
     async def _check_session(services: Services, writer: Writer, node_ids: set[str]) -> None:

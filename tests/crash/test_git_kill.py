@@ -18,7 +18,7 @@ import pytest
 from memotree_storage.conformance.commit_store import MAIN, draft, files
 from memotree_storage.faults import ENVIRONMENT_VARIABLE
 from memotree_storage.git.repository import GitRepository
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 POINTS: Final = (
     "git.before-pack",
@@ -44,7 +44,7 @@ def draft(parent, changes, message):
     return CommitDraft(parent, changes, message, WHO, WHO)
 
 store = GitRepository.open(Path(sys.argv[1]))
-head = store.read_ref(MAIN)
+head = store.refs().get(MAIN)
 number = 0 if head is None else int(store.commit_info(head).message.split()[1]) + 1
 for number in range(number, number + int(sys.argv[2])):
     written = store.write_commit(draft(head, {f"nodes/{number % 3}/{number}.md": b"%d" % number}, f"commit {number}"))
@@ -66,7 +66,7 @@ def start(repository: Path, commits: int, fault: str = "") -> subprocess.Popen[s
 def assert_whole(repository: Path, acknowledged: list[str]) -> None:
     """All that was acknowledged is on the branch, at most one commit more is, and the next commit works at once."""
     with GitRepository.open(repository, lock_timeout=1.0) as store:
-        head = store.read_ref(MAIN)
+        head = store.refs().get(MAIN)
         chain = [] if head is None else [info.commit_id for info in store.history([head], lambda _: False)]
         assert chain[: len(acknowledged)] == acknowledged
         assert len(chain) - len(acknowledged) in {0, 1}
@@ -108,9 +108,9 @@ def test_the_points_are_passed_in_the_order_of_durability(repository: Path) -> N
         writer.communicate()
         assert writer.returncode == -signal.SIGKILL
         with GitRepository.open(repository) as store:
-            seen.append(store.read_ref(MAIN) is not None)
+            seen.append(store.refs().get(MAIN) is not None)
             store.recover()
-            if head := store.read_ref(MAIN):
+            if head := store.refs().get(MAIN):
                 assert store.move_ref(MAIN, head, None)
     assert seen == [False] * 5 + [True] * 2
 
@@ -129,7 +129,7 @@ def test_kills_at_random_moments_lose_nothing(repository: Path) -> None:
         out, _ = writer.communicate()
         acknowledged += "".join([*lines, out]).split()
         with GitRepository.open(repository, lock_timeout=1.0) as store:
-            head = store.read_ref(MAIN)
+            head = store.refs().get(MAIN)
             assert head is not None
             chain = [info.commit_id for info in store.history([head], lambda _: False)]
             assert chain[: len(acknowledged)] == acknowledged
@@ -159,7 +159,7 @@ def test_processes_that_race_lose_no_commit(repository: Path) -> None:
 
 RETRY: Final = """
     while not store.move_ref(MAIN, head, written.commit_id):
-        head = store.read_ref(MAIN)
+        head = store.refs().get(MAIN)
         written = store.write_commit(draft(head, {f"{number}": b""}, f"commit {number}"))
 """
 
@@ -174,4 +174,4 @@ def test_a_writer_killed_in_the_lock_stops_no_other_that_waits(repository: Path)
             if store.move_ref(MAIN, None, written.commit_id):
                 break
         writer.communicate()
-        assert store.read_ref(MAIN) == written.commit_id or store.move_ref(MAIN, None, written.commit_id)
+        assert store.refs().get(MAIN) == written.commit_id or store.move_ref(MAIN, None, written.commit_id)

@@ -17,6 +17,8 @@ from memotree.v1 import job_service_pb2_grpc, maintenance_service_pb2
 
 pytestmark = pytest.mark.requirement("SERVE-6", "STORE-1")
 
+CAMPAIGN = pytest.mark.campaign
+
 
 def jobs_of(channel: grpc.aio.Channel) -> Any:
     """The calls of JobService; over an aio channel each can be awaited."""
@@ -54,7 +56,13 @@ async def differences(calls: Calls) -> list[str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", ["job.claimed", "index.put", "index.applied", "job.worked", "job.recorded"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "index.applied",
+        *(pytest.param(point, marks=CAMPAIGN) for point in ("job.claimed", "index.put", "job.worked", "job.recorded")),
+    ],
+)
 async def test_a_rebuild_that_was_killed_is_finished_by_the_next_server(tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     await planted(data, log)
@@ -82,6 +90,7 @@ async def test_a_rebuild_that_was_killed_is_finished_by_the_next_server(tmp_path
         service.kill()
 
 
+@CAMPAIGN
 @pytest.mark.timeout(180)
 async def test_a_job_that_kills_every_server_is_given_up_and_the_server_lives(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"

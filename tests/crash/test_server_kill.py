@@ -17,7 +17,7 @@ from crash.campaign import BEHIND, POINTS, RECOVERY_POINTS, Campaign, all_points
 from crash.service import Service, start
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 from memotree.v1 import workspace_service_pb2
 
@@ -45,6 +45,7 @@ def chosen() -> list[str]:
     return [*faults, "", "", ""]
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(400)  # about two seconds a kill, more when the machine is busy
 async def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     faults = chosen()
@@ -99,6 +100,7 @@ async def test_a_stale_postmaster_file_of_a_living_stranger_blocks_no_start(tmp_
     assert await again.stop() == 0
 
 
+@pytest.mark.campaign
 async def test_kills_during_the_first_start_leave_a_folder_that_starts(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     for _ in range(4):

@@ -1,6 +1,6 @@
 """Calls to a real server over one connection, and what its errors carry."""
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package has no stubs
@@ -16,6 +16,8 @@ from memotree.v1 import (
     workspace_service_pb2,
     workspace_service_pb2_grpc,
 )
+
+ROOT_CONTENT: Final = "Below."
 
 
 class Calls:
@@ -43,7 +45,11 @@ class Calls:
         )
         answer = await self.nodes.CreateNode(
             node_service_pb2.CreateNodeRequest(
-                workspace=self.workspace, session_id=self.session, archive_id="notes", title="Root", content="Below."
+                workspace=self.workspace,
+                session_id=self.session,
+                archive_id="notes",
+                title="Root",
+                content=ROOT_CONTENT,
             )
         )
         self.root = answer.node.id

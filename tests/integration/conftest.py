@@ -40,7 +40,7 @@ from memotree.settings import Settings
 from memotree.v1 import history_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """Nothing here outlives the run; what is durable is tested where processes are killed."""
 
 
@@ -76,7 +76,7 @@ def _chosen_binaries() -> Path | None:
 @pytest.fixture(scope="session")
 async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """The conninfo of a running PostgreSQL."""
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), binaries=_chosen_binaries(), settings=_QUICK)
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), binaries=_chosen_binaries(), settings=QUICK)
     try:
         yield await server.start()
     finally:
@@ -149,7 +149,7 @@ async def store(
 @pytest.fixture
 def pages() -> PageTokens:
     """Makes and reads page tokens."""
-    return PageTokens(secrets.token_bytes(32))
+    return PageTokens()
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def wire_server(
         await conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     store = Store(folder, Database(make_conninfo(postgres, dbname=name)), shared_index, embedder)
     await store.open()
-    pages, limits = PageTokens(secrets.token_bytes(32)), ServiceLimits()
+    pages, limits = PageTokens(), ServiceLimits()
     operations = {
         "WorkspaceService": WorkspaceOperations(store, pages, limits),
         "SessionService": SessionOperations(store, pages, limits),

@@ -17,7 +17,7 @@ from memotree_storage.store import Store
 from memotree_storage.verify import Difference, verify
 
 PERSON = Signature("A person", "person@example.org", datetime(2024, 5, 1, tzinfo=UTC))
-DEADLINE = 10.0
+DEADLINE = 60.0
 OpenAgain = Callable[[], AbstractAsyncContextManager[Store]]
 """Opens the store as a server does that starts."""
 

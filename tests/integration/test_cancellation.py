@@ -12,8 +12,9 @@ import psycopg
 import pytest
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
-from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.mirror.catch_up import is_behind
@@ -28,13 +29,12 @@ from memotree_storage.postgres.database import (
 from memotree_storage.store import Store
 
 from memotree.history import HistoryOperations
-from memotree.request.naming import BranchNotFoundError
 from memotree.v1 import history_service_pb2 as history_pb
 from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.v1 import workspace_service_pb2 as workspaces_pb
 from memotree.workspaces import WorkspaceOperations
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 @dataclass
@@ -144,7 +144,7 @@ async def test_a_ref_whose_row_is_refused_is_mirrored_a_moment_later(
         monkeypatch.undo()
         raise DatabaseUnavailableError("gone")
 
-    monkeypatch.setattr("memotree_storage.postgres.projector.put_ref", refuse)
+    monkeypatch.setattr("memotree_storage.postgres.refs.put_ref", refuse)
     with pytest.raises(DatabaseUnavailableError):
         await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
     await world.sessions.finish()
@@ -255,9 +255,9 @@ async def test_a_graceful_stop_does_not_wait_for_a_store_that_stays_away() -> No
     async def away() -> None:
         raise DatabaseUnavailableError("gone")
 
-    locks = KeyedLocks()
-    locks.run_in_background(retry_until_done("a mirror is behind", away))
-    await asyncio.wait_for(locks.finish(grace=0.05), DEADLINE)
+    background = BackgroundTasks()
+    background.start(retry_until_done("a mirror is behind", away))
+    await asyncio.wait_for(background.finish(grace=0.05), DEADLINE)
 
 
 @pytest.fixture

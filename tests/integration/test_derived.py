@@ -7,17 +7,10 @@ import pytest
 from integration.wires import Wire
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.model.attributes import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Node, Source
 from memotree_storage.model.position import many_between
-from memotree_storage.model.provenance import (
-    PENDING_CONTENT,
-    SUMMARY_BY,
-    SUMMARY_OF,
-    SUMMARY_PENDING,
-    hash_of_children,
-    hash_of_content,
-    with_provenance,
-)
+from memotree_storage.model.provenance import PENDING_CONTENT, hash_of_children, hash_of_content, with_provenance
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.model.validation import Limits
 
@@ -329,15 +322,15 @@ async def test_a_node_that_a_commit_takes_from_the_session_while_it_is_read_is_r
     node = world.node("Roses", type=kind, content="" if kind == "summary_node" else "Roses need water.")
     leaf = chunk(world, "Roses need water.", node, "a0")
     await world.stage(session, node, *([leaf] if kind == "summary_node" else []))
-    real, takes = derived_content.contents, ["a commit"]
+    real, takes = derived_content.read_nodes, ["a commit"]
 
-    async def contents(*args: Any) -> dict[str, Node]:
+    async def read_nodes(*args: Any) -> dict[str, Node]:
         if takes:
             takes.clear()
             await world.commit(session)
         return await real(*args)
 
-    monkeypatch.setattr(derived_content, "contents", contents)
-    monkeypatch.setattr(node_messages, "contents", contents)
+    monkeypatch.setattr(derived_content, "read_nodes", read_nodes)
+    monkeypatch.setattr(node_messages, "read_nodes", read_nodes)
     assert (await read(world, node, session)).content == "Roses need water."
     assert not takes

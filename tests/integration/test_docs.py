@@ -13,9 +13,7 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -26,6 +24,7 @@ from typing import Any, Final
 import psycopg
 import pytest
 from endpoints import endpoint_in_a_thread
+from integration.node_packages import needs_node, node_modules
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.codec import node_path
 from psycopg import conninfo
@@ -33,7 +32,7 @@ from typer.testing import CliRunner
 
 from memotree.cli.app import app
 from memotree.cli.demo.private_server import START_SECONDS, STOP_SECONDS
-from memotree.server.announcement import read_announcement
+from memotree.server.announcement import Announcement, read_announcement
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PROJECT: Final = DOCS.parent
@@ -198,8 +197,8 @@ class Reader:
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_PAGER": "cat",
-            "MEMOTREE_PORT": str(_free_port()),
-            "MEMOTREE_HTTP_PORT": str(_free_port()),
+            "MEMOTREE_PORT": "0",
+            "MEMOTREE_HTTP_PORT": "0",
         }
         self._server: subprocess.Popen[bytes] | None = None
         self._log = home / "server.log"
@@ -270,11 +269,21 @@ class Reader:
             announced = read_announcement(folder)
             said = self._log.read_text(encoding="utf-8")
             if announced is not None and announced.pid == self._server.pid and "Ctrl-C" in said:
+                self._stay_at(announced)
                 return said
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._server.wait(0.05)
                 break
         raise AssertionError(f"the server did not start:\n{self._log.read_text(encoding='utf-8')}")
+
+    def _stay_at(self, announced: Announcement) -> None:
+        """The next server listens where the first one found free ports: choices are kept by address."""
+        ports = {
+            "MEMOTREE_PORT": announced.address.rpartition(":")[2],
+            "MEMOTREE_HTTP_PORT": announced.url.rpartition(":")[2],
+        }
+        self._base |= ports
+        self.environment |= ports
 
     def stop(self) -> None:
         """Ctrl-C at the server's terminal."""
@@ -323,10 +332,8 @@ class Reader:
         return ""
 
     def _npm(self, arguments: str) -> str:
-        """The packages come from where the test of the Node.js client put them: tests fetch nothing."""
-        packages = Path(__file__).parent / "node_client" / "node_modules"
-        if shutil.which("node") is None or not packages.exists():
-            pytest.skip("Node.js or the packages of tests/integration/node_client are missing")
+        """The packages are those of the Node.js client's lock file."""
+        packages = node_modules()
         wanted = [word for word in arguments.split() if word.startswith("@")]
         assert all((packages / name).is_dir() for name in wanted)
         (self.folder / "node_modules").symlink_to(packages)
@@ -354,12 +361,6 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-def _free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -391,10 +392,13 @@ async def servers(postgres: str, reader: Reader, tmp_path: Path) -> AsyncIterato
     await engine.stop()
 
 
-def _with_steps() -> list[str]:
+def _with_steps() -> Iterator[Any]:
     """The pages that a reader can play anywhere and in any order."""
-    special = {TUTORIAL, SERVERS, MODELS}
-    return [page for page in pages() if page not in special and steps((DOCS / page).read_text("utf-8"))]
+    for page in pages():
+        found = steps((DOCS / page).read_text("utf-8"))
+        if found and page not in {TUTORIAL, SERVERS, MODELS}:
+            fetches = any(step.text.startswith("npm ") for step in found)
+            yield pytest.param(page, marks=[pytest.mark.campaign, needs_node] if fetches else [])
 
 
 def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
@@ -414,7 +418,7 @@ def test_using_a_language_model_works_as_it_is_written(reader: Reader) -> None:
         assert endpoint.keys == {"the-key-of-the-models"}
 
 
-@pytest.mark.parametrize("page", _with_steps())
+@pytest.mark.parametrize("page", list(_with_steps()))
 def test_every_example_of_a_page_does_what_the_page_says(reader: Reader, page: str) -> None:
     reader.play(page)
 

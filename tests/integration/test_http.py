@@ -192,7 +192,7 @@ async def test_a_graceful_stop_waits_for_a_call_over_http_and_begins_no_other(
 
     scripted.drill_down = slow  # type: ignore[method-assign] # waits
     call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 60)
     stopping = asyncio.create_task(server.stop(30))
     while (await client.get("/healthz")).status_code == 200:
         await asyncio.wait({stopping}, timeout=0.01)
@@ -201,7 +201,7 @@ async def test_a_graceful_stop_waits_for_a_call_over_http_and_begins_no_other(
     assert not stopping.done()
     hold.set()
     assert (await call).status_code == 200
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 60)
 
 
 async def test_a_stop_out_of_patience_ends_a_call_over_http(
@@ -218,8 +218,8 @@ async def test_a_stop_out_of_patience_ends_a_call_over_http(
 
     scripted.drill_down = endless  # type: ignore[method-assign, assignment] # never answers
     call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
-    await asyncio.wait_for(begun.wait(), 5)
-    await asyncio.wait_for(server.stop(0), 10)
+    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(server.stop(0), 60)
     assert cancelled.is_set()
     with pytest.raises((httpx2.HTTPError, AssertionError)):
         assert (await call).status_code == 200

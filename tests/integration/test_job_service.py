@@ -25,7 +25,7 @@ from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("SERVE-6")
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass

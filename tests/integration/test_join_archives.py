@@ -13,8 +13,8 @@ from memotree_storage.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from memotree_storage.model.attributes import JOINED_FROM, SUMMARY_BY, SUMMARY_OF
 from memotree_storage.model.node import Archive, Node, new_id
-from memotree_storage.model.provenance import SUMMARY_BY, SUMMARY_OF
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.rows import Version
@@ -23,7 +23,7 @@ from memotree_storage.verify import Difference, verify
 
 from memotree.canvas import NodeOperations
 from memotree.forest.joining import join as joining_module
-from memotree.forest.joining.join import JOINED_FROM, ArchiveJoin
+from memotree.forest.joining.join import ArchiveJoin
 from memotree.history import HistoryOperations
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models

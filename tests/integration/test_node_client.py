@@ -1,8 +1,8 @@
 """A client in another language, built from ``proto/`` alone: Node.js with gRPC's own packages."""
 
+import asyncio
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,37 +10,12 @@ from typing import Any, Final
 
 import pytest
 from crash.service import Service, start
-from unit.git.judge import Judge
+from integration.node_packages import FOLDER, NODE, needs_node, node_modules
+from unit.storage.git.judge import Judge
 
-HERE: Final = Path(__file__).parent / "node_client"
 PROTO: Final = Path(__file__).parents[2] / "proto"
-NODE: Final = shutil.which("node")
-NPM: Final = shutil.which("npm")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node program on this machine")
-
-
-@pytest.fixture(scope="module")
-def packages() -> None:
-    """The packages of the lock file, in ``node_client/node_modules``; installed when they are not there already."""
-    lock, installed = HERE / "package-lock.json", HERE / "node_modules" / ".package-lock.json"
-    if installed.exists() and _packages(installed) == _packages(lock):
-        return
-    assert NPM is not None, "node is here and npm is not; install npm"
-    done = subprocess.run(  # noqa: S603 - npm with arguments of our own
-        [NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=150,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def _packages(lock: Path) -> dict[str, str]:
-    listed = json.loads(lock.read_text(encoding="utf-8"))["packages"]
-    return {name: facts["version"] for name, facts in listed.items() if name}
+pytestmark = [pytest.mark.campaign, needs_node]
 
 
 @pytest.fixture
@@ -54,10 +29,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Service]:
 
 async def run_client(address: str) -> dict[str, Any]:
     """What the program saw."""
-    import asyncio  # noqa: PLC0415
-
     process = await asyncio.create_subprocess_exec(
-        NODE or "", "client.mjs", address, str(PROTO), cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        NODE or "", "client.mjs", address, str(PROTO), cwd=FOLDER, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, err.decode()
@@ -66,8 +39,8 @@ async def run_client(address: str) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("SERVE-1")
-@pytest.mark.usefixtures("packages")
 async def test_a_program_in_javascript_does_the_main_job_with_nothing_but_the_contract(server: Service) -> None:
+    node_modules()
     saw = await run_client(server.address)
     assert saw["staged"][0] == saw["child"], "its own staged node is found before the commit"
     assert saw["commit"] == saw["again"], "the request id makes the call repeatable"
@@ -82,4 +55,4 @@ async def test_a_program_in_javascript_does_the_main_job_with_nothing_but_the_co
     git = Judge(server.data / saw["repository"])
     git.check()
     assert git.run("log", "--format=%an: %s", "-1", "v1").strip() == "a-node-program: Plant an orchard"
-    assert os.fspath(HERE) not in git.run("show", "v1")
+    assert os.fspath(FOLDER) not in git.run("show", "v1")

@@ -18,7 +18,7 @@ import pytest
 from crash.service import POLL, Service, start
 from integration.calls import Calls, reason
 from memotree_storage.model.node import new_id
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 from memotree.v1 import history_service_pb2, maintenance_service_pb2, node_service_pb2, types_pb2
 

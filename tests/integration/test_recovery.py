@@ -128,7 +128,7 @@ async def test_a_commit_that_was_cut_off_reaches_its_session_and_its_tag(world: 
     await (world.store.rebuild if rebuilt else world.store.catch_up)(world.workspace)
     told = await session_of(world, session)
     assert (told.base_commit, told.change_count) == (commit_id, 0)
-    assert world.repository.peel(world.repository.refs()["refs/tags/v1"]) == commit_id
+    assert world.repository.commit_info(world.repository.refs()["refs/tags/v1"]).commit_id == commit_id
     assert await differences(world.store, world.workspace) == []
 
 
@@ -233,7 +233,7 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
         begun.set()
         assert may_end.wait(DEADLINE)
         ended.set()
-        return MaintenanceReport(1, 1, repacked=True, commit_graph=True)
+        return MaintenanceReport(1)
 
     monkeypatch.setattr(background, "maintain", slow)
     monkeypatch.setattr(background, "PACK_LIMIT", 0)

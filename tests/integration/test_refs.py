@@ -3,19 +3,19 @@
 import pytest
 from integration.histories import branch, git
 from integration.worlds import World
+from memotree_storage.commit.refs import (
+    BranchExistsError,
+    BranchNotFoundError,
+    BranchProtectedError,
+    ConfusingNameError,
+    TagExistsError,
+    TagNotFoundError,
+)
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.git.refs import InvalidRefNameError
 from memotree_storage.model.validation import InvalidTextError
 
 from memotree.history import HistoryOperations
-from memotree.history.refs import BranchProtectedError
-from memotree.request.naming import (
-    BranchExistsError,
-    BranchNotFoundError,
-    ConfusingNameError,
-    TagExistsError,
-    TagNotFoundError,
-)
 from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import session_service_pb2, types_pb2
 

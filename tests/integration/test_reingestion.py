@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from endpoints import ModelEndpoint, input_data
 from integration.forests import SUCCEEDED, Forest, forest_of
-from integration.test_ingestion import paragraphs, pdf
+from integration.ingestion.documents import paragraphs, pdf
 from integration.worlds import World
-from memotree_storage.model.provenance import SUMMARY_BY
+from memotree_storage.model.attributes import SUMMARY_BY
 from pypdf import PdfReader
 
 from memotree.forest.ingestion import job as ingestion_module

@@ -257,7 +257,7 @@ async def test_a_search_holds_no_connection_while_the_index_is_asked(world: Worl
 
     try:
         searching = _searching(world, need_the_only_connection, database)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             found = await searching.find(state, SearchQuery("zebra", 10))
     finally:
         await database.close()

@@ -9,11 +9,10 @@ from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Node
 
+from memotree.canvas import NodeOperations
 from memotree.request.lookup import AmbiguousIdError, InvalidIdError
+from memotree.v1 import node_service_pb2, types_pb2
 from memotree.v1 import session_service_pb2 as sessions_pb
-from memotree.v1 import types_pb2
-from memotree.v1 import workspace_service_pb2 as workspaces_pb
-from memotree.workspaces import WorkspaceOperations
 
 
 def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.CommitChangesRequest:
@@ -24,8 +23,10 @@ def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.Commi
 
 async def read(world: World, session_id: str) -> None:
     """Read something in a session."""
-    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    await workspaces.list_archives(workspaces_pb.ListArchivesRequest(workspace=world.workspace, revision=session_id))
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    await nodes.list_children(
+        node_service_pb2.ListChildrenRequest(workspace=world.workspace, revision=session_id, archive=world.archive.id)
+    )
 
 
 @pytest.mark.requirement("CANVAS-6")
@@ -93,6 +94,23 @@ async def test_reading_a_session_keeps_it_alive(world: World) -> None:
     request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
     expires = (await world.sessions.get_session(request)).session.expire_time.ToDatetime(UTC)
     assert expires > datetime.now(UTC) + world.limits.session_ttl - timedelta(minutes=1)
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_reads_of_a_session_that_was_just_used_write_nothing(world: World) -> None:
+    session_id = await world.open()
+    async with world.store.database.transaction() as conn:
+        await conn.execute("update work.session set used_at = now() - ttl * 0.9 where session_id = %s", (session_id,))
+    await read(world, session_id)
+    row = await _row_version(world, session_id)
+    await read(world, session_id)
+    assert await _row_version(world, session_id) == row
+
+
+async def _row_version(world: World, session_id: str) -> str:
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute("select xmin::text from work.session where session_id = %s", (session_id,))
+        return str((await cursor.fetchone() or ("",))[0])
 
 
 @pytest.mark.requirement("CANVAS-15")

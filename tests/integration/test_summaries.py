@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from endpoints import Fault, ModelEndpoint, input_data
 from integration.forests import FAILED, IMPATIENT, STOPPED, SUCCEEDED, Forest, forest_of
-from integration.test_ingestion import paragraphs
+from integration.ingestion.documents import paragraphs
 from integration.test_reingestion import Book, above, chapter_of, leaf_of
 from integration.worlds import World
-from memotree_storage.model.provenance import PENDING_MODEL, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attributes import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.provenance import PENDING_MODEL
 from memotree_storage.postgres.database import DatabaseUnavailableError
 
 from memotree.v1 import forest_service_pb2 as pb

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from integration.calls import Calls, reason
 from memotree_storage.model.node import new_id
-from unit.git.judge import Judge
+from unit.storage.git.judge import Judge
 
 from memotree.v1 import node_service_pb2, view_service_pb2, view_service_pb2_grpc
 
@@ -64,7 +64,7 @@ async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None
 async def test_a_call_whose_deadline_has_passed_changes_nothing(calls: Calls) -> None:
     request = calls.creation("too late")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await calls.nodes.CreateNode(request, timeout=0)
+        await calls.nodes.CreateNode(request, timeout=-1)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert await calls.read(request.node_id, calls.session) is None
     assert await calls.changes() == 0
@@ -141,9 +141,9 @@ async def test_a_cancelled_creation_is_there_as_a_whole_or_not_at_all(calls: Cal
     async with server.channel() as channel:
         views: Any = view_service_pb2_grpc.ViewServiceStub(channel)
         there = 0
-        for _ in range(60):
+        for turn in range(60):
             request = calls.creation("all of it", tags=["a"], view_name="default", request_id=new_id())
-            status = await gives_up(calls.nodes.CreateNode(request), rng.random() * 0.03)
+            status = await gives_up(calls.nodes.CreateNode(request), rng.random() * 0.03 if turn else 60)
             # A later call of the same session waits for what is left of the earlier one.
             await calls.nodes.UpdateNode(
                 node_service_pb2.UpdateNodeRequest(
@@ -160,7 +160,7 @@ async def test_a_cancelled_creation_is_there_as_a_whole_or_not_at_all(calls: Cal
             there += found is not None
             assert (await calls.nodes.CreateNode(request)).node.content == "all of it"
         assert await calls.changes() == 61
-        assert there > 0, "some calls were quick enough"
+        assert there > 0, "the first call is given all the time it needs"
 
 
 @pytest.mark.requirement("CANVAS-8", "STORE-2", "CANVAS-6")

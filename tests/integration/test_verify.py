@@ -174,7 +174,7 @@ async def test_a_wrong_row_is_told_by_commit_node_and_field(lived_in: World) -> 
     (found,) = await differences(lived_in)
     assert found.node_id == node_id
     assert found.commit_id in found.description
-    assert "title is 'Forged' and Git says 'Top'" in found.description
+    assert "title is 'Forged', but Git says 'Top'" in found.description
 
 
 @pytest.mark.requirement("STORE-4")
@@ -184,8 +184,8 @@ async def test_a_wrong_count_is_told_by_its_term_and_what_it_should_be(lived_in:
     await change(lived_in, "update mirror.term set documents = 99 where term = %s", below)
     await change(lived_in, "update mirror.term set documents = documents + 1 where term = -1")
     versions, term = await differences(lived_in)
-    assert "counts 9 versions of nodes in this workspace, and Git has 8" in versions.description
-    assert f"counts 99 versions that have the term {below}, and Git has 3" in term.description
+    assert "counts 9 versions of nodes in this workspace, but Git has 8" in versions.description
+    assert f"counts 99 versions that have the term {below}, but Git has 3" in term.description
 
 
 @pytest.mark.requirement("STORE-4")
@@ -348,7 +348,7 @@ async def test_a_file_that_is_no_entry_is_named_until_it_is_corrected(lived_in: 
     assert (found.store, found.what, found.commit_id) == ("git", "file", commit_id)
     assert found.description.count("commit") == 1, "it is said once what to do"
     assert found.description.count(path) == 1
-    assert found.description.endswith("A rebuild cannot do that.")
+    assert found.description.endswith("A rebuild cannot repair it.")
     push(None)
     await lived_in.store.catch_up(lived_in.workspace)
     assert await differences(lived_in) == []

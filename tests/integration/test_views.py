@@ -1,14 +1,8 @@
 """Levels of detail, views, rendering within a budget, and the tree."""
 
-import psycopg
 import pytest
 from integration.wires import Wire, family, rendered
-from integration.worlds import World
-from memotree_storage.model.node import Archive, new_id
 from memotree_storage.model.tokens import count_tokens
-from memotree_storage.postgres import tree, views
-from memotree_storage.postgres.tree import Snapshot, State
-from memotree_storage.postgres.views import ViewKey
 
 from memotree.canvas import view_rendering as shown_module
 from memotree.v1 import types_pb2
@@ -242,27 +236,3 @@ async def test_expanding_tells_the_usage_that_rendering_has(wire: Wire) -> None:
     assert told.tokens_used == full.tokens_used
     told = (await wire("CollapseNode", revision=wire.session, node_id=child.id)).usage
     assert told == (await wire("RenderView", revision=wire.session)).usage
-
-
-@pytest.mark.requirement("CANVAS-15")
-async def test_names_are_in_the_order_of_their_characters_whatever_collation_the_database_has(
-    world: World, database_url: str
-) -> None:
-    names = ["B", "a", "b c", "bb", "É", "é", "—", "東"]
-    commit = await world.put(*(Archive(new_id(), name, "an-agent", "") for name in names))
-    async with world.store.database.transaction() as conn:
-        for name in names:
-            await views.set_levels(conn, ViewKey(world.workspace, "main", name), {new_id(): 1})
-    # A connection of its own: the others have plans for the columns as they were.
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
-        known = await conn.execute("select from pg_collation where collname = 'und-x-icu'")
-        if await known.fetchone() is None:
-            pytest.skip("this PostgreSQL has no other collations")
-        await conn.execute('alter table mirror.version alter column title type text collate "und-x-icu"')
-        await conn.execute('alter table work.view alter column name type text collate "und-x-icu"')
-        archives = await tree.archives(Snapshot(conn, State(world.workspace, commit)))
-        paged: list[str] = []
-        while found := await views.list_views(conn, world.workspace, "main", after=paged[-1] if paged else "", limit=2):
-            paged += [view.name for view in found]
-    assert [archive.title for archive in archives] == sorted([*names, "notes"])
-    assert paged == sorted(names)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from memotree_storage.commit.workspaces import create_workspace
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Archive, Entry, Node, new_id
 from memotree_storage.model.position import many_between
@@ -35,10 +36,7 @@ class World:
     async def create(cls, store: Store, pages: PageTokens, limits: ServiceLimits, name: str = "garden") -> Self:
         """A new workspace of that name with an archive."""
         info = WorkspaceInfo(new_id(), name, "", datetime.now(UTC).replace(microsecond=0))
-        store.repositories.create(info)
-        async with store.database.transaction() as conn:
-            await registry.put_workspace(conn, info)
-        await store.catch_up(info.workspace_id)
+        await create_workspace(store, info)
         world = cls(
             store=store,
             pages=pages,

@@ -18,9 +18,9 @@ from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document, read_document
 from memotree.forest.ingestion.existing_tree import ExistingTree
 from memotree.forest.ingestion.known_document import align_with
-from memotree.forest.ingestion.request_parsing import ChunkingOptions
 from memotree.forest.ingestion.tree_update import TreeUpdater
 from memotree.forest.tree_building.builder import BuildContext, TreeBuilder
+from memotree.forest.tree_building.options import ChunkingOptions
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter

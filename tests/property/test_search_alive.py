@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -124,8 +125,10 @@ class Stores:
 
     async def lose_mirror(self) -> None:
         """Start again with the working state alone."""
-        await self.arena.store.database.drop_mirror()
-        await self.restart()
+        await self.arena.store.close()
+        async with await psycopg.AsyncConnection.connect(self._database) as conn:
+            await conn.execute("drop schema mirror cascade")
+        await self._open()
 
     async def lose_index(self) -> None:
         """Start again with an empty engine."""

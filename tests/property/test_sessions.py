@@ -58,7 +58,7 @@ class Desk(RuleBasedStateMachine):
     def __init__(self, arena: Arena) -> None:
         super().__init__()
         self.arena = arena
-        limits, pages = ServiceLimits(), PageTokens(b"k" * 32)
+        limits, pages = ServiceLimits(), PageTokens()
         self.nodes = NodeOperations(arena.store, pages, limits)
         self.sessions = SessionOperations(arena.store, pages, limits)
         self.workspaces = WorkspaceOperations(arena.store, pages, limits)
@@ -477,6 +477,7 @@ def kind_of(row: Row) -> int:
     return types_pb2.CHANGE_KIND_CREATED if row.derived is None else types_pb2.CHANGE_KIND_UPDATED
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
 @pytest.mark.requirement("CANVAS-6", "CANVAS-10", "STORE-2", "GIT-1")
 def test_sessions_lose_no_field_and_leave_no_orphan_and_no_cycle(arena: Arena) -> None:

@@ -35,7 +35,7 @@ async def check_children(snapshot: Snapshot, alive: Tree, home_id: str) -> None:
         after = (page[-1][1], page[-1][0])
     found = await tree.one_with_last(snapshot, home_id)
     assert found is not None
-    assert found[2] == (expected[-1][1] if expected else None)
+    assert found.last_position == (expected[-1][1] if expected else None)
 
 
 def subtree(state: Tree, tops: Iterable[str], above: tuple[str, ...] = ()) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""``memotree demo``: the main job on real input, on a server of its own. Import ``run_demo``."""
+"""``memotree demo``: shows the main features on real input, on a private server. Import ``run_demo``."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +11,7 @@ from memotree.client import Client
 
 
 def run_demo(cli: CliContext, data: Path) -> None:
-    """Runs all steps on a fresh server; its data stays in ``data``."""
+    """Runs all steps on a new server; its data stays in ``data``."""
     stage = DemoSteps(cli.output)
     folder = fresh_folder(data)
     shown = readable(folder)
@@ -24,7 +24,7 @@ def run_demo(cli: CliContext, data: Path) -> None:
         described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)
         stage.say(f"it listens at {address} after {stage.seconds:.1f} s ({described})", address=address)
         Demo(stage, client, folder).run()
-    stage.step("Go on yourself")
+    stage.step("Continue on your own")
     stage.say(f"everything took {stage.seconds:.1f} s; the data stays in {shown}", data=str(folder))
     for line in (
         f"memotree serve --data {shown}        # in another terminal",

@@ -1,4 +1,4 @@
-"""Documents in the demo: the descriptions of the packages that are installed, made into trees and asked questions."""
+"""The demo's steps on documents: builds trees from the descriptions of installed packages and asks questions."""
 
 import hashlib
 import time
@@ -15,7 +15,7 @@ from memotree.client import Answer, Client, Ingestion, Job, Passage, Workspace
 
 WORKSPACE: Final = "handbook"
 PACKAGES: Final = ("rich", "typer", "openai", "qdrant-client", "structlog", "httpx", "pypdf", "wordllama")
-"""Packages that MemoTree needs and whose descriptions are in Markdown, headings and all."""
+"""Packages that MemoTree depends on and whose descriptions are in Markdown with headings."""
 
 QUESTIONS: Final = (
     "How do I print a table with colours in the terminal?",
@@ -28,15 +28,15 @@ _SHOWN_CHARS: Final = 260
 
 
 class DocumentsDemo:
-    """Steps over documents, told on the stage."""
+    """The steps on documents."""
 
     def __init__(self, stage: DemoSteps, client: Client) -> None:
         self._stage = stage
         self._client = client
 
     def run(self) -> None:
-        """All steps in their order."""
-        self._client.create_workspace(WORKSPACE, "What the packages behind MemoTree say of themselves")
+        """Runs all steps in their order."""
+        self._client.create_workspace(WORKSPACE, "The descriptions of the packages behind MemoTree")
         workspace = self._client.workspace(WORKSPACE)
         texts = dict(descriptions())
         self._take_in(workspace, texts)
@@ -48,7 +48,8 @@ class DocumentsDemo:
         stage = self._stage
         characters = sum(map(len, texts.values()))
         stage.step(
-            f"Make trees of {len(texts)} documents", f"memotree ingest --workspace {WORKSPACE} README.md MANUAL.pdf …"
+            f"Build trees from {len(texts)} documents",
+            f"memotree ingest --workspace {WORKSPACE} README.md MANUAL.pdf …",
         )
         begun = time.monotonic()
         results: list[Ingestion] = []
@@ -89,14 +90,14 @@ class DocumentsDemo:
 
     def _ask(self, workspace: Workspace) -> None:
         question = QUESTIONS[1]
-        self._stage.step("Ask; without a chat model the cited passages answer", f"memotree ask '{question}'")
+        self._stage.step("Ask; without a chat model the answer is the cited passages", f"memotree ask '{question}'")
         answer = next(event for event in workspace.ask(question, token_budget=BUDGET) if isinstance(event, Answer))
         checked = 0
         for citation in answer.citations:
             content = workspace.at(citation.commit_id).node(citation.node_id).content
             checked += hashlib.sha256(content.encode()).hexdigest() == citation.content_sha256
         self._stage.say(
-            f"{counted(len(answer.citations), 'citation')} of node, commit and place in the document; "
+            f"{counted(len(answer.citations), 'citation')} with node, commit and place in the document; "
             f"{checked} checked by hash",
             citations=len(answer.citations),
             checked=checked,
@@ -104,14 +105,14 @@ class DocumentsDemo:
 
     def _update(self, workspace: Workspace, texts: dict[str, str]) -> None:
         stage = self._stage
-        stage.step("Take in a new version of a document", "memotree ingest README.md")
+        stage.step("Ingest a new version of a document", "memotree ingest README.md")
         paragraphs = texts[CHANGED].split("\n\n")
         middle = len(paragraphs) // 2
         changed = "\n\n".join([*paragraphs[:middle], PARAGRAPH, *paragraphs[middle:]])
         result = _ingested(workspace, CHANGED, changed)
         stage.say(
             f"commit {short(result.commit_id)}: {counted(result.kept_leaves, 'piece')} kept, "
-            f"{result.created_leaves} new, {result.removed_leaves} gone",
+            f"{result.created_leaves} new, {result.removed_leaves} removed",
             kept=result.kept_leaves,
             created=result.created_leaves,
             removed=result.removed_leaves,
@@ -119,7 +120,7 @@ class DocumentsDemo:
 
 
 def descriptions() -> Iterator[tuple[str, str]]:
-    """The descriptions by the name of their package."""
+    """Yields the name and description of each package."""
     for name in PACKAGES:
         try:
             text = str(metadata(name).json.get("description", ""))
@@ -130,12 +131,12 @@ def descriptions() -> Iterator[tuple[str, str]]:
 
 
 def _ingested(workspace: Workspace, name: str, text: str) -> Ingestion:
-    """Take one document in and wait for the end."""
+    """Ingest one document and wait until the job ends."""
     job: Job | None = None
     for event in workspace.ingest(text, name=name, document_id=f"{name}.md", media_type="text/markdown"):
         if isinstance(event, Job):
             job = event
     if job is None or job.ingestion is None:
-        told = job.message if job else "the server told nothing"
-        raise RuntimeError(told)
+        cause = job.message if job else "the server sent no job"
+        raise RuntimeError(cause)
     return job.ingestion

@@ -15,7 +15,7 @@ _HEADING: Final = re.compile(
 
 @dataclass(slots=True)
 class Section:
-    """A heading with the text up to the next heading, the heading itself included, and the sections below it."""
+    """A heading with its text up to the next heading (including the heading), and the sections below it."""
 
     title: str
     text: str
@@ -23,16 +23,16 @@ class Section:
     below: list["Section"] = field(default_factory=list)
 
     def walk(self) -> Iterator["Section"]:
-        """This section and all below it, in the order of the text."""
+        """Yields this section and all sections below it, in the order of the text."""
         yield self
         for section in self.below:
             yield from section.walk()
 
 
 def cut(name: str, text: str) -> Section:
-    """The text of the topic ``name`` as a tree; the texts of all its sections, in order, are the text again.
+    """Cuts the text of the topic ``name`` into a tree; the texts of all sections, in order, give the text again.
 
-    A text that is not one single section at its top gets ``name`` as the title of its root.
+    If the text does not begin with a single top section, the root gets ``name`` as its title.
     """
     found = [match for match in _HEADING.finditer(text) if len(match["title"]) == len(match["line"])]
     starts = [match.start() for match in found]
@@ -58,16 +58,16 @@ Signature = tuple[str, str, tuple["Signature", ...]]
 
 
 def _signature(section: Section) -> Signature:
-    """What a section says: headings, texts and sections below, whatever level its heading has."""
+    """The headings, texts and subsections of a section, independent of the level of its heading."""
     body = _HEADING.sub("", section.text, count=1) if section.text.startswith(section.title) else section.text
     return section.title, body.strip(), tuple(_signature(below) for below in section.below)
 
 
 def once_each(texts: Mapping[str, str]) -> tuple[dict[str, Section], dict[str, Section]]:
-    """The texts as trees, each section once: a topic that is a chapter of another one is found there.
+    """The texts as trees without duplicates: a topic that is a chapter of another topic appears only there.
 
     Returns:
-        The trees by the name of their topic, and for each topic that is part of another one its place there.
+        The trees by the name of their topic, and for each topic that is part of another one, its section there.
     """
     trees: dict[str, Section] = {}
     parts: dict[str, Section] = {}
@@ -84,8 +84,8 @@ def once_each(texts: Mapping[str, str]) -> tuple[dict[str, Section], dict[str, S
 
 
 def reference() -> dict[str, str]:
-    """The texts by the name of their topic."""
-    from pydoc_data.topics import topics  # noqa: PLC0415 - half a megabyte that only the demo wants
+    """The texts of the language reference by the name of their topic."""
+    from pydoc_data.topics import topics  # noqa: PLC0415 - half a megabyte that only the demo needs
 
     texts: dict[str, str] = topics
     return texts

@@ -1,4 +1,4 @@
-"""A server of the demo's own: started on a fresh folder, found by its announcement, stopped at the end."""
+"""The demo's private server: started on a new folder, found by its announcement, stopped at the end."""
 
 import os
 import shutil
@@ -22,19 +22,21 @@ _LAST_LINES: Final = 5
 
 
 class NotADemoFolderError(StartError):
-    """The folder holds something that the demo did not make, and must not delete."""
+    """The folder contains files that the demo did not make and must not delete."""
 
     reason = "NOT_A_DEMO_FOLDER"
 
 
 def fresh_folder(folder: Path) -> Path:
-    """An empty folder; what an earlier demo left there is deleted, anything else is refused."""
+    """Makes ``folder`` an empty folder; deletes the data of an earlier demo, and refuses any other content."""
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not (folder / _MARKER).exists():
-            raise NotADemoFolderError(f"{folder} holds something that no demo made; name an empty folder with --data.")
+            raise NotADemoFolderError(
+                f"{folder} contains files that are not from a demo; name an empty folder with --data."
+            )
         if _answers(folder):
-            raise NotADemoFolderError(f"A server still works in {folder}; stop it first, or name another folder.")
+            raise NotADemoFolderError(f"A server still uses {folder}; stop it first, or name another folder.")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _MARKER).touch()
@@ -57,12 +59,12 @@ def _answers(folder: Path) -> bool:
 
 @contextmanager
 def server_on(folder: Path) -> Iterator[str]:
-    """Runs a server on ``folder`` with settings of its own; gives its address."""
+    """Runs a server on ``folder`` with default settings; yields its address."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOTREE_")}
     arguments = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder), "--port", "0"]
     with (folder / _LOG).open("wb") as log:
-        # started inside its own folder, so that no memotree.toml of the working folder counts
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder, env=environment)  # noqa: S603 - ourselves
+        # started inside its own folder, so that it does not read a memotree.toml of the working folder
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder, env=environment)  # noqa: S603 - our own program
     try:
         yield _address(process, folder)
     finally:
@@ -70,7 +72,7 @@ def server_on(folder: Path) -> Iterator[str]:
 
 
 def _address(process: "subprocess.Popen[bytes]", folder: Path) -> str:
-    """Waits until the server has announced where it listens."""
+    """Waits until the server has announced its address, and returns it."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         announced = read_announcement(folder)
@@ -80,14 +82,14 @@ def _address(process: "subprocess.Popen[bytes]", folder: Path) -> str:
             process.wait(0.02)
         except subprocess.TimeoutExpired:
             continue
-        raise StartError(f"The server of the demo ended with {process.returncode}. {_last_words(folder)}")
+        raise StartError(f"The server of the demo ended with exit code {process.returncode}. {_last_words(folder)}")
     raise StartError(f"The server of the demo did not start within {START_SECONDS:.0f} s. {_last_words(folder)}")
 
 
 def _last_words(folder: Path) -> str:
-    """What the server said last."""
+    """The last lines of the server's log."""
     lines = (folder / _LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return "\n".join(["It said last:", *lines[-_LAST_LINES:], f"All of it is in {folder / _LOG}."])
+    return "\n".join(["Its last lines:", *lines[-_LAST_LINES:], f"The whole log is in {folder / _LOG}."])
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

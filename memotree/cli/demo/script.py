@@ -1,4 +1,4 @@
-"""What happens in the demo, step by step; it talks to the server through the public client alone."""
+"""The steps of the demo; it uses only the public client."""
 
 import shutil
 import subprocess
@@ -28,7 +28,7 @@ NOTE: Final = "上下文管理器在进入和离开 with 语句时获取和释�
 
 
 class Demo:
-    """The steps, sharing what the earlier ones made."""
+    """The steps; later ones use what the earlier ones created."""
 
     def __init__(self, stage: DemoSteps, client: Client, folder: Path) -> None:
         self._stage = stage
@@ -39,7 +39,7 @@ class Demo:
         self._trees: Mapping[str, Section] = {}
 
     def run(self) -> None:
-        """All steps in their order."""
+        """Runs all steps in their order."""
         info = self._client.create_workspace(WORKSPACE, "The Python language reference, by section")
         workspace = self._client.workspace(WORKSPACE)
         self._import(workspace)
@@ -53,12 +53,12 @@ class Demo:
     def _import(self, workspace: Workspace) -> None:
         stage = self._stage
         stage.step(
-            "Make a workspace and open a session",
+            "Create a workspace and open a session",
             f"memotree ws create {WORKSPACE} && memotree session open --agent librarian",
         )
         with workspace.session(agent="librarian") as session:
             stage.say(
-                f"session {session.id}: what it stages is durable, and visible only inside it", session=session.id
+                f"session {session.id}: its staged changes are durable, and visible only inside it", session=session.id
             )
             archive = session.create_archive(ARCHIVE, model_id="demo", description="Topics of pydoc, by section")
             trees, parts = once_each(reference())
@@ -77,7 +77,7 @@ class Demo:
                     bar.at("Staging sections", min(start + BATCH, len(described)), len(described))
             seconds = time.monotonic() - begun
             stage.say(
-                f"staged {len(described)} nodes in {seconds:.1f} s, {BATCH} at most in each all-or-nothing batch",
+                f"staged {len(described)} nodes in {seconds:.1f} s, in all-or-nothing batches of up to {BATCH}",
                 nodes=len(described),
                 seconds=round(seconds, 2),
             )
@@ -93,7 +93,7 @@ class Demo:
             )
 
     def _describe(self, topic: Section, archive: str) -> Iterator[Change]:
-        """The changes that make the nodes of one topic, parents first; children name ids that are chosen here."""
+        """The changes that create the nodes of one topic, parents first; children use ids that are chosen here."""
         ids = {id(section): new_id() for section in topic.walk()}
         self._ids |= ids
         yield changes.create(
@@ -118,7 +118,9 @@ class Demo:
                 same += "".join(_texts(revision, self._topics[name])) == text
                 bar.at("Comparing texts", number, len(texts))
         stage.say(
-            f"{same} of {len(texts)} texts are, character by character, what went in", same=same, texts=len(texts)
+            f"{same} of {len(texts)} texts are identical to the input, character by character",
+            same=same,
+            texts=len(texts),
         )
 
     def _search(self, workspace: Workspace) -> None:
@@ -178,7 +180,7 @@ class Demo:
             self._find(session, query, "full_text")
             outside = len(workspace.search(query))
             stage.say(
-                f"outside of the session, {counted(outside, 'hit')}: nobody else sees what is staged", outside=outside
+                f"outside of the session, {counted(outside, 'hit')}: nobody else sees staged changes", outside=outside
             )
 
     def _compare(self, workspace: Workspace) -> None:
@@ -200,12 +202,12 @@ class Demo:
         git = shutil.which("git")
         if git is None:
             stage.step("Audit it with git")
-            stage.say("there is no git program on this machine, so this step is left out", git=False)
+            stage.say("there is no git program on this machine, so this step is skipped", git=False)
             return
         node = self._topics["with"]
         for title, arguments in (
             ("Audit it with git: the history", ["log", "--oneline", "--decorate", "--shortstat"]),
-            ("Audit it with git: the life of one node", ["log", "--oneline", "--", _file(node)]),
+            ("Audit it with git: the history of one node", ["log", "--oneline", "--", _file(node)]),
             ("Audit it with git: the last commit", ["show", "--stat=100", "--patch", "main"]),
         ):
             stage.step(title, f"git -C {readable(repository)} {' '.join(arguments)}")
@@ -216,12 +218,12 @@ class Demo:
             for line in lines[:_SHOWN_LINES]:
                 stage.show(Text.assemble("   ", Text.from_ansi(line)))
             if len(lines) > _SHOWN_LINES:
-                stage.show(Text(f"   … {len(lines) - _SHOWN_LINES} lines more", "dim"))
+                stage.show(Text(f"   … {len(lines) - _SHOWN_LINES} more lines", "dim"))
             stage.fact(exit_code=done.returncode, lines=len(lines))
 
 
 def _texts(revision: Revision, node: str) -> Iterator[str]:
-    """The contents of a node and of all below it, in the order of the tree."""
+    """Yields the contents of a node and of all nodes below it, in the order of the tree."""
     found = revision.node(node)
     yield found.content
     if found.child_count:
@@ -230,12 +232,12 @@ def _texts(revision: Revision, node: str) -> Iterator[str]:
 
 
 def _file(node: str) -> str:
-    """Where the repository keeps a node."""
+    """The path of a node's file in the repository."""
     return f"nodes/{node[:2]}/{node[2:4]}/{node}.md"
 
 
 def readable(path: Path) -> str:
-    """The path as a person in the working folder would type it."""
+    """The path relative to the working folder if it is inside it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where the demo happens: numbered steps with the command that does the same, and facts for ``--json``."""
+"""The output of the demo: numbered steps with the equivalent command, and facts for ``--json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DemoSteps:
-    """Prints the steps; for a program they go to stderr and the facts come as one document at the end."""
+    """Prints the steps; with ``--json`` they go to stderr, and the facts are printed as one document at the end."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
@@ -25,7 +25,7 @@ class DemoSteps:
         self._begun = time.monotonic()
 
     def step(self, title: str, command: str = "") -> None:
-        """Begins a step; ``command`` is what a person types to do the same."""
+        """Begins a step; ``command`` is the equivalent command line."""
         self._steps.append({"title": title, "command": command, "facts": {}})
         heading = Text.assemble((f"{len(self._steps)}. {title}", "bold cyan"))
         if command:
@@ -34,24 +34,24 @@ class DemoSteps:
         self.show(heading)
 
     def say(self, text: str, **facts: Any) -> None:
-        """A line of the present step, and what it says as facts."""
+        """Prints a line of the current step, and records its content as facts."""
         self.fact(**facts)
         self.show(Text(f"   {text}"))
 
     def fact(self, **facts: Any) -> None:
-        """Facts of the present step."""
+        """Records facts of the current step."""
         self._steps[-1]["facts"].update(facts)
 
     def show(self, look: RenderableType) -> None:
-        """Something to look at."""
+        """Prints something below the current step."""
         put(self._console, look)
 
     @property
     def seconds(self) -> float:
-        """Since the demo began."""
+        """Seconds since the demo began."""
         return time.monotonic() - self._begun
 
     def end(self) -> None:
-        """Prints the document for a program."""
+        """Prints the JSON document, with ``--json``."""
         if self.output.as_json:
             self.output.document({"steps": self._steps, "seconds": round(self.seconds, 2)})

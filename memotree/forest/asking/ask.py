@@ -14,7 +14,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import nodes_at
-from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, MAX_QUERY_CHARS, DrillDown, check_question
+from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, DrillDown
 from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
 from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words
 from memotree.forest.citations import cite
@@ -25,6 +25,7 @@ from memotree.models.failures import UnusableAnswerError
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.messages import DETAIL, SUMMARY, TITLE
+from memotree.request.questions import MAX_QUERY_CHARS, check_question
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -184,7 +185,7 @@ class Ask:
             if not 0 <= value <= most:
                 raise InvalidInputError.at(name, f"is {value}; give 0 (the default) to {most}.")
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             wanted = await read_filter(
                 Snapshot(conn, place.state), request.filter, await tree.archives(Snapshot(conn, place.state))
             )

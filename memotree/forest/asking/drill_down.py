@@ -7,24 +7,24 @@ from typing import Final, Protocol
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.search import SearchQuery
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.tokens import in_pieces
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.canvas.node_messages import contents, nodes_at
+from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import cite
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.messages import DETAIL, SUMMARY
+from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 DEFAULT_THRESHOLD: Final = 0.5
 """The default for the least score of a child that is returned (the seed's)."""
-
-MAX_QUERY_CHARS: Final = 8192
 
 MOST_RERANKED: Final = 200
 """The most children that the reranker reads; if there are more, lexical and vector search choose them."""
@@ -90,9 +90,9 @@ class DrillDown:
         check_question("query", request.query)
         threshold = _threshold(request)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             top = await lookup.node(Snapshot(conn, place.state), request.node_id)
-            ids = [entry_id for entry_id, _ in await tree.children(Snapshot(conn, place.state), top.entry_id)]
+            ids = [child.entry_id for child in await tree.children(Snapshot(conn, place.state), top.entry_id)]
         if not ids:
             return await self._answer(place.state, [_Scored(top, 1.0, is_leaf=True)], 0, [])
         below = await self._below(place.state, ids, request.query)
@@ -133,7 +133,7 @@ class DrillDown:
         leaves = [version for version in below.versions if version.entry_id in below.leaves]
         for batch in in_pieces(leaves, _READ_AT_ONCE, _READ_TOKENS):
             async with self._store.database.connection() as conn:
-                nodes = await contents(Snapshot(conn, state), self._store, batch)
+                nodes = await read_nodes(Snapshot(conn, state), self._store.entries, batch)
             beginnings.update({entry_id: node.content[:_RERANKED_CHARS] for entry_id, node in nodes.items()})
         return [_text(version, beginnings.get(version.entry_id, "")) for version in below.versions]
 
@@ -213,22 +213,6 @@ def _threshold(request: pb.DrillDownRequest) -> float:
     if not 0.0 <= request.threshold <= 1.0:  # also rejects NaN
         raise InvalidInputError.at("threshold", f"is {request.threshold:g}; give a number from 0 to 1.")
     return request.threshold
-
-
-def check_question(field: str, text: str) -> None:
-    """Rejects a question that is blank, too long, or has a NUL character.
-
-    Raises:
-        InvalidInputError: If the question is one of these.
-    """
-    if not text.strip():
-        raise InvalidInputError.at(field, "is needed.")
-    if len(text) > MAX_QUERY_CHARS:
-        raise InvalidInputError.at(
-            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the words that matter."
-        )
-    if "\x00" in text:
-        raise InvalidInputError.at(field, "has a NUL character; leave it out.")
 
 
 def _bounded(score: float) -> float:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version, staged_version
@@ -16,7 +17,6 @@ from memotree_storage.store import Store
 
 from memotree.forest.ingestion.existing_tree import ExistingTree
 from memotree.forest.ingestion.tree_update import TreeUpdate
-from memotree.forest.reading import read_nodes
 from memotree.forest.service_commit import Change
 from memotree.forest.summaries.renewal import renew
 from memotree.forest.summaries.staleness import Scope, scope_of
@@ -104,7 +104,7 @@ async def _whole(store: Store, state: State, existing: ExistingTree, versions: l
             found[version.entry_id] = version.to_node()
         else:
             unread.append(version)
-    return found | await read_nodes(store, state, unread)
+    return found | await read_nodes_at(state, store.database, store.entries, unread)
 
 
 def _scope(versions: Mapping[str, Version], looked_at: set[str]) -> Scope:

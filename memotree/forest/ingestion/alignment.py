@@ -44,38 +44,11 @@ class Kept:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A gap between two kept leaves.
-
-    Attributes:
-        start: Offset of its first character in the new text.
-        end: Offset after its last character; equal to ``start`` if text was only removed.
-        removed: Ids of the old leaves that were here, in their order.
-        before: Id of the kept leaf before it, or ``None``.
-        after: Id of the kept leaf after it, or ``None``.
-    """
-
-    start: int
-    end: int
-    removed: tuple[str, ...]
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """The kept leaves and the gaps between them, each in order; their spans together cover the new text."""
-
-    kept: tuple[Kept, ...]
-    gaps: tuple[Gap, ...]
-
-
 _Finder: TypeAlias = Callable[[int, int, int, int], Iterator[tuple[int, int]]]
 
 
-def align(old: Sequence[OldLeaf], document: Document) -> Alignment:
-    """Aligns the leaves of an earlier version with a new version.
+def align(old: Sequence[OldLeaf], document: Document) -> list[Kept]:
+    """Returns the leaves of an earlier version that a new one keeps, in order; the text between them is new.
 
     Args:
         old: All leaves of the earlier version, in document order.
@@ -95,7 +68,7 @@ class _Aligner:
         self._starts = [0, *accumulate(len(leaf.text) for leaf in old)]
         self._searchable = _SEARCHED_PER_CHARACTER * (self._starts[-1] + len(self._text)) + _SEARCHED_AT_LEAST
 
-    def align(self) -> Alignment:
+    def align(self) -> list[Kept]:
         kept = self._by_turn_id()
         kept = self._refine(kept, self._by_both_ends)
         kept = self._refine(kept, self._by_anchors)
@@ -263,20 +236,9 @@ class _Aligner:
     def _is_thin(self, start: int, end: int) -> bool:
         return start < end and len(self._text[start : min(end, start + 64 * THIN)].strip()) < THIN
 
-    def _result(self, kept: list[tuple[int, int]]) -> Alignment:
-        found: list[Kept] = []
-        gaps: list[Gap] = []
-        leaf = place = 0
-        for index, start in [*kept, (len(self._old), len(self._text))]:
-            removed = tuple(gone.id for gone in self._old[leaf:index])
-            before = found[-1].id if found else None
-            if place < start or removed:
-                after = self._old[index].id if index < len(self._old) else None
-                gaps.append(Gap(place, start, removed, before, after))
-            if index < len(self._old):
-                leaf, place = index + 1, start + len(self._old[index].text)
-                found.append(Kept(self._old[index].id, start, place))
-        return Alignment(tuple(found), tuple(gaps))
+    def _result(self, kept: list[tuple[int, int]]) -> list[Kept]:
+        leaves = ((self._old[index], start) for index, start in kept)
+        return [Kept(leaf.id, start, start + len(leaf.text)) for leaf, start in leaves]
 
 
 def _runs(old: Sequence[OldLeaf]) -> Iterator[tuple[int, int]]:

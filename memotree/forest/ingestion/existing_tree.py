@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from memotree_storage.model.attributes import SECTION
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.postgres.rows import Version
 
@@ -19,7 +20,6 @@ from memotree.forest.chunking.splitting import Stretch
 from memotree.forest.documents import Document
 from memotree.forest.documents.document import NO_SECTION
 from memotree.forest.ingestion.alignment import Kept
-from memotree.forest.tree_building.builder import SECTION
 
 TOP: Final = ""
 """Means the parent of the document's roots: the archive, or the document's node in a joined archive."""

@@ -8,14 +8,15 @@ at the end.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.direct_import import retry_if_raced
+from memotree_storage.model.attributes import DOCUMENT_ID, INGESTION, MEDIA_TYPE, SHA256, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
-from memotree_storage.model.provenance import SUMMARY_PENDING
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -34,10 +35,6 @@ from memotree.forest.ingestion.known_document import (
     read_existing_tree,
 )
 from memotree.forest.ingestion.request_parsing import (
-    DOCUMENT_ID,
-    MEDIA_TYPE,
-    SHA256,
-    ChunkingOptions,
     check_request,
     from_json,
     read,
@@ -48,6 +45,7 @@ from memotree.forest.ingestion.request_parsing import (
 from memotree.forest.ingestion.tree_update import TreeUpdate, TreeUpdater
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
 from memotree.forest.tree_building.builder import BuildContext, TreeBuilder
+from memotree.forest.tree_building.options import ChunkingOptions
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import JobContext, JobRunner
 from memotree.jobs.operations import job_message
@@ -62,10 +60,6 @@ from memotree.v1 import job_service_pb2, maintenance_service_pb2
 KIND: Final = "ingest"
 _DOCUMENT: Final = "document"
 _PLANNED: Final = "planned"
-_ATTEMPTS: Final = 5
-JOB: Final = "ingestion"
-"""The attribute with the id of the job that made the document's current version."""
-
 _TOOL: Final = "IngestDocument"
 
 
@@ -172,10 +166,7 @@ class _IngestionRun:
         Raises:
             ImportRacedError: If every attempt lost the race.
         """
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(ImportRacedError):
-                return await self._ingest(document)
-        return await self._ingest(document)
+        return await retry_if_raced(partial(self._ingest, document))
 
     async def _ingest(self, document: Document) -> job_service_pb2.IngestionResult:
         async with self._store.database.connection() as conn:
@@ -185,7 +176,7 @@ class _IngestionRun:
             )
         if known is None:
             return await self._build_new(state, document)
-        if known.facts.get(JOB) == self._context.job.id:  # an earlier run of this job crashed after its commit
+        if known.facts.get(INGESTION) == self._context.job.id:  # an earlier attempt was cut off behind its commit
             planned = await self._context.kept(_PLANNED)
             result = job_service_pb2.IngestionResult.FromString(planned or b"")
             result.commit_id = known.holder.commit_id or ""
@@ -205,7 +196,7 @@ class _IngestionRun:
             DOCUMENT_ID: self._document_id,
             MEDIA_TYPE: document.media_type,
             SHA256: hashlib.sha256(document.text.encode()).hexdigest(),
-            JOB: self._context.job.id,
+            INGESTION: self._context.job.id,
             **options.attributes(),
             **tag_attribute(tags),
         }
@@ -306,8 +297,8 @@ class _IngestionRun:
 
 
 def _same(facts: Mapping[str, str], before: Mapping[str, str]) -> bool:
-    """Whether the facts are the same except for the job."""
-    return {**facts, JOB: ""} == {**before, JOB: ""}
+    """Whether nothing but the job differs."""
+    return {**facts, INGESTION: ""} == {**before, INGESTION: ""}
 
 
 def _counted(

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from memotree_storage.errors import AlreadyExistsError
+from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.attributes import DOCUMENT_ID, SHA256, SPEAKER, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
@@ -14,8 +16,6 @@ from memotree_storage.store import Store
 from memotree.forest.documents import Document
 from memotree.forest.ingestion.alignment import Kept, OldLeaf, align
 from memotree.forest.ingestion.existing_tree import TOP, ExistingTree, is_own
-from memotree.forest.ingestion.request_parsing import DOCUMENT_ID, SHA256
-from memotree.forest.reading import read_nodes
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200
@@ -119,18 +119,14 @@ async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocum
     leaves = [
         version for version in versions.values() if version.type == LEAF_TYPE and is_own(version, known.document_id)
     ]
-    nodes = await read_nodes(store, snapshot.state, leaves)
+    nodes = await read_nodes(snapshot, store.entries, leaves)
     return ExistingTree(known.document_id, order, versions, nodes, TOP if holder.is_archive else holder.entry_id)
 
 
 def align_with(document: Document, existing: ExistingTree) -> list[Kept]:
     """Returns the leaves whose texts occur in the new version, in order."""
-    return list(
-        align(
-            [_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document
-        ).kept
-    )
+    return align([_old(existing.leaves[node_id]) for node_id in existing.order if node_id in existing.leaves], document)
 
 
 def _old(leaf: Node) -> OldLeaf:
-    return OldLeaf(leaf.id, leaf.content, leaf.attributes.get("speaker", ""), leaf.attributes.get("turn_id", ""))
+    return OldLeaf(leaf.id, leaf.content, leaf.attributes.get(SPEAKER, ""), leaf.attributes.get(TURN_ID, ""))

@@ -3,77 +3,21 @@
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Self
+from dataclasses import asdict
+from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.attributes import TAGS
 from memotree_storage.model.node import Node
 from memotree_storage.model.validation import canonical_node, check_archive_name, node_faults, text_faults
 
-from memotree.forest.chunking.splitting import SPLITTER
 from memotree.forest.documents import Document, Section, SpokenTurn, Turn, conversation, read_document
 from memotree.request.limits import ServiceLimits
-from memotree.sessions.commit import check_message
+from memotree.request.messages import check_message
 from memotree.v1 import forest_service_pb2 as pb
-
-CHUNK_SIZE: Final = 1000
-SIMILARITY_THRESHOLD: Final = 0.5
-MERGE_FACTOR: Final = 8
-"""The default merge limit in chunks. With a limit of one chunk, as in the source of this design, almost nothing could
-be merged."""
 
 _SMALLEST_CHUNK: Final = 20
 _MOST_ID_CHARS: Final = 200
-DOCUMENT_ID: Final = "document_id"
-MEDIA_TYPE: Final = "media_type"
-SHA256: Final = "sha256"
-TAGS: Final = "tags"
-SPLITTER_NAME: Final = "splitter"
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkingOptions:
-    """How a document is split and merged; stored with its archive, so that the next version is treated the same way.
-
-    Attributes:
-        chunk_size: The most characters of a leaf.
-        similarity_threshold: Neighbours merge only if their similarity is greater.
-        merge_limit: The most characters that the leaves of a merged node may have together.
-    """
-
-    chunk_size: int = CHUNK_SIZE
-    similarity_threshold: float = SIMILARITY_THRESHOLD
-    merge_limit: int = CHUNK_SIZE * MERGE_FACTOR
-
-    @classmethod
-    def from_request(cls, request: pb.IngestDocumentRequest, before: Mapping[str, str] | None = None) -> Self:
-        """Returns the options of a request; an option not given is taken from the attributes ``before``, or default."""
-        known = _known(before or {})
-        chunk_size = request.chunk_size or int(known.get("chunk_size", CHUNK_SIZE))
-        if request.merge_limit or request.chunk_size:
-            merge_limit = request.merge_limit or MERGE_FACTOR * chunk_size
-        else:
-            merge_limit = int(known.get("merge_limit", MERGE_FACTOR * chunk_size))
-        if request.HasField("similarity_threshold"):
-            threshold = request.similarity_threshold
-        else:
-            threshold = known.get("similarity_threshold", SIMILARITY_THRESHOLD)
-        return cls(chunk_size, threshold, merge_limit)
-
-    def attributes(self) -> dict[str, str]:
-        """Returns the options as attributes of the archive."""
-        return {name: str(value) for name, value in asdict(self).items()} | {SPLITTER_NAME: SPLITTER}
-
-
-def _known(attributes: Mapping[str, str]) -> dict[str, float]:
-    """Returns the options among an archive's attributes; people can edit these, so unreadable values are ignored."""
-    found = {}
-    for field in fields(ChunkingOptions):
-        try:
-            found[field.name] = float(attributes[field.name])
-        except (KeyError, ValueError):
-            continue
-    return found
 
 
 def tag_attribute(tags: Iterable[str]) -> dict[str, str]:

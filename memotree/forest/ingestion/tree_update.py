@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memotree_storage.model.attributes import SECTION
 from memotree_storage.model.node import Node
 
 from memotree.forest.chunking.splitting import Piece, split, stretches
@@ -34,7 +35,7 @@ from memotree.forest.ingestion.existing_tree import (
     whole_parents,
 )
 from memotree.forest.ingestion.positions import new_positions
-from memotree.forest.tree_building.builder import SECTION, MergedPieces, TreeBuilder
+from memotree.forest.tree_building.builder import MergedPieces, TreeBuilder
 from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title
 from memotree.forest.tree_building.titles import merged_title
 from memotree.models.chat_answers import Summary

@@ -10,24 +10,21 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
+from memotree_storage.commit.direct_import import ImportBrokenError, commit_entries, retry_if_raced
+from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
+from memotree_storage.model.attributes import DESCRIPTION, JOINED_FROM, SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
 from memotree_storage.model.position import many_between
-from memotree_storage.model.provenance import (
-    PENDING_MODEL,
-    SUMMARY_BY,
-    hash_of_children,
-    with_provenance,
-    without_provenance,
-)
+from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, with_provenance, without_provenance
 from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import registry, tree
+from memotree_storage.postgres import history, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -42,13 +39,8 @@ from memotree.request import lookup
 from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
-from memotree.sessions.commit_message import ListedChange, compose
 from memotree.v1 import forest_service_pb2 as pb
 
-JOINED_FROM: Final = "joined_from"
-"""The attribute of a former archive's node with the id of that archive."""
-
-_DESCRIPTION: Final = "description"
 _DESCRIPTION_TOKENS: Final = 1000
 _TOOL: Final = "MergeArchives"
 _MOST_ARCHIVES: Final = 1000
@@ -60,7 +52,6 @@ _MOST_SUMMED: Final = 200
 
 _LISTED: Final = 5
 _MESSAGE_CHARS: Final = 20_000
-_ATTEMPTS: Final = 5
 _AT_ONCE: Final = 500
 """The number of versions that one statement reads. It is limited because their rows are decoded on the event loop."""
 
@@ -198,11 +189,7 @@ class ArchiveJoin:
         if not order.request.request_id:
             return None
         async with self._store.database.connection() as conn:
-            cursor = await conn.execute(
-                "select commit_id from mirror.commit where workspace_id = %s and request_id = %s",
-                (order.workspace_id, order.request.request_id),
-            )
-            commits = [row[0] for row in await cursor.fetchall()]
+            commits = await history.commits_of_request(conn, order.workspace_id, order.request.request_id)
             archive_id = order.new_id("archive")
             for commit_id in commits:
                 if archive_id in await tree.versions(
@@ -215,29 +202,25 @@ class ArchiveJoin:
 
     async def _join(self, order: _Order) -> str:
         """Makes the commit and returns its id; starts again if another commit changed the archives meanwhile."""
-        attempt = 0
-        while True:
-            attempt += 1
-            async with self._store.database.connection() as conn:
-                head = await branch_head(conn, order.workspace_id, order.branch)
-            former = await self._former(order, head)
-            created = await self._created(order, former)
-            moved, expected = await asyncio.to_thread(_moved, order, former, created)
-            message = await asyncio.to_thread(_message, order, former, created, moved)
-            try:
-                return await commit_entries(
-                    self._store,
-                    order.workspace_id,
-                    order.branch,
-                    [*created, *moved.values()],
-                    message,
-                    order.author,
-                    removals=[one.archive.id for one in former],
-                    expected=expected,
-                )
-            except (ImportRacedError, ImportBrokenError):  # another commit changed an entry, or added a node below one
-                if attempt == _ATTEMPTS:
-                    raise
+        return await retry_if_raced(partial(self._join_once, order), ImportBrokenError)
+
+    async def _join_once(self, order: _Order) -> str:
+        async with self._store.database.connection() as conn:
+            head = await branch_head(conn, order.workspace_id, order.branch)
+        former = await self._former(order, head)
+        created = await self._created(order, former)
+        moved, expected = await asyncio.to_thread(_moved, order, former, created)
+        message = await asyncio.to_thread(_message, order, former, created, moved)
+        return await commit_entries(
+            self._store,
+            order.workspace_id,
+            order.branch,
+            [*created, *moved.values()],
+            message,
+            order.author,
+            removals=[one.archive.id for one in former],
+            expected=expected,
+        )
 
     async def _former(self, order: _Order, head: State) -> list[_Former]:
         """Reads the archives to join at the head of the branch."""
@@ -314,7 +297,7 @@ class ArchiveJoin:
         attributes = {**without_provenance(one.archive.attributes), JOINED_FROM: one.archive.id}
         if one.archive.description:
             cut = truncate_to_tokens(one.archive.description, _DESCRIPTION_TOKENS)
-            attributes.setdefault(_DESCRIPTION, cut)
+            attributes.setdefault(DESCRIPTION, cut)
         return Node(
             order.new_id(one.archive.id),
             archive_id,

@@ -42,7 +42,7 @@ async def suggest(
     if not 0.0 <= threshold <= 1.0:  # also rejects NaN
         raise InvalidInputError.at("threshold", f"is {threshold:g}; give a number from 0 to 1.")
     async with store.database.connection() as conn:
-        place = await lookup.find_revision(conn, request.workspace, request.revision)
+        place = await lookup.use_revision(conn, request.workspace, request.revision)
         archives = await tree.archives(Snapshot(conn, place.state))
         if request.model_id:
             archives = [one for one in archives if one.to_archive().model_id == request.model_id]

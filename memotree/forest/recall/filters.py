@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memotree_storage.errors import InvalidInputError
+from memotree_storage.model.attributes import TIME
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
@@ -12,9 +13,6 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree.forest.recall.node_times import read_time
 from memotree.request import lookup
 from memotree.v1 import forest_service_pb2 as pb
-
-TIME: str = "time"
-"""The attribute with the time at which a node's content was said or written."""
 
 
 @dataclass(frozen=True, slots=True)

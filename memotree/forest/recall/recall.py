@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.search import FoundNode, SearchQuery
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import tree
@@ -24,8 +25,6 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.forest.asking.drill_down import check_question
-from memotree.forest.reading import read_nodes
 from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.excerpts import best_stretch
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
@@ -41,6 +40,7 @@ from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
+from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
 
 DEFAULT_TOP_K: Final = 10
@@ -147,7 +147,7 @@ class Recall:
     async def _answer(self, request: pb.RecallRequest) -> pb.RecallResponse:
         asked = _read(request)
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
         view = await self.leaf_indexes.view(place.state)
         async with self._store.database.connection() as conn:
             wanted = await read_filter(Snapshot(conn, view.state), request.filter, list(view.archives.values()))
@@ -186,8 +186,8 @@ class Recall:
         places = scored.best(_JUDGED)
         leaves = {scored.leaf(place).node_id: place for place in places}
         async with self._reading(view) as conn:
-            versions = await tree.versions(Snapshot(conn, view.state), leaves)
-        nodes = await read_nodes(self._store, view.state, list(versions.values()))
+            snapshot = Snapshot(conn, view.state)
+            nodes = await read_nodes(snapshot, self._store.entries, (await tree.versions(snapshot, leaves)).values())
         texts = {leaves[node.id]: f"{node.title}\n{node.content[:_JUDGED_CHARS]}" for node in nodes.values()}
         meter = Meter()
         relevance = await self._models.rerank(asked.text, list(texts.values()), meter)
@@ -280,8 +280,7 @@ class Recall:
             async with self._store.database.connection() as conn:
                 yield conn
             return
-        async with self._store.database.transaction() as conn:
-            await same_moment(conn, view)
+        async with same_moment(self._store, view) as conn:
             yield conn
 
 

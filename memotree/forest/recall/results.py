@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.attributes import DOCUMENT_ID, SECTION
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree
@@ -15,11 +17,8 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.canvas.contents import contents
 from memotree.forest.citations import cite
-from memotree.forest.ingestion.request_parsing import DOCUMENT_ID
 from memotree.forest.recall.snapshot_cache import StateView
-from memotree.forest.tree_building.builder import SECTION
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -123,8 +122,8 @@ class ResultBuilder:
         )
         counts |= {part.node_id: part.child_count for part in parts if part.child_count is not None}
         alive = [known[key] for key in ids if key in known]
-        nodes = await contents(
-            Snapshot(self._conn, state), self._store, [version for version in alive if has_own_content(version)]
+        nodes = await read_nodes(
+            Snapshot(self._conn, state), self._store.entries, [one for one in alive if has_own_content(one)]
         )
         texts = {key: node.content for key, node in nodes.items()}
         names = {key: version.title for key, version in self._view.archives.items()}

@@ -9,7 +9,8 @@ bounded in bytes and evicts the least recently used entries first.
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -18,9 +19,10 @@ from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import UnavailableError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
+from memotree_storage.mirror.contents import read_staged
 from memotree_storage.model.codec import node_path
-from memotree_storage.model.node import SUMMARY_TYPE, Node
-from memotree_storage.postgres import archive_trees, staging, tree
+from memotree_storage.model.node import Node
+from memotree_storage.postgres import archive_trees, sessions, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -37,33 +39,6 @@ _AT_ONCE: Final = 250
 """The number of archives that one database snapshot reads."""
 
 _STAGED_BYTES: Final = 32 << 20
-
-_DIGEST: Final = """
-  select base_commit,
-         (select encode(sha256(convert_to(string_agg(s.entry_id || ' ' || s.blob, ',' order by s.entry_id), 'UTF8')),
-                        'hex')
-            from work.staged s where s.session_id = %(session)s)
-    from work.session where session_id = %(session)s and state = 'open'"""
-
-_TOUCHED: Final = """
-  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
-  staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
-  select archive_id from staged
-  union
-  select was.archive_id from staged cross join lateral (
-    select one.archive_id from line cross join lateral (
-      select v.archive_id from mirror.version v
-       where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
-       order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
-
-# An estimate: an entry that was changed on several lines is counted once for each of them.
-_COUNTS: Final = """
-  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
-  select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
-   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
-     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
-     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
-   group by v.archive_id"""
 
 
 _Rows: TypeAlias = tuple[Sequence[str], list[TreeNode], LeafFeatureBlock, dict[str, LeafFeatures]]
@@ -147,13 +122,11 @@ class SnapshotCache:
         key = f"{now.workspace_id}/{now.commit_id}/{now.session_id}/{digest}"
         known = self._views.get(key)
         if known is None:
-            async with self._store.database.transaction() as conn:
-                await _snapshot(conn)
-                if await _digest(Snapshot(conn, now)) != (now, digest):
-                    raise SessionMovedError
-                cursor = await conn.execute(_TOUCHED, now.arguments())
-                touched = frozenset(row[0] for row in await cursor.fetchall())
-                archives = {one.entry_id: one for one in await tree.archives(Snapshot(conn, now))}
+            async with self._store.database.repeatable_read() as conn:
+                snapshot = Snapshot(conn, now)
+                await _check_digest(snapshot, digest)
+                touched = frozenset(await archive_trees.staged_archives(snapshot))
+                archives = {one.entry_id: one for one in await tree.archives(snapshot)}
             known = StateView(key, now, digest, touched, below, archives)
         return self._used(known)
 
@@ -191,7 +164,7 @@ class SnapshotCache:
                 view.keys = {key: value for key, value in other.keys.items() if key not in changed}
                 if other.counts is not None:
                     same = {key: value for key, value in other.counts.items() if key not in changed}
-                    view.counts = same | await _counts(Snapshot(conn, view.state), sorted(changed))
+                    view.counts = same | await archive_trees.leaf_counts(Snapshot(conn, view.state), changed)
                 return
 
     async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
@@ -199,7 +172,7 @@ class SnapshotCache:
         base = view.below or view
         if base.counts is None:
             async with self._store.database.connection() as conn:
-                base.counts = await _counts(Snapshot(conn, base.state), None)
+                base.counts = await archive_trees.leaf_counts(Snapshot(conn, base.state))
         return base.counts
 
     # --- Archive snapshots ---
@@ -268,11 +241,10 @@ class SnapshotCache:
     async def _rows(self, view: StateView, archive_ids: Sequence[str]) -> _Rows:
         """Reads archives: their nodes, the stored features, and by blob the features of leaves without stored ones."""
         state = view.state
-        async with self._store.database.transaction() as conn:
-            # The digest, the nodes and their features must come from one database snapshot.
-            await _snapshot(conn)
-            if view.digest and await _digest(Snapshot(conn, state)) != (state, view.digest):
-                raise SessionMovedError
+        # The digest, the nodes and their features are of one moment.
+        async with self._store.database.repeatable_read() as conn:
+            if view.digest:
+                await _check_digest(Snapshot(conn, state), view.digest)
             nodes = await archive_trees.ordered_nodes(Snapshot(conn, state), archive_ids)
             committed = [node.version_id for node in nodes if node.version_id is not None and is_leaf(node)]
             block = await leaf_features.load_block(conn, committed)
@@ -283,19 +255,13 @@ class SnapshotCache:
         return archive_ids, nodes, block, extra | await self._features(texts)
 
     async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
-        """Returns leaves without stored features, by blob: staged ones, and all while the index is being rebuilt."""
-        found: dict[str, Node] = {}
-        staged = [node.entry_id for node in bare if node.version_id is None]
-        if staged and snapshot.state.session_id is not None:
-            rows = await staging.staged(snapshot.conn, snapshot.state.session_id, ids=staged)
-            entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
-            pairs = zip(rows, entries, strict=True)
-            found |= {row.version.blob: entry for row, entry in pairs if isinstance(entry, Node)}
+        """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
+        blobs = {node.entry_id: node.blob for node in bare if node.version_id is None}
+        staged = await read_staged(snapshot, list(blobs))
         paths = {node.blob: node_path(node.entry_id) for node in bare if node.version_id is not None}
-        if paths:
-            read = await self._store.entries.read(snapshot.state.workspace_id, paths)
-            found |= {blob: entry for blob, entry in read.items() if isinstance(entry, Node)}
-        return found
+        found = {blobs[entry_id]: entry for entry_id, entry in staged.items()}
+        found |= await self._store.entries.read(snapshot.state.workspace_id, paths)
+        return {blob: entry for blob, entry in found.items() if isinstance(entry, Node)}
 
     async def _features(self, texts: Mapping[str, Node]) -> dict[str, LeafFeatures]:
         made = await leaf_features.of_nodes(list(texts.values()), self._store.embedder)
@@ -349,35 +315,30 @@ def _name_of(view: StateView, archive_ids: Collection[str]) -> str:
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
 
 
-async def same_moment(conn: Connection, view: StateView) -> None:
-    """Begins a read-only transaction that sees a session exactly as a view does.
+@asynccontextmanager
+async def same_moment(store: Store, view: StateView) -> AsyncIterator[Connection]:
+    """A connection inside a transaction that sees a session exactly as a view does.
 
     Raises:
         SessionMovedError: If the session has changed since.
     """
-    await _snapshot(conn)
-    if await _digest(Snapshot(conn, view.state)) != (view.state, view.digest):
-        raise SessionMovedError
-
-
-async def _snapshot(conn: Connection) -> None:
-    """Makes every statement of the transaction see the same rows."""
-    await conn.execute("set transaction isolation level repeatable read, read only")
+    async with store.database.repeatable_read() as conn:
+        await _check_digest(Snapshot(conn, view.state), view.digest)
+        yield conn
 
 
 async def _digest(snapshot: Snapshot) -> tuple[State, str]:
-    """Returns a session's state with its current base, and a digest of its staged changes (``""`` if it has none)."""
-    cursor = await snapshot.conn.execute(_DIGEST, {"session": snapshot.state.session_id})
-    row = await cursor.fetchone()
-    if row is None:
+    """A session's state with its base of now, and a digest of what it has staged: "" for nothing."""
+    found = await sessions.staged_digest(snapshot)
+    if found is None:
         raise SessionMovedError
-    return State(snapshot.state.workspace_id, row[0], snapshot.state.session_id), row[1] or ""
+    return State(snapshot.state.workspace_id, found.base_commit, snapshot.state.session_id), found.digest
 
 
-async def _counts(snapshot: Snapshot, archive_ids: list[str] | None) -> dict[str, int]:
-    arguments = snapshot.state.arguments(archives=archive_ids, summary=SUMMARY_TYPE)
-    cursor = await snapshot.conn.execute(_COUNTS, arguments)
-    return {row[0]: row[1] for row in await cursor.fetchall()}
+async def _check_digest(snapshot: Snapshot, digest: str) -> None:
+    """Refuse a session that has another base or other changes than before."""
+    if await _digest(snapshot) != (snapshot.state, digest):
+        raise SessionMovedError
 
 
 def _weigh(passage: LeafFeatures) -> int:

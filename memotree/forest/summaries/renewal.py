@@ -6,19 +6,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from memotree_storage.mirror.contents import read_nodes_at
+from memotree_storage.model.attributes import SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Node
-from memotree_storage.model.provenance import (
-    PENDING_MODEL,
-    SUMMARY_BY,
-    hash_of_children,
-    hash_of_content,
-    with_provenance,
-)
+from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
-from memotree.forest.reading import read_nodes
 from memotree.forest.summaries.staleness import Scope, reason_of
 from memotree.models.concurrent import finish_all
 from memotree.models.extractive import brief_of
@@ -166,5 +161,5 @@ async def _contents(store: Store, state: State, scope: Scope, models: Models) ->
         if version.type != SUMMARY_TYPE
         and reason_of(version, scope, scope.versions, with_models=models.has_chat) is not None
     ]
-    nodes = await read_nodes(store, state, wanted)
+    nodes = await read_nodes_at(state, store.database, store.entries, wanted)
     return {node_id: node.content for node_id, node in nodes.items()}

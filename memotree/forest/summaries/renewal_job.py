@@ -10,18 +10,20 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import structlog
-from memotree_storage.commit.direct_import import ImportRacedError
+from memotree_storage.commit.direct_import import retry_if_raced
+from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
-from memotree_storage.postgres import registry, sessions, staging, tree
+from memotree_storage.mirror.contents import read_nodes_at
+from memotree_storage.postgres import history, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.forest.reading import read_nodes
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
 from memotree.forest.summaries.renewal import Renewed, renew
 from memotree.forest.summaries.staleness import Reason, Stale, around, everywhere, stale, without
@@ -46,7 +48,6 @@ _NODES: Final = "nodes"
 
 _TOOL: Final = "RenewSummaries"
 _NOTE: Final = "Renewed the summary, which was made from an earlier text."
-_ATTEMPTS: Final = 5
 _SHOWN: Final = 100
 _MOST_SHOWN: Final = 1000
 _REASONS: Final = {
@@ -98,7 +99,7 @@ class SummaryRenewal:
         if not 0 < limit <= _MOST_SHOWN:
             raise InvalidInputError.at("max_results", f"must be from 1 to {_MOST_SHOWN}.")
         async with self._store.database.connection() as conn:
-            place = await lookup.find_revision(conn, request.workspace, request.revision)
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
             snapshot = Snapshot(conn, place.state)
             scope = await everywhere(snapshot, await _archives(snapshot, request.archive))
             found = stale(scope, with_models=self._models.has_chat)
@@ -142,15 +143,9 @@ class SummaryRenewal:
         request = context.request(pb.RenewSummariesRequest)
         meter = await meter_of(context, request.max_model_tokens)
         try:
-            for attempt in range(1, _ATTEMPTS + 1):
-                try:
-                    return await self._renew(context, request, meter)
-                except ImportRacedError:  # another commit changed one of the nodes meanwhile
-                    if attempt == _ATTEMPTS:
-                        raise
+            return await retry_if_raced(partial(self._renew, context, request, meter))
         finally:
             note(context, meter)
-        raise AssertionError  # the loop returns or raises
 
     async def _renew(
         self, context: JobContext, request: pb.RenewSummariesRequest, meter: Meter
@@ -179,7 +174,7 @@ class SummaryRenewal:
         return result
 
     async def _changes(self, state: State, made: Collection[Renewed]) -> Mapping[str, Change]:
-        nodes = await read_nodes(self._store, state, [item.before for item in made])
+        nodes = await read_nodes_at(state, self._store.database, self._store.entries, [item.before for item in made])
         return {
             node.id: Change(item.before, item.apply(node), node)
             for item in made
@@ -219,7 +214,7 @@ class SummaryRenewal:
             The ids of the nodes that have staged changes now.
         """
         staged = []
-        async with self._store.locks.of(session.session_id), self._store.database.transaction() as conn:
+        async with session_transaction(self._store, session.session_id) as conn:
             held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
             editor = SessionEditor(conn, self._store, held, self._limits, _TOOL)
             now = await tree.versions(Snapshot(conn, held.tree), [item.before.entry_id for item in made])
@@ -292,12 +287,7 @@ async def _archives(snapshot: Snapshot, archive: str) -> list[str]:
 
 
 async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:
-    """Returns the parent states of some commits (moved and deleted nodes were there), and the ids of changed nodes."""
-    cursor = await conn.execute(
-        "select c.parents[1], array_agg(v.entry_id) from mirror.commit c"
-        " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
-        " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
-        (workspace_id, list(commits)),
-    )
-    rows = await cursor.fetchall()
-    return [State(workspace_id, row[0]) for row in rows if row[0]], {each for row in rows for each in row[1]}
+    """The states before some commits, where nodes that they moved or deleted stood, and what they changed."""
+    steps = await history.touched_nodes(conn, workspace_id, commits)
+    before = [State(workspace_id, step.first_parent) for step in steps if step.first_parent is not None]
+    return before, {node_id for step in steps for node_id in step.node_ids}

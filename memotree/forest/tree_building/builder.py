@@ -9,6 +9,7 @@ from typing import Final, TypedDict
 import numpy as np
 from memotree_storage import faults
 from memotree_storage.index.features import embedded_text
+from memotree_storage.model.attributes import SECTION, SPEAKER, TIME, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node, Source, derived_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
@@ -16,9 +17,9 @@ from memotree_storage.ports import Vector
 
 from memotree.forest.chunking.splitting import Piece
 from memotree.forest.documents import Document
-from memotree.forest.ingestion.request_parsing import ChunkingOptions
 from memotree.forest.summaries.renewal import summarise_families, summarise_texts
 from memotree.forest.tree_building.merging import Merging, merge, merge_now
+from memotree.forest.tree_building.options import ChunkingOptions
 from memotree.forest.tree_building.plan import (
     Group,
     PlannedInner,
@@ -33,9 +34,6 @@ from memotree.models.concurrent import finish_all
 from memotree.models.extractive import brief_of
 from memotree.models.gateway import Models, Summary
 from memotree.models.meter import Meter
-
-SECTION: Final = "section"
-"""The attribute of a section's node; its value is the level of the heading, 1 for the outermost."""
 
 _AT_ONCE: Final = 256
 _GROUPS_AT_ONCE: Final = 16
@@ -368,8 +366,8 @@ def _turn_attributes(document: Document, turn: int | None) -> dict[str, str]:
     if turn is None:
         return {}
     spoken = document.turns[turn]
-    attributes = {"speaker": spoken.speaker, "time": spoken.time, "turn_id": spoken.id}
-    return {name: value for name, value in attributes.items() if value}
+    told = {SPEAKER: spoken.speaker, TIME: spoken.time, TURN_ID: spoken.id}
+    return {name: value for name, value in told.items() if value}
 
 
 def _with_provenance(attributes: Mapping[str, str], summary: Summary, made_of: str) -> dict[str, str]:

@@ -37,11 +37,6 @@ class Merging:
     roots: tuple[int, ...]
 
 
-def unmerged(leaves: int) -> Merging:
-    """Returns the merging in which every leaf stays a root."""
-    return Merging(leaves, (), tuple(range(leaves)))
-
-
 def similarity(left: Vector, right: Vector) -> float:
     """Returns the cosine of two vectors, 0 if one of them is zero; the same vectors always give the same bits."""
     return _cosine(left, right, _norm(left), _norm(right))

@@ -1,26 +1,27 @@
-"""Bulk import: many entries as one commit, past the staging of a session.
+"""Commits many entries at once without staging them in a session: for documents and migrations.
 
-Git goes first, then the rows by COPY, then the index from the outbox. For documents and migrations; a crash leaves
-either nothing or a commit that the next start mirrors.
+A crash leaves either nothing, or a commit that the next start mirrors.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
-from memotree_storage import faults
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.commit.tree_check import check_tree, named_by
+from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
-from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation
-from memotree_storage.model.codec import archive_path, encode_entry, entry_path, node_path
+from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation, MemoTreeError
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, Signature
-from memotree_storage.postgres import projector, tree
-from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.ports import Signature
+from memotree_storage.postgres import refs, tree
+from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
@@ -28,32 +29,51 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 _MOST_TOLD: Final = 10
+_ATTEMPTS: Final = 5
+
+T = TypeVar("T")
 
 
 class ImportRacedError(AbortedError):
-    """The branch is not as the import expected it."""
+    """The branch differs from what the import expected."""
 
     reason = "IMPORT_RACED"
 
 
 class ImportBrokenError(FailedPreconditionError):
-    """The import would leave something that is no tree."""
+    """The import would break the tree."""
 
     reason = "IMPORT_BROKEN"
 
     @classmethod
     def of(cls, faults_found: Iterable[tuple[str, str]]) -> "ImportBrokenError":
-        """The error about entries, each with what is wrong with it."""
+        """The error for (entry id, sentence) pairs."""
         found = [FieldViolation(entry_id, sentence) for entry_id, sentence in faults_found]
         told = " ".join(fault.description for fault in found[:_MOST_TOLD])
-        more = f" So it is with {len(found) - _MOST_TOLD} more." if len(found) > _MOST_TOLD else ""
+        more = f" {len(found) - _MOST_TOLD} more entries have such faults." if len(found) > _MOST_TOLD else ""
         sentence = f"The import would leave the tree broken, and nothing was committed. {told}{more}"
         return cls(f"{sentence} Give what is missing as well, or leave these out.", found)
 
 
+async def retry_if_raced(work: Callable[[], Awaitable[T]], *others: type[MemoTreeError]) -> T:
+    """Run work that reads a branch, prepares an import and commits it; repeat it if the branch changed meanwhile.
+
+    Args:
+        work: Makes one attempt; safe to repeat.
+        others: Further errors that a race may cause.
+
+    Raises:
+        ImportRacedError: The branch changed during each of five attempts; or one of the other errors, likewise.
+    """
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type((ImportRacedError, *others)), stop=stop_after_attempt(_ATTEMPTS), reraise=True
+    )
+    return await retrying(work)
+
+
 @dataclass(frozen=True, slots=True)
 class _ImportRequest:
-    """What is to be committed; ``data`` has the bytes of each entry."""
+    """What to commit; ``data`` has the encoded file of each entry."""
 
     workspace_id: str
     branch: str
@@ -78,34 +98,34 @@ async def commit_entries(
     removals: Iterable[str] = (),
     expected: Mapping[str, str | None] | None = None,
 ) -> str:
-    """Commit entries, new or as new versions, on the head of a branch, and remove others; the commit's id is returned.
+    """Write entries to the head of a branch and remove others, in one commit; return the commit's id.
 
-    An entry that stands there just so already, and the removal of one that is not there, are no changes; when there are
-    none at all, nothing is committed and the id of the head is returned.
+    An entry that is already as given, and the removal of one that does not exist, are no changes. Without any change
+    nothing is committed, and the id of the head is returned.
 
     Args:
         store: An open store.
         workspace_id: The workspace.
-        branch: A branch that is there.
+        branch: An existing branch.
         entries: Valid entries (see `validation`) whose parents and archives are among them or on the branch.
-        message: The whole message of the commit, with the trailers that it shall have (see `trailers`).
-        author: Its author; MemoTree itself when none is given.
-        committer: Its committer; the same.
-        removals: Ids of entries that shall not be there any more; what stands below them goes as well, or elsewhere.
-        expected: The blob that each of these entries has on the head that the commit follows on, ``None`` for one that
-            is not alive there. Entries that are not named may be at anything.
+        message: The whole commit message, with its trailers (see `trailers`).
+        author: Its author; MemoTree itself if ``None``.
+        committer: Its committer; MemoTree itself if ``None``.
+        removals: Ids of entries to remove. Nodes below them must be removed or moved by the same import.
+        expected: The blob that each of these entries must have on the head that becomes the parent; ``None`` if it must
+            not be alive there. Other entries are not compared.
 
     Raises:
-        ImportRacedError: An entry is not as expected, or the branch moved meanwhile; nothing was committed.
-        ImportBrokenError: A parent or archive would be missing, a node would hang below what is removed, nodes would
-            hang below each other, or two archives would have one name; nothing was committed.
-        RevisionNotFoundError: The branch is not there.
-        ValueError: An id is to be written and removed.
+        ImportRacedError: An entry differs from what was expected, or the branch moved; nothing was committed.
+        ImportBrokenError: A parent or archive would be missing, a node would stay below a removed one, nodes would form
+            a cycle, or two archives would have one name; nothing was committed.
+        RevisionNotFoundError: There is no such branch.
+        ValueError: An id is both in ``entries`` and in ``removals``.
     """
     by_id = {entry.id: entry for entry in entries}
     gone = frozenset(removals)
     if both := sorted(gone & by_id.keys()):
-        sentence = f"{both[0]} is to be written and removed"
+        sentence = f"{both[0]} is both written and removed"
         raise ValueError(sentence)
     data = await asyncio.to_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
     order = _ImportRequest(
@@ -125,26 +145,42 @@ async def commit_entries(
 async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint) -> str:
     async with workspace_transaction(store, order.workspace_id, commit_point) as transaction:
         head = await _head(transaction, order)
+        snapshot = Snapshot(transaction.conn, head)
         wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
-        at_head = await tree.versions(Snapshot(transaction.conn, head), named_by(wanted) | order.expected.keys())
+        at_head = await tree.versions(snapshot, named_by(wanted) | order.expected.keys())
         _check_expected(order, at_head)
         wanted = await asyncio.to_thread(_changing, order, wanted, at_head)
         if not wanted:
             return head.commit_id
-        await _check_tree(transaction, head, wanted, at_head)
-        return await _commit(store, order, transaction, head, wanted, at_head, commit_point)
+        await _check_tree(snapshot, wanted, at_head)
+        outcome = await write_commit(
+            transaction,
+            NewCommit(
+                branch=order.branch,
+                parent=head.commit_id,
+                entries=wanted,
+                at_parent=at_head,
+                message=order.message,
+                author=order.author,
+                committer=order.committer,
+                encoded=order.data,
+            ),
+        )
+        if outcome is None:
+            raise ImportRacedError(
+                f"Branch {order.branch} moved while the import was written; nothing was committed. Run the import "
+                "again."
+            )
+    store.notice_commit(order.workspace_id)
+    return outcome.commit_id
 
 
 async def _head(transaction: WorkspaceTransaction, order: _ImportRequest) -> State:
-    """Where the mirror has the branch: what is checked there is what the swap of the ref holds Git to."""
-    cursor = await transaction.conn.execute(
-        "select commit_id from mirror.ref where workspace_id = %s and name = %s",
-        (order.workspace_id, f"refs/heads/{order.branch}"),
-    )
-    row = await cursor.fetchone()
-    if row is None:
+    """The head of the branch in the mirror. The import is checked against it, and the swap of the ref demands it."""
+    found = await refs.find_ref(transaction.conn, order.workspace_id, BRANCHES, order.branch)
+    if found is None:
         raise RevisionNotFoundError(order.branch)
-    return State(order.workspace_id, row[0])
+    return State(order.workspace_id, found.commit_id)
 
 
 def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> None:
@@ -165,7 +201,7 @@ def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> No
 def _changing(
     order: _ImportRequest, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> dict[str, Entry | None]:
-    """Those of the changes that change something."""
+    """The changes that change something."""
     return {
         entry_id: entry
         for entry_id, entry in wanted.items()
@@ -177,10 +213,8 @@ def _changing(
     }
 
 
-async def _check_tree(
-    transaction: WorkspaceTransaction, head: State, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
-) -> None:
-    verdict = await check_tree(Snapshot(transaction.conn, head), wanted, set(), at_head=at_head)
+async def _check_tree(snapshot: Snapshot, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]) -> None:
+    verdict = await check_tree(snapshot, wanted, set(), at_head=at_head)
     faults_found = [(found.node_id, _sentence(found)) for found in verdict.conflicts]
     faults_found += [
         (entry_id, f"{entry_id} hangs below itself.") for entry_id in await asyncio.to_thread(_circling, wanted)
@@ -190,12 +224,12 @@ async def _check_tree(
 
 
 def _sentence(found: Conflict) -> str:
-    """The first sentence: what comes then is advice for sessions."""
+    """The first sentence; the rest is advice for sessions."""
     return found.description.split(". ", 1)[0].rstrip(".") + "."
 
 
 def _circling(wanted: Mapping[str, Entry | None]) -> list[str]:
-    """One node of each circle among the nodes given; a circle with others needs one that moves, and is found there."""
+    """One node of each cycle among the nodes given; `check_tree` finds cycles that involve others."""
     above = {entry.id: entry.parent_id for entry in wanted.values() if isinstance(entry, Node)}
     seen: dict[str, str] = {}
     found = []
@@ -207,41 +241,3 @@ def _circling(wanted: Mapping[str, Entry | None]) -> list[str]:
         if step is not None and seen.get(step) == start and step in above:
             found.append(step)
     return found
-
-
-async def _commit(
-    store: Store,
-    order: _ImportRequest,
-    transaction: WorkspaceTransaction,
-    head: State,
-    wanted: Mapping[str, Entry | None],
-    at_head: Mapping[str, Version],
-    commit_point: CommitPoint,
-) -> str:
-    repository, ref = transaction.repository, f"refs/heads/{order.branch}"
-    files = {_path(entry_id, entry, at_head): order.data.get(entry_id) for entry_id, entry in wanted.items()}
-    draft = CommitDraft(head.commit_id, files, order.message, order.author, order.committer)
-    written = await asyncio.to_thread(repository.write_commit, draft)
-    faults.point("import.before-swap")
-    commit_point.reached = True
-    if not await asyncio.to_thread(repository.move_ref, ref, head.commit_id, written.commit_id):
-        raise ImportRacedError(
-            f"Branch {order.branch} moved while the import was written; nothing was committed. Run the import again."
-        )
-    faults.point("import.swapped")
-    info = await asyncio.to_thread(repository.commit_info, written.commit_id)
-    changes = [
-        EntryChange(entry_id, written.blobs[entry_path(entry)] if entry else "", entry)
-        for entry_id, entry in wanted.items()
-    ]
-    await projector.project(transaction.conn, order.workspace_id, info, changes, before=at_head)
-    await projector.put_ref(transaction.conn, order.workspace_id, ref, written.commit_id, written.commit_id)
-    store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
-    store.indexer.notice(order.workspace_id)
-    return written.commit_id
-
-
-def _path(entry_id: str, entry: Entry | None, at_head: Mapping[str, Version]) -> str:
-    if entry is not None:
-        return entry_path(entry)
-    return archive_path(entry_id) if at_head[entry_id].is_archive else node_path(entry_id)

@@ -1,25 +1,103 @@
-"""A workspace held for a change of Git and then of its rows: its turn, one transaction, and what mends a broken end."""
+"""The right to change one workspace or session: its lock, one PostgreSQL transaction, and the commit point.
+
+Git and PostgreSQL share no transaction. So a change of Git is made inside of one of PostgreSQL, by `change_git`, which
+sets the commit point: from there on a cancellation waits for the end, and when PostgreSQL fails after it, the rows are
+made to follow Git in the background.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
-from memotree_storage.git.repository import GitRepository
-from memotree_storage.mirror.catch_up import catch_up_within, is_behind
+from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
+from memotree_storage.ports import CommitStore
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Repair = Callable[[], Coroutine[Any, Any, object]]
+"""Makes the rows follow what Git has; safe to repeat."""
+
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceTransaction:
-    """The right to change a workspace: a transaction that holds it, and its repository."""
+class Transaction:
+    """One PostgreSQL transaction of a call that changes Git too. Made by the functions below, ended by their block."""
 
+    store: Store
     conn: Connection
-    repository: GitRepository
+    commit_point: CommitPoint
+
+    async def past_commit_point(self, effect: Awaitable[T]) -> T:
+        """Await an effect that no rollback takes back; from here on the call runs to its end even if cancelled."""
+        self.commit_point.reached = True
+        return await effect
+
+    async def change_git(self, change: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking change of Git in a thread, past the commit point."""
+        return await self.past_commit_point(asyncio.to_thread(change, *args, **kwargs))
+
+    async def swap(self, change: Callable[P, bool], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """The same for a compare and swap. One that fails has changed nothing, so the commit point is as before it."""
+        before = self.commit_point.reached
+        swapped = await self.change_git(change, *args, **kwargs)
+        if not swapped:
+            self.commit_point.reached = before
+        return swapped
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceTransaction(Transaction):
+    """The right to change a workspace: a transaction that holds its row, and its repository."""
+
+    workspace_id: str
+    repository: CommitStore
+
+    async def follow_git(self) -> None:
+        """Mirror what other programs have committed or pushed, if anything."""
+        if await is_behind(self.conn, self.workspace_id, self.repository):
+            await catch_up_in_transaction(self.conn, self.workspace_id, self.repository)
+            self.store.indexer.notice(self.workspace_id)
+
+
+@asynccontextmanager
+async def transaction(store: Store, commit_point: CommitPoint, what: str, repair: Repair) -> AsyncIterator[Transaction]:
+    """A transaction whose block may change Git without holding a workspace or session that exists already.
+
+    Args:
+        store: An open store.
+        commit_point: Of the call.
+        what: What stays undone when the repair fails for good, for the log.
+        repair: Runs in the background when the block or the transaction fails past the commit point.
+    """
+    try:
+        async with store.database.transaction() as conn:
+            yield Transaction(store, conn, commit_point)
+            commit_point.reached = True  # what follows is the COMMIT, which no cancellation can take back half way
+    except BaseException:
+        if commit_point.reached:
+            store.background.start(retry_until_done(what, repair))
+        raise
+
+
+@asynccontextmanager
+async def session_transaction(
+    store: Store, session_id: str, commit_point: CommitPoint | None = None
+) -> AsyncIterator[Connection]:
+    """A transaction that holds a session's lock, for changes of its rows alone.
+
+    The lock is taken before a connection, so that many changes of one session wait without one. With a commit point, a
+    cancellation waits for the end once the block has ended.
+    """
+    async with store.locks.of(session_id), store.database.transaction() as conn:
+        yield conn
+        if commit_point is not None:
+            commit_point.reached = True
 
 
 @asynccontextmanager
@@ -30,36 +108,37 @@ async def workspace_transaction(
     *,
     session_id: str = "",
     follow: bool = True,
-    mend: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    repair: Repair | None = None,
 ) -> AsyncIterator[WorkspaceTransaction]:
     """Hold a workspace while Git and then its rows are changed, in one transaction of the rows.
 
     Args:
         store: An open store.
         workspace_id: The workspace.
-        commit_point: Set by the block just before Git changes. When the block or its transaction fails after that, the
-            rows are made to follow in the background.
-        session_id: A session whose turn is needed too.
-        follow: Bring the mirror to where Git is first.
-        mend: What makes the rows follow; the mirroring of Git when none is given.
+        commit_point: Of the call; `finish_past_commit_point` makes it.
+        session_id: A session whose lock is needed too.
+        follow: Mirror first what other programs have written to Git.
+        repair: Runs in the background when the block or the transaction fails past the commit point; the mirroring of
+            Git when none is given.
 
     Raises:
         WorkspaceNotFoundError: It is gone.
     """
-    try:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(store.locks.of(workspace_id))
-            if session_id:
-                await stack.enter_async_context(store.locks.of(session_id))
-            conn = await stack.enter_async_context(store.database.transaction())
-            await registry.lock_workspace(conn, workspace_id)
-            repository = await asyncio.to_thread(store.repositories.get, workspace_id)
-            if follow and await is_behind(conn, workspace_id, repository):
-                await catch_up_within(conn, workspace_id, repository)
-                store.indexer.notice(workspace_id)
-            yield WorkspaceTransaction(conn, repository)
-    except BaseException:
-        if commit_point.reached:
-            repair = mend or (lambda: store.catch_up(workspace_id))
-            store.locks.run_in_background(retry_until_done(f"the mirror of workspace {workspace_id} is behind", repair))
-        raise
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(store.locks.of(workspace_id))
+        if session_id:
+            await stack.enter_async_context(store.locks.of(session_id))
+        held = await stack.enter_async_context(
+            transaction(
+                store,
+                commit_point,
+                f"the mirror of workspace {workspace_id} is behind",
+                repair or (lambda: store.catch_up(workspace_id)),
+            )
+        )
+        await registry.lock_workspace(held.conn, workspace_id)
+        repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+        opened = WorkspaceTransaction(store, held.conn, commit_point, workspace_id, repository)
+        if follow:
+            await opened.follow_git()
+        yield opened

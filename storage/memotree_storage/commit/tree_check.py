@@ -1,7 +1,7 @@
-"""Whether a commit leaves a tree: parents alive, no cycle, no orphan, one archive per subtree, archive names unique.
+"""Checks that a commit leaves a tree: parents alive, no cycle, no orphan, one archive per subtree, unique names.
 
-Everything is checked against the exact parent of the coming commit, with the changes to be committed over it: two
-moves, each right by itself, can make a cycle together.
+The changes are checked over the exact parent of the new commit, because two moves that are each valid alone can make a
+cycle together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 @dataclass(frozen=True, slots=True)
 class MissingChange:
-    """A node that the choice leaves out though a chosen one needs it."""
+    """A change that was not chosen although a chosen change needs it."""
 
     entry_id: str
     needed_by: str
@@ -26,7 +26,7 @@ class MissingChange:
 
 @dataclass(frozen=True, slots=True)
 class TreeCheckResult:
-    """What is wrong with a commit: conflicts with the branch, and changes that the choice has to include."""
+    """What is wrong with a commit: conflicts with the branch, and further changes that must be chosen."""
 
     conflicts: list[Conflict]
     missing: list[MissingChange]
@@ -39,13 +39,13 @@ async def check_tree(
     *,
     at_head: Mapping[str, Version] | None = None,
 ) -> TreeCheckResult:
-    """Check a commit of ``entries`` (``None``: deleted) on ``head``.
+    """Check a commit of ``entries`` (``None``: deleted) on top of a state.
 
     Args:
-        snapshot: The state that the commit follows on.
+        snapshot: The parent of the commit.
         entries: What the commit writes.
-        left_out: Changes that stay staged.
-        at_head: The alive versions at ``head`` of what `named_by` tells, when the caller has read them already.
+        left_out: Ids of changes that stay staged.
+        at_head: The versions alive at the parent of the ids that `named_by` returns, if the caller has read them.
     """
     check = _Check(snapshot.conn, snapshot.state, entries, left_out)
     if at_head is None:
@@ -54,7 +54,7 @@ async def check_tree(
 
 
 def named_by(entries: Mapping[str, Entry | None]) -> set[str]:
-    """The ids of entries, and of the parents and archives that they name."""
+    """The ids of entries and of their parents and archives."""
     nodes = [entry for entry in entries.values() if isinstance(entry, Node)]
     above = {node.parent_id for node in nodes if node.parent_id}
     return {*entries, *above, *(node.archive_id for node in nodes)}
@@ -108,9 +108,9 @@ class _Check:
         return node.archive_id if node else self._at_head[node_id].archive_id
 
     async def _check_cycles(self, placed: list[Node]) -> None:
-        """Walk up from each moved node: through the changes where there are some, through the head else.
+        """Walk up from each moved node, through the changes where there are some, otherwise through the head.
 
-        A cycle needs a node of the head that moved: nothing there can stand below a node that is only created now.
+        A cycle contains a moved node of the head: nothing there can be below a node that this commit creates.
         """
         moved = [node for node in placed if node.id in self._at_head]
         if not moved:
@@ -128,7 +128,7 @@ class _Check:
                 seen.add(entry_id)
 
     def _way_up(self, node: Node, above: Mapping[str, list[str]]) -> Iterator[str]:
-        """The ids above a node in the coming commit; endless when there is a cycle."""
+        """The ids above a node in the new commit; endless if there is a cycle."""
         parent = node.parent_id
         while parent:
             yield parent
@@ -145,7 +145,7 @@ class _Check:
                 return
 
     async def _check_children(self, placed: list[Node]) -> None:
-        """Nobody may hang below a deleted node, or below one that went to another archive alone."""
+        """No node may stay below a deleted one, or below one that moved to another archive without it."""
         gone = [entry_id for entry_id, entry in self._entries.items() if entry is None and entry_id in self._at_head]
         moved = [
             node.id
@@ -164,14 +164,14 @@ class _Check:
 
     def _check_child(self, above: str, child: str) -> None:
         if child in self._entries:
-            return  # its own place is checked by itself
+            return  # its own parent is checked separately
         if child in self._left_out:
             self._verdict.missing.append(MissingChange(child, above, "it stood below"))
         else:
             self._conflict(above, "", theirs=f"has {child} below it", description=f"{child} stands below it")
 
     async def _check_archives(self) -> None:
-        """Archive names are unique in every state."""
+        """Check that archive names stay unique."""
         changed = [entry for entry in self._entries.values() if isinstance(entry, Archive)]
         if not changed:
             return

@@ -1,4 +1,4 @@
-"""Work that a cancellation must not tear apart: once Git may have changed, the rows follow, whoever listens."""
+"""Cancellation of calls that change two stores: once Git may have changed, the rows follow, whoever waits for them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,15 +19,19 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class CommitPoint:
-    """Where a piece of work stands; ``reached`` is set just before the first effect that no rollback takes back."""
+    """The point of no return of a piece of work, with whether the work has reached it.
+
+    Before the point a cancellation ends the work, and a rollback takes everything back. From the point on the work runs
+    to its end. The write path sets it (see `memotree_storage.commit.transaction`); callers only pass it on.
+    """
 
     reached: bool = False
 
 
 async def finish_past_commit_point(work: Callable[[CommitPoint], Coroutine[Any, Any, T]]) -> T:
-    """Do work that may be cancelled until its passage has begun, and is finished from then on.
+    """Run work that may be cancelled until it reaches its commit point, and runs to its end from then on.
 
-    A cancellation is passed on in both cases, after the work has ended: what it holds is given back by then.
+    In both cases the cancellation is raised after the work has ended: all that it held is released by then.
     """
     commit_point = CommitPoint()
     task = asyncio.create_task(work(commit_point))
@@ -43,7 +47,7 @@ async def finish_past_commit_point(work: Callable[[CommitPoint], Coroutine[Any, 
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for a task, however often that is cancelled."""
+    """Wait for a task to end, even if the waiting is cancelled again and again."""
     while not task.done():
         try:
             await asyncio.wait([task])

@@ -1,46 +1,25 @@
-"""Turns: who may change a workspace, decided before a connection of the pool is taken.
+"""Locks by key, taken before a connection of the pool.
 
-PostgreSQL would make the callers wait as well, but each with a connection in its hand; a few of them would keep every
-other call of the server waiting.
+PostgreSQL would make callers wait as well, but each of them would hold a connection while it waits; a few waiting
+writers of one workspace would then keep every other call of the server waiting.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
 from weakref import WeakValueDictionary
-
-_GRACE: Final = 5.0
 
 
 class KeyedLocks:
-    """One lock per workspace or session, and the background work that is left when a turn has ended.
+    """One lock per workspace and one per session. Not thread-safe: for one event loop.
 
-    A workspace's turn comes before that of a session in it, and both before a transaction.
+    Order: the lock of a workspace before the lock of a session in it, and both before a transaction.
     """
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._background: set[asyncio.Task[None]] = set()
 
     def of(self, key: str) -> asyncio.Lock:
-        """The lock of a workspace's or session's id; served in the order of asking, gone when nobody has it."""
+        """The lock of an id. Waiters are served in order; the lock is forgotten when nobody holds or awaits it."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
         return lock
-
-    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something in the background."""
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    async def finish(self, grace: float = _GRACE) -> None:
-        """Wait for the background work, so many seconds at most: the next start makes up for the rest."""
-        if not self._background:
-            return
-        _, late = await asyncio.wait(self._background, timeout=grace)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)

@@ -1,1 +1,1 @@
-"""Test suites that every implementation of a port passes; subclass one and give it a fixture."""
+"""Test suites that every implementation of a port must pass; subclass a suite and give it a fixture."""

@@ -1,6 +1,6 @@
-"""What every `CommitStore` must do. Subclass `CommitStoreSuite` and give it a fixture named ``store``.
+"""Tests that every `CommitStore` must pass. Subclass `CommitStoreSuite` and give it a fixture named ``store``.
 
-The tests use the port alone, so they say what the service relies on, whatever keeps the history.
+The tests use only the port, so they state what the service relies on, whatever implements it.
 """
 
 import threading
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Final
 
 import pytest
@@ -57,7 +58,7 @@ REFUSED_REFS: Final = (
     "refs/heads/" + "a" * 300,
     "/refs/heads/a",
 )
-"""Names that Git, or one of its commands, refuses."""
+"""Ref names that Git, or one of its commands, refuses."""
 
 REFUSED_PATHS: Final = (
     "",
@@ -79,12 +80,12 @@ REFUSED_PATHS: Final = (
     "a" * 300,
     "/".join("a" * 100),
 )
-"""Paths that a Git tree can't hold or that nobody could check out."""
+"""Paths that a Git tree cannot store or that cannot be checked out."""
 
 names: Final = st.sampled_from(["a", "a-b", "a.b", "a0", "b", "nodes", "é", "z"])
 paths: Final = st.lists(names, min_size=1, max_size=4).map("/".join)
 contents: Final = st.one_of(st.none(), st.binary(max_size=40))
-"""Few names, so that changes meet the same paths; some sort differently as file and as folder."""
+"""Only a few names, so that changes often concern the same paths; some sort differently as a file and as a folder."""
 
 
 def draft(
@@ -96,30 +97,30 @@ def draft(
     committer: Signature = WHO,
     tag: TagDraft | None = None,
 ) -> CommitDraft:
-    """A commit draft with defaults for what a test does not look at."""
+    """Create a commit draft with defaults for what a test does not check."""
     return CommitDraft(parent, changes, message, author, committer, tag)
 
 
 def files(store: CommitStore, commit_id: str) -> dict[str, bytes]:
-    """All files of a commit, read through the listing."""
+    """Return all files of a commit, read through ``diff``."""
     listed = store.diff(None, commit_id)
     return {change.path: store.read_blob(change.new_blob) for change in listed if change.new_blob is not None}
 
 
 def in_order(changes: Mapping[str, object]) -> list[str]:
-    """Paths in the order that `CommitStore.diff` promises: by their bytes."""
+    """Sort paths in the order that `CommitStore.diff` promises: by their bytes."""
     return sorted(changes, key=str.encode)
 
 
 def acceptable(model: Mapping[str, bytes], changes: Changes) -> bool:
-    """Whether the changes leave no path that is a file and a folder at once; the plain model of what is refused."""
+    """Whether no path would be both a file and a folder; the plain model of which changes are accepted."""
     after = apply_model(model, changes)
     folders = {path[:place] for path in after for place, character in enumerate(path) if character == "/"}
     return not folders & after.keys()
 
 
 def apply_model(model: Mapping[str, bytes], changes: Changes) -> dict[str, bytes]:
-    """The plain model of a commit: a dictionary of files."""
+    """Apply changes to the plain model of a commit, a dictionary of files."""
     after = {path: data for path, data in model.items() if path not in changes}
     return after | {path: data for path, data in changes.items() if data is not None}
 
@@ -131,7 +132,7 @@ class CommitStoreSuite:
 
     @pytest.mark.requirement("STORE-2")
     def test_a_commit_is_readable_at_once_and_named_by_nothing(self, store: CommitStore) -> None:
-        """A written commit can be read by its id, and no ref shows it."""
+        """A written commit can be read by its id, and no ref points to it."""
         written = store.write_commit(draft(None, {"a.md": b"one", "b/c.md": b"two"}))
         assert store.refs() == {}
         assert files(store, written.commit_id) == {"a.md": b"one", "b/c.md": b"two"}
@@ -141,7 +142,7 @@ class CommitStoreSuite:
         }
 
     def test_a_commit_keeps_its_authors_times_message_and_parent(self, store: CommitStore) -> None:
-        """`commit_info` gives back what the draft said, the message closed by a line break."""
+        """`commit_info` returns the values of the draft, with a line break at the end of the message."""
         author = Signature(
             "Ünal 李", "u@example.org", datetime(2031, 5, 6, 7, 8, 9, tzinfo=timezone(timedelta(hours=-9.5)))
         )
@@ -159,12 +160,12 @@ class CommitStoreSuite:
         assert store.commit_info(first.commit_id).message == "Change\n"
 
     def test_the_same_draft_is_the_same_commit(self, store: CommitStore) -> None:
-        """Ids are content: a repeated write is harmless."""
+        """Ids are derived from content, so a repeated write is harmless."""
         one = store.write_commit(draft(None, {"a": b"1"}))
         assert store.write_commit(draft(None, {"a": b"1"})) == one
 
     def test_a_tag_object_peels_to_its_commit(self, store: CommitStore) -> None:
-        """An annotated tag is written with its commit and stands for it wherever a commit is asked for."""
+        """An annotated tag is written with its commit, and its id is accepted wherever a commit id is."""
         tag = TagDraft("v1.0", "First\n", WHO)
         written = store.write_commit(draft(None, {"a": b"1"}, tag=tag))
         assert written.tag_id is not None
@@ -174,7 +175,7 @@ class CommitStoreSuite:
         assert store.refs() == {"refs/tags/v1.0": written.tag_id}
 
     def test_a_tag_written_later_is_the_tag_written_with_the_commit(self, store: CommitStore) -> None:
-        """So a recovery that makes a missing tag makes the same one; it moves no ref."""
+        """So a recovery that writes a missing tag writes the same object. No ref moves."""
         tag = TagDraft("v1.0", "First", WHO)
         written = store.write_commit(draft(None, {"a": b"1"}, tag=tag))
         assert store.write_tag(tag, written.commit_id) == written.tag_id
@@ -188,8 +189,30 @@ class CommitStoreSuite:
             with pytest.raises(InvalidInputError):
                 store.write_tag(refused, written.commit_id)
 
+    @pytest.mark.requirement("GIT-3")
+    def test_a_tag_object_is_read_as_it_was_written(self, store: CommitStore) -> None:
+        """`read_tag` returns the draft of an annotated tag, and ``None`` for a commit."""
+        commit_id = store.write_commit(draft(None, {"a": b"1"})).commit_id
+        wanted = TagDraft("v1", "The first.\n", WHO)
+        assert store.read_tag(store.write_tag(wanted, commit_id)) == wanted
+        assert store.read_tag(commit_id) is None
+
+    @pytest.mark.requirement("STORE-3")
+    def test_history_has_parents_before_children_and_stops_at_what_is_known(self, store: CommitStore) -> None:
+        """Each commit that a tip reaches is returned once, and none that only a known commit reaches."""
+        chain: list[str] = []
+        for number in range(4):
+            parent = chain[-1] if chain else None
+            chain.append(store.write_commit(draft(parent, {"a": b"%d" % number})).commit_id)
+        side = store.write_commit(draft(chain[1], {"b": b"side"})).commit_id
+        found = [info.commit_id for info in store.history([chain[-1], side], lambda _: False)]
+        assert sorted(found) == sorted([*chain, side])
+        assert all(found.index(one) < found.index(other) for one, other in pairwise(chain))
+        assert found.index(chain[1]) < found.index(side)
+        assert [info.commit_id for info in store.history([chain[-1]], {chain[2]}.__contains__)] == [chain[3]]
+
     def test_an_empty_commit_has_no_files_or_its_parents(self, store: CommitStore) -> None:
-        """The store does not judge whether a commit is worth making."""
+        """The store accepts a commit without changes."""
         empty = store.write_commit(draft(None, {}))
         assert files(store, empty.commit_id) == {}
         full = store.write_commit(draft(empty.commit_id, {"a": b""}))
@@ -198,7 +221,7 @@ class CommitStoreSuite:
         assert store.commit_info(same.commit_id).tree_id == store.commit_info(full.commit_id).tree_id
 
     def test_removing_the_last_file_leaves_nothing(self, store: CommitStore) -> None:
-        """Folders that become empty go, up to the root."""
+        """Folders that become empty are removed, up to the root."""
         first = store.write_commit(draft(None, {"a/b/c": b"1", "a/d": b"2"}))
         second = store.write_commit(draft(first.commit_id, {"a/b/c": None}))
         third = store.write_commit(draft(second.commit_id, {"a/d": None}))
@@ -207,13 +230,13 @@ class CommitStoreSuite:
         assert store.commit_info(third.commit_id).tree_id == "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
     def test_removing_what_is_not_there_changes_nothing(self, store: CommitStore) -> None:
-        """A removal says what must not be there afterwards."""
+        """A removal only requires that the file does not exist afterwards."""
         first = store.write_commit(draft(None, {"a/b": b"1"}))
         second = store.write_commit(draft(first.commit_id, {"x": None, "a": None, "a/b/c": None, "a/c": None}))
         assert files(store, second.commit_id) == {"a/b": b"1"}
 
     def test_any_bytes_are_kept(self, store: CommitStore) -> None:
-        """Content is bytes: empty, binary, large."""
+        """Content is arbitrary bytes: empty, binary, large."""
         contents = {
             "empty": b"",
             "binary": bytes(range(256)),
@@ -224,7 +247,7 @@ class CommitStoreSuite:
         assert files(store, written.commit_id) == contents
 
     def test_a_file_may_take_the_place_of_a_folder_and_back(self, store: CommitStore) -> None:
-        """When the changes clear the place, it is free."""
+        """A path can be reused if the same changes remove what was there."""
         first = store.write_commit(draft(None, {"a": b"file"}))
         second = store.write_commit(draft(first.commit_id, {"a": None, "a/b": b"below"}))
         third = store.write_commit(draft(second.commit_id, {"a/b": None, "a": b"file again"}))
@@ -275,14 +298,14 @@ class CommitStoreSuite:
 
     @pytest.mark.parametrize("message", ["a\0b", "a\ud800b"], ids=ascii)
     def test_messages_that_git_cannot_hold_are_refused(self, store: CommitStore, message: str) -> None:
-        """A NUL would cut the message off; a lone surrogate is no text."""
+        """A NUL would cut the message off; a lone surrogate is not valid text."""
         with pytest.raises(InvalidInputError):
             store.write_commit(draft(None, {"a": b"1"}, message))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def test_reading_a_path_gives_the_file_or_nothing(self, store: CommitStore) -> None:
-        """Folders and strange paths are no files."""
+        """Folders and malformed paths give ``None``."""
         commit_id = store.write_commit(draft(None, {"a/b.md": b"text", "c": b""})).commit_id
         assert store.read_path(commit_id, "a/b.md") == b"text"
         assert store.read_path(commit_id, "c") == b""
@@ -290,7 +313,7 @@ class CommitStoreSuite:
             assert store.read_path(commit_id, path) is None
 
     def test_a_difference_names_each_changed_file_once_in_path_order(self, store: CommitStore) -> None:
-        """Added, changed and removed files; equal ones are left out."""
+        """Added, changed and removed files are listed; unchanged ones are not."""
         before = store.write_commit(draft(None, {"a/x": b"1", "a.md": b"2", "a-b/y": b"3", "same": b"4"}))
         after = store.write_commit(draft(before.commit_id, {"a/x": b"changed", "a.md": None, "a0": b"new"}))
         changes = list(store.diff(before.commit_id, after.commit_id))
@@ -303,7 +326,7 @@ class CommitStoreSuite:
 
     @pytest.mark.parametrize("object_id", [ABSENT, "", "main", ABSENT[:-1], ABSENT.upper(), "g" * 40])
     def test_what_is_not_there_is_a_not_found_error(self, store: CommitStore, object_id: str) -> None:
-        """Every reader says so at the call, not later."""
+        """Every method raises the error when it is called, not later."""
         there = store.write_commit(draft(None, {"a": b"1"})).commit_id
         calls: list[Callable[[], object]] = [
             lambda: store.commit_info(object_id),
@@ -320,7 +343,7 @@ class CommitStoreSuite:
         assert store.refs() == {}
 
     def test_an_object_of_another_kind_is_not_found(self, store: CommitStore) -> None:
-        """A blob is no commit and a commit no blob."""
+        """A blob is not a commit, and a commit is not a blob."""
         written = store.write_commit(draft(None, {"a": b"1"}))
         for call in (
             lambda: store.commit_info(written.blobs["a"]),
@@ -334,10 +357,10 @@ class CommitStoreSuite:
 
     @pytest.mark.requirement("STORE-2")
     def test_a_ref_moves_only_from_where_it_is(self, store: CommitStore) -> None:
-        """Create, move and delete are compare and swap; `False` changes nothing."""
+        """Create, move and delete are compare and swap; `False` means that nothing changed."""
         one = store.write_commit(draft(None, {"a": b"1"})).commit_id
         two = store.write_commit(draft(one, {"a": b"2"})).commit_id
-        assert not store.move_ref(MAIN, one, two), "an absent ref is at nothing"
+        assert not store.move_ref(MAIN, one, two), "an absent ref has no old value"
         assert not store.move_ref(MAIN, one, None)
         assert store.move_ref(MAIN, None, one)
         assert not store.move_ref(MAIN, None, two), "create is exclusive"
@@ -347,11 +370,11 @@ class CommitStoreSuite:
         assert store.refs() == {MAIN: two}
         assert store.move_ref(MAIN, two, None)
         assert store.refs() == {}
-        assert store.move_ref(MAIN, None, one), "a deleted ref can be made again"
+        assert store.move_ref(MAIN, None, one), "a deleted ref can be created again"
         assert store.refs() == {MAIN: one}
 
     def test_a_move_to_the_same_place_checks_and_changes_nothing(self, store: CommitStore) -> None:
-        """It still says whether the ref is there."""
+        """It still returns whether the ref is at the given place."""
         one = store.write_commit(draft(None, {"a": b"1"})).commit_id
         assert store.move_ref(MAIN, None, None)
         assert not store.move_ref(MAIN, one, one)
@@ -360,7 +383,7 @@ class CommitStoreSuite:
         assert not store.move_ref(MAIN, None, None)
 
     def test_many_refs_of_all_kinds_live_side_by_side(self, store: CommitStore) -> None:
-        """Deep, private and non-English names."""
+        """Deep, private and non-English names are allowed."""
         one = store.write_commit(draft(None, {"a": b"1"})).commit_id
         wanted = [
             MAIN,
@@ -376,7 +399,7 @@ class CommitStoreSuite:
 
     @pytest.mark.parametrize("name", REFUSED_REFS, ids=ascii)
     def test_names_that_git_refuses_are_refused(self, store: CommitStore, name: str) -> None:
-        """For create, move, delete; and for the tag of a commit."""
+        """Create, move and delete refuse them."""
         one = store.write_commit(draft(None, {"a": b"1"})).commit_id
         for old, new in ((None, one), (one, one), (one, None)):
             with pytest.raises(InvalidInputError) as caught:
@@ -385,12 +408,12 @@ class CommitStoreSuite:
         assert store.refs() == {}
 
     def test_a_tag_draft_with_a_refused_name_is_refused(self, store: CommitStore) -> None:
-        """Before anything is written."""
+        """The draft is refused before anything is written."""
         with pytest.raises(InvalidInputError):
             store.write_commit(draft(None, {"a": b"1"}, tag=TagDraft("a b", "x", WHO)))
 
     def test_a_ref_cannot_be_a_folder_of_another(self, store: CommitStore) -> None:
-        """The error says which ref is in the way; when that is gone, the place is free."""
+        """The error names the ref that is in the way; once that is deleted, the name can be used."""
         one = store.write_commit(draft(None, {"a": b"1"})).commit_id
         assert store.move_ref("refs/heads/a/b", None, one)
         for name in ("refs/heads/a", "refs/heads/a/b/c"):
@@ -406,7 +429,7 @@ class CommitStoreSuite:
 
     @pytest.mark.requirement("STORE-2")
     def test_of_many_writers_one_wins_each_round_and_nothing_is_lost(self, store: CommitStore) -> None:
-        """Threads that retry until they win: every file of every writer is in the end there."""
+        """Threads retry until they win; in the end, every file of every writer is there."""
         writers, rounds = 4, 6
         base = store.write_commit(draft(None, {"base": b""})).commit_id
         assert store.move_ref(MAIN, None, base)
@@ -435,11 +458,13 @@ class CommitStoreSuite:
             chain += 1
         assert chain == writers * rounds
         for lost in losers:
-            assert store.commit_info(lost.commit_id), "a loser's objects stay, another commit may build on them"
+            assert store.commit_info(lost.commit_id), (
+                "the objects of a losing writer stay, since another commit may build on them"
+            )
 
     @pytest.mark.requirement("STORE-2")
     def test_of_many_creators_exactly_one_wins(self, store: CommitStore) -> None:
-        """`old=None` means absent, not anything."""
+        """`old=None` means that the ref must be absent; it is not a wildcard."""
         commits = [store.write_commit(draft(None, {"a": b"%d" % number})).commit_id for number in range(8)]
         start = threading.Barrier(len(commits))
 

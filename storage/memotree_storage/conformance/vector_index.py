@@ -1,6 +1,6 @@
-"""What every ``VectorIndex`` must do; subclass the suite and give it a fixture ``index``, prepared and of 8 dimensions.
+"""Tests that every ``VectorIndex`` must pass. Subclass the suite and give it a prepared ``index`` with 8 dimensions.
 
-The expected answers come from a brute-force model that holds all points in a list.
+The expected results come from a brute-force model that keeps all points in a list.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ _TOLERANCE = 1e-5
 
 
 def unit(*numbers: float) -> Vector:
-    """A unit vector that begins with ``numbers``."""
+    """Return a unit vector in the direction of ``numbers``, padded with zeros."""
     vector = np.zeros(DIMENSIONS, dtype=np.float32)
     vector[: len(numbers)] = numbers
     return vector / np.float32(np.linalg.norm(vector))
 
 
 def point(workspace: str, line: int = 1, first: int = 0, end: int | None = None, **changes: object) -> IndexPoint:
-    """A point of a workspace, alive on ``line`` from ``first`` until before ``end``."""
+    """Create a point that is alive on ``line`` from ``first`` (inclusive) to ``end`` (exclusive)."""
     plain = IndexPoint(
         point_id=str(uuid.uuid4()),
         workspace_id=workspace,
@@ -59,30 +59,30 @@ def point(workspace: str, line: int = 1, first: int = 0, end: int | None = None,
 
 @dataclass
 class Model:
-    """The index as a plain list, searched from end to end."""
+    """The index as a plain list that is searched completely."""
 
     points: dict[str, IndexPoint] = field(default_factory=dict)
 
     def put(self, points: Sequence[IndexPoint]) -> None:
-        """As ``upsert``."""
+        """Do the same as ``upsert``."""
         self.points.update({one.point_id: one for one in points})
 
     def close(self, ended: Sequence[tuple[str, int]]) -> None:
-        """As ``close_versions``."""
+        """Do the same as ``close_versions``."""
         for point_id, end in ended:
             if point_id in self.points:
                 self.points[point_id] = replace(self.points[point_id], to_seq=end)
 
     def alive(self, query: IndexQuery) -> list[IndexPoint]:
-        """The points that the query may see."""
+        """Return the points that are visible to the query."""
         return [one for one in self.points.values() if _sees(query, one)]
 
     def nearest(self, query: IndexQuery, vector: Vector) -> dict[str, float]:
-        """Every visible point's cosine by id."""
+        """Return the cosine of every visible point by id."""
         return {one.point_id: float(one.vector @ vector) for one in self.alive(query) if one.vector is not None}
 
     def best_terms(self, query: IndexQuery, terms: TermVector) -> dict[str, float]:
-        """Every visible point's dot product by id, where it is greater than 0."""
+        """Return the dot product of every visible point by id, if it is greater than 0."""
         wanted = dict(zip(terms.ids, terms.weights, strict=True))
         scores = {
             one.point_id: sum(w * wanted.get(t, 0.0) for t, w in zip(one.terms.ids, one.terms.weights, strict=True))
@@ -106,7 +106,7 @@ def _sees(query: IndexQuery, one: IndexPoint) -> bool:
 
 
 def check_hits(hits: Sequence[IndexHit], scores: dict[str, float], query: IndexQuery, model: Model) -> None:
-    """The hits are the best of ``scores``, in order, and say what the points say."""
+    """Check that the hits are the best of ``scores``, in order, and have the fields of their points."""
     assert len(hits) == max(0, min(query.limit, len(scores) - query.offset))
     best = sorted(scores.values(), reverse=True)[query.offset : query.offset + query.limit]
     assert [hit.score for hit in hits] == pytest.approx(best, abs=_TOLERANCE)
@@ -119,7 +119,7 @@ def check_hits(hits: Sequence[IndexHit], scores: dict[str, float], query: IndexQ
 
 
 async def entries(index: VectorIndex, workspace: str) -> dict[str, IndexEntry]:
-    """All that the index remembers of a workspace, by point id."""
+    """Return all index entries of a workspace by point id."""
     found = [entry async for entry in index.scan(workspace)]
     assert len({entry.point_id for entry in found}) == len(found)
     return {entry.point_id: entry for entry in found}
@@ -127,17 +127,17 @@ async def entries(index: VectorIndex, workspace: str) -> dict[str, IndexEntry]:
 
 @pytest.fixture
 def workspace() -> str:
-    """A workspace of this test's own."""
+    """Return the id of a workspace that only this test uses."""
     return f"workspace-{new_id()}"
 
 
 class VectorIndexSuite:
-    """The promises of the port; ``index`` comes from the subclass."""
+    """The tests of the port; the subclass provides ``index``."""
 
     async def test_a_point_without_a_vector_is_found_by_its_terms_alone(
         self, index: VectorIndex, workspace: str
     ) -> None:
-        """The vector may come later, by putting the point again; a point may have neither."""
+        """A second upsert can add the vector later. A point may have neither vector nor terms."""
         late, bare = point(workspace, vector=None), point(workspace, vector=None, terms=TermVector((), ()))
         query = IndexQuery(workspace, [LineSpan(1, 0)], limit=10)
         await index.upsert([late, bare])
@@ -157,7 +157,7 @@ class VectorIndexSuite:
         assert len(await entries(index, workspace)) == 1
 
     async def test_nearest_orders_by_cosine(self, index: VectorIndex, workspace: str) -> None:
-        """Best first."""
+        """The best hit comes first."""
         points = [point(workspace, vector=unit(1.0, part)) for part in (2.0, 0.0, 1.0, -1.0)]
         await index.upsert(points)
         hits = await index.nearest(IndexQuery(workspace, [LineSpan(1, 0)], 3), unit(1.0, 0.1))
@@ -165,7 +165,7 @@ class VectorIndexSuite:
         assert hits[0].score == pytest.approx(float(unit(1.0, 0.1) @ unit(1.0)), abs=_TOLERANCE)
 
     async def test_equal_scores_stand_in_the_order_of_node_ids(self, index: VectorIndex, workspace: str) -> None:
-        """Also across pages, where the cut goes through the equal ones."""
+        """This also holds across pages whose border is between equal scores."""
         points = [point(workspace) for _ in range(60)]
         await index.upsert(points)
         expected = sorted(one.node_id for one in points)
@@ -180,7 +180,7 @@ class VectorIndexSuite:
     async def test_a_version_is_seen_from_its_birth_until_before_its_end(
         self, index: VectorIndex, workspace: str
     ) -> None:
-        """``from_seq`` is inside, ``to_seq`` is not."""
+        """``from_seq`` is inclusive, ``to_seq`` is exclusive."""
         one = point(workspace, first=3, end=5)
         await index.upsert([one])
         for seq, seen in ((2, False), (3, True), (4, True), (5, False)):
@@ -189,7 +189,7 @@ class VectorIndexSuite:
             assert bool(await index.best_terms(query, TermVector((7,), (1.0,)))) is seen
 
     async def test_great_line_ids_are_told_apart(self, index: VectorIndex, workspace: str) -> None:
-        """Lines are whole numbers below 2**52; neighbours must not blur."""
+        """Line ids are integers below 2**52; rounding must not merge neighbours."""
         near, far = point(workspace, _FAR_LINE - 1), point(workspace, _FAR_LINE)
         await index.upsert([near, far])
         hits = await index.nearest(IndexQuery(workspace, [LineSpan(_FAR_LINE, 2**40)], 10), unit(1.0))
@@ -197,7 +197,7 @@ class VectorIndexSuite:
         assert hits[0].line_id == _FAR_LINE
 
     async def test_a_workspace_never_sees_another(self, index: VectorIndex, workspace: str) -> None:
-        """The tenant boundary holds in searches, scans and deletes."""
+        """Searches, scans and deletes are limited to one workspace."""
         other = workspace + "-other"
         await index.upsert([point(workspace), point(other)])
         for name in (workspace, other):
@@ -208,7 +208,7 @@ class VectorIndexSuite:
         assert (await index.count(workspace), await index.count(other)) == (0, 1)
 
     async def test_an_upsert_replaces_a_point_of_the_same_id(self, index: VectorIndex, workspace: str) -> None:
-        """Vector, terms and payload alike; within one call the last one holds."""
+        """Vector, terms and payload are all replaced. Within one call, the last point with an id wins."""
         old = point(workspace, terms=TermVector((7, 11), (1.0, 1.0)), tags=("red",))
         fresh = replace(old, vector=unit(0.0, 1.0), terms=TermVector((11,), (2.0,)), type="task", tags=())
         await index.upsert([old])
@@ -220,7 +220,7 @@ class VectorIndexSuite:
         assert len(await index.nearest(IndexQuery(workspace, state, 10, types=["task"]), unit(1.0))) == 1
 
     async def test_closing_a_version_hides_it_from_then_on(self, index: VectorIndex, workspace: str) -> None:
-        """Its past stays readable."""
+        """It stays visible at earlier states."""
         one, two = point(workspace), point(workspace)
         await index.upsert([one, two])
         await index.close_versions([(one.point_id, 4)])
@@ -230,7 +230,7 @@ class VectorIndexSuite:
         assert {hit.point_id for hit in after} == {two.point_id}
 
     async def test_closing_passes_over_missing_points(self, index: VectorIndex, workspace: str) -> None:
-        """Those that are there are closed, whatever stands beside them."""
+        """Existing points are closed even if missing ids are given in the same call."""
         one, two = point(workspace), point(workspace)
         await index.upsert([one, two])
         missing = [(str(uuid.uuid4()), end) for end in (4, 4, 5)]
@@ -241,7 +241,7 @@ class VectorIndexSuite:
         assert {key: entry.to_seq for key, entry in found.items()} == {one.point_id: 4, two.point_id: 6}
 
     async def test_many_versions_are_closed_at_once(self, index: VectorIndex, workspace: str) -> None:
-        """Each gets its own end."""
+        """Each version gets its own end."""
         points = [point(workspace) for _ in range(300)]
         await index.upsert(points)
         ends = {one.point_id: 1 + number % 90 for number, one in enumerate(points)}
@@ -249,7 +249,7 @@ class VectorIndexSuite:
         assert {key: entry.to_seq for key, entry in (await entries(index, workspace)).items()} == ends
 
     async def test_terms_without_a_match_are_no_hits(self, index: VectorIndex, workspace: str) -> None:
-        """A score is greater than 0; a point without terms is never found by terms."""
+        """Hits have a score greater than 0. A point without terms is never found by terms."""
         await index.upsert([point(workspace), point(workspace, terms=TermVector((), ()))])
         query = IndexQuery(workspace, [LineSpan(1, 0)], 10)
         assert await index.best_terms(query, TermVector((8,), (1.0,))) == []
@@ -265,7 +265,7 @@ class VectorIndexSuite:
         assert hits[0].score == pytest.approx(2.0)
 
     async def test_filters_narrow_the_search(self, index: VectorIndex, workspace: str) -> None:
-        """Types and archives are alternatives, every tag must be there, node ids limit."""
+        """Types and archives are alternatives, all tags must match, and node ids limit the search."""
         one = point(workspace, type="task", tags=("red", "green"), archive_id="a")
         two = point(workspace, type="code", tags=("red",), archive_id="b")
         await index.upsert([one, two])
@@ -288,7 +288,7 @@ class VectorIndexSuite:
             assert {hit.point_id for hit in await index.best_terms(query, TermVector((7,), (1.0,)))} == expected
 
     async def test_filter_syntax_in_values_is_text(self, index: VectorIndex, workspace: str) -> None:
-        """Quotes, wildcards and brackets mean themselves."""
+        """Quotes, wildcards and brackets are matched literally."""
         odd = ("*", "' OR 1=1 --", "a.b[0]", '{"must": []}', "标签", "x" * 500)
         one = point(workspace, tags=odd)
         await index.upsert([one, point(workspace, tags=("plain",))])
@@ -297,7 +297,7 @@ class VectorIndexSuite:
             assert [hit.point_id for hit in hits] == [one.point_id]
 
     async def test_scan_tells_every_point_once(self, index: VectorIndex, workspace: str) -> None:
-        """Whatever the number of pages."""
+        """This holds for any number of pages."""
         points = [point(workspace, line=i % 3, first=i, end=None if i % 2 else i + 7) for i in range(2100)]
         await index.upsert(points)
         expected = {
@@ -307,7 +307,7 @@ class VectorIndexSuite:
         assert await index.count(workspace) == len(points)
 
     async def test_delete_keeps_the_lines_it_is_told_to(self, index: VectorIndex, workspace: str) -> None:
-        """An empty list keeps none."""
+        """An empty list keeps no line."""
         await index.upsert([point(workspace, line) for line in (1, 2, _FAR_LINE)])
         await index.delete(workspace, keep_lines=[2, _FAR_LINE, 99])
         assert {entry.line_id for entry in (await entries(index, workspace)).values()} == {2, _FAR_LINE}
@@ -315,7 +315,7 @@ class VectorIndexSuite:
         assert await entries(index, workspace) == {}
 
     async def test_delete_takes_only_the_lines_it_is_told_to(self, index: VectorIndex, workspace: str) -> None:
-        """An empty list takes none; other workspaces keep theirs."""
+        """An empty list deletes nothing; other workspaces are not affected."""
         other = new_id()
         await index.upsert([point(workspace, line) for line in (1, 2, _FAR_LINE)] + [point(other, 2)])
         await index.delete(workspace, lines=[])
@@ -352,7 +352,7 @@ class VectorIndexSuite:
         await writer
 
     async def test_flush_returns(self, index: VectorIndex, workspace: str) -> None:
-        """With and without anything to write."""
+        """It returns with and without anything to write."""
         await index.flush()
         await index.upsert([point(workspace)])
         await index.flush()
@@ -361,7 +361,7 @@ class VectorIndexSuite:
     async def test_searches_equal_brute_force_on_random_histories(
         self, index: VectorIndex, workspace: str, seed: int
     ) -> None:
-        """Along lineages of several lines, with filters, after upserts, closes and deletes in any order."""
+        """Queries use several lines and filters, after upserts, closes and deletes in random order."""
         chance = random.Random(seed)  # noqa: S311 - a workload, not a secret
         model = Model()
         lines = [1, 2, 3, chance.randrange(2**52), _FAR_LINE]
@@ -378,7 +378,7 @@ class VectorIndexSuite:
 async def _change(
     index: VectorIndex, model: Model, chance: random.Random, workspace: str, lines: list[int], nodes: list[str]
 ) -> None:
-    """One random step on both sides."""
+    """Apply one random step to the index and to the model."""
     fresh = [_random_point(chance, workspace, lines, nodes) for _ in range(chance.randrange(1, 60))]
     again = [
         replace(model.points[key], vector=_random_vector(chance))

@@ -1,1 +1,1 @@
-"""The servers that MemoTree brings along: child processes on a locked data folder; import the classes you start."""
+"""The embedded servers: child processes on a locked data folder. Import the classes that you start."""

@@ -1,4 +1,4 @@
-"""What a child process is and how one is made: the command, the user it runs as, its log."""
+"""Child processes: the command, the account it runs under, its log, and how it is started."""
 
 import contextlib
 import json
@@ -19,19 +19,19 @@ _LOG_TAIL: Final = 2000
 
 
 class ChildStartError(UnavailableError):
-    """A child process did not come up."""
+    """A child process could not be started."""
 
     reason = "EMBEDDED_START_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user that a child runs as.
+    """The user that a child process runs as.
 
     Attributes:
         uid: User id.
         gid: Group id.
-        pass_folders: Keep the capability to pass folders that are closed to this user (Linux, when we are root).
+        pass_folders: Keep the capability to access folders that are closed to this user (on Linux, when run as root).
     """
 
     uid: int
@@ -41,16 +41,16 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """How to run a child and how to end it.
+    """How to run a child process and how to stop it.
 
     Attributes:
-        name: What people call it, for messages.
-        command: Absolute path of the program and its arguments; no secrets, everybody can read them.
-        log: File that takes what the child prints; it is rotated once, at a start, when it has grown large.
-        account: The user to run as, ``None`` for our own.
-        environment: Additions to our environment.
+        name: The name for messages.
+        command: Absolute path of the program, and its arguments. No secrets: every user can read them.
+        log: File for the child's output; it is rotated at a start if it has grown large.
+        account: The user to run as; ``None`` for the current user.
+        environment: Variables to add to the current environment.
         stop_signals: Signals with seconds of grace, tried in turn; SIGKILL always follows.
-        death_signal: What the kernel sends to the child when we die (Linux only).
+        death_signal: The signal that the kernel sends to the child when its parent dies (Linux only).
     """
 
     name: str
@@ -63,7 +63,7 @@ class ChildCommand:
 
 
 def spawn(child: ChildCommand) -> subprocess.Popen[bytes]:
-    """Start the child; it dies with the calling thread, so that thread has to wait for it."""
+    """Start the child. The kernel kills it when the calling thread ends, so that thread must wait for it."""
     account = child.account
     order = {
         "parent": os.getpid(),
@@ -75,7 +75,7 @@ def spawn(child: ChildCommand) -> subprocess.Popen[bytes]:
     }
     _rotate(child.log)
     with child.log.open("ab") as log:
-        # A session of its own: a Ctrl-C at the terminal must reach the server alone, which then stops its children.
+        # In its own session: Ctrl-C at the terminal must reach only the server, which then stops its children.
         return subprocess.Popen(  # noqa: S603 - our own interpreter and launcher
             [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)],
             stdin=subprocess.DEVNULL,
@@ -94,7 +94,11 @@ def _rotate(log: Path) -> None:
 
 
 def run_to_end(child: ChildCommand) -> None:
-    """Run a command that ends by itself; ``ChildStartError`` with the end of its log when it fails. Blocks."""
+    """Run a command that ends on its own; blocks.
+
+    Raises:
+        ChildStartError: The command failed; the message contains the end of its log.
+    """
     try:
         status = spawn(child).wait()
     except OSError as error:
@@ -106,7 +110,7 @@ def run_to_end(child: ChildCommand) -> None:
 
 
 def log_tail(log: Path) -> str:
-    """The last lines of a log, for an error message."""
+    """Return the last lines of a log, for an error message."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LOG_TAIL))

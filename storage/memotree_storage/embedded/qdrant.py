@@ -1,4 +1,4 @@
-"""The embedded Qdrant: the engine as a child process of this one, under an address that outlives its restarts."""
+"""The embedded Qdrant: the engine as a child process, with an address that stays the same across restarts."""
 
 import asyncio
 import secrets
@@ -25,20 +25,20 @@ _POLL: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class QdrantEndpoint:
-    """Where a Qdrant answers: ``url`` names the host and the port of its gRPC interface."""
+    """The address of a Qdrant: ``url`` contains the host and the port of its gRPC interface."""
 
     url: str
     api_key: str | None = field(default=None, repr=False)
 
 
 class EmbeddedQdrant:
-    """A Qdrant engine in a data folder, on the loopback interface and behind a key that is made at each start.
+    """A Qdrant engine in a data folder, on the loopback interface, protected by an API key generated at each start.
 
-    The folder holds ``data/``, ``engine.log``, the key and the lock. Start it from one event loop and stop it there;
-    it is started again when it dies, with the same port and key, so clients reconnect by themselves.
+    The folder holds ``data/``, ``engine.log``, the key and the lock. Start and stop it from the same event loop. If the
+    engine crashes, it is restarted with the same port and key, so that clients reconnect automatically.
 
     Args:
-        data_folder: Made when missing; a second server on it is refused with ``DataFolderInUseError``.
+        data_folder: Created if missing; a second server on it is refused with ``DataFolderInUseError``.
     """
 
     def __init__(self, data_folder: Path) -> None:
@@ -51,18 +51,18 @@ class EmbeddedQdrant:
 
     @property
     def log(self) -> Path:
-        """What the engine prints."""
+        """The file with the engine's output."""
         return self._folder / "engine.log"
 
     @property
     def supervisor(self) -> Supervisor:
-        """The watch over the engine's process: its state and its restarts; only between start and stop."""
+        """The supervisor of the engine process: its state and restarts; available only between start and stop."""
         if self._supervisor is None:
             raise RuntimeError("The embedded Qdrant is not running; call start() first.")
         return self._supervisor
 
     async def start(self) -> QdrantEndpoint:
-        """Start the engine and return where it answers.
+        """Start the engine and return its address.
 
         Errors: ``DataFolderInUseError``, ``ChildStartError`` with the end of the log.
         """
@@ -86,7 +86,7 @@ class EmbeddedQdrant:
         return endpoint
 
     async def stop(self) -> None:
-        """Flush, stop the engine and free the data folder; safe to repeat."""
+        """Flush, stop the engine and unlock the data folder; safe to repeat."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
             await supervisor.stop()
@@ -100,14 +100,14 @@ class EmbeddedQdrant:
         self._lock.release()
 
     async def flush(self) -> None:
-        """Return when all that was written before is on stable storage; ``IndexUnavailableError`` otherwise."""
+        """Return when everything that was written before is durable; raise ``IndexUnavailableError`` otherwise."""
         try:
             await self._call(_FLUSH, deadline=_FLUSH_TIMEOUT)
         except grpc.aio.AioRpcError as error:
             raise IndexUnavailableError(f"{error.code().name}: {error.details()}") from error
 
     def _reserve_port(self) -> int:
-        """Bind a free port without listening: it stays ours between two lives of the engine, which shares it."""
+        """Bind a free port without listening: it stays reserved while the engine, which shares it, is restarted."""
         self._reservation = socket.socket()
         self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._reservation.bind(("127.0.0.1", 0))
@@ -142,7 +142,7 @@ class EmbeddedQdrant:
                 return
 
     async def _call(self, method: str, *, deadline: float) -> None:
-        """Send an empty request: both methods take none, so the engine's messages need not be imported here."""
+        """Send an empty request. Both methods take none, so the engine's messages need not be imported here."""
         if self._channel is None or self._endpoint is None:
             raise IndexUnavailableError("the embedded engine is not running")
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)

@@ -1,4 +1,4 @@
-"""Child processes that start with the server, come back when they die, and go when the server goes."""
+"""Child processes that start with the server, are restarted when they crash, and stop with the server."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tenacity.stop import stop_base
 from memotree_storage.embedded.child import ChildCommand, ChildStartError, log_tail, spawn
 
 _STABLE_AFTER: Final = 10.0
-"""Seconds a child must live before a new death is met without a pause."""
+"""Seconds that a child must run before it is restarted without a pause after another crash."""
 _START_ATTEMPTS: Final = 3
 
 _T = TypeVar("_T")
@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ChildState(enum.Enum):
-    """What a supervised child is doing."""
+    """The state of a supervised child."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -44,20 +44,20 @@ class ChildState(enum.Enum):
 
 
 Callback = Callable[[], Awaitable[None] | None]
-"""Called on the event loop after a child came back."""
+"""Called on the event loop after a child was restarted."""
 
 
 class Supervisor:
-    """Starts one child process, watches it, starts it again when it ends by itself, and stops it.
+    """Starts one child process, watches it, restarts it when it ends unexpectedly, and stops it.
 
-    Each life of the child belongs to a thread of its own that waits for it: the kernel's parent-death signal follows
-    the thread that made the child, not the process, so that thread has to live as long as the child does.
+    Each run of the child has its own thread, which waits for the child to end: the kernel's parent-death signal refers
+    to the thread that created the child, not to the process, so that thread must live as long as the child.
 
     Args:
         child: The command.
-        ready: Returns when the child answers; it is cancelled when the child ends before that. It may raise
+        ready: Returns when the child answers; it is cancelled if the child ends before that. It may raise
             ``ChildStartError`` to give up.
-        prepare: Called in a thread before each start, to clear what an earlier life left behind.
+        prepare: Called in a thread before each start, to remove what an earlier run left behind.
         start_timeout: Seconds for ``ready``.
     """
 
@@ -79,50 +79,44 @@ class Supervisor:
         self._ended: asyncio.Future[int] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._restarts = 0
-        self._last_error = ""
 
     @property
     def state(self) -> ChildState:
-        """What the child is doing now; anything but ``RUNNING`` means that it does not answer."""
+        """The current state of the child; it answers only while this is ``RUNNING``."""
         return self._state
 
     @property
     def pid(self) -> int | None:
-        """Process id of the present life, or ``None`` between lives."""
+        """Process id of the child; ``None`` while it is not running."""
         return self._process.pid if self._process is not None else None
 
     @property
     def restarts(self) -> int:
-        """How often the child came back after it had ended by itself."""
+        """How often the child was restarted after it had ended unexpectedly."""
         return self._restarts
 
-    @property
-    def last_error(self) -> str:
-        """Why the child was last seen down, as a sentence, or ``""``."""
-        return self._last_error
-
     def on_restart(self, callback: Callback) -> None:
-        """Have ``callback`` called each time the child answers again after a death."""
+        """Call ``callback`` each time the child answers again after a crash."""
         self._callbacks.append(callback)
 
     async def start(self) -> None:
-        """Start the child and return when it answers; ``ChildStartError`` with the end of its log otherwise."""
+        """Start the child and return when it answers; raise ``ChildStartError`` with the end of its log otherwise."""
         if self._state is not ChildState.STOPPED:
             return
         self._state = ChildState.STARTING
         try:
             async for attempt in self._attempts(stop_after_attempt(_START_ATTEMPTS)):
                 with attempt:
-                    await self._begin_life()
+                    await self._begin_run()
         except BaseException:
-            await self._end_life()
+            await self._end_run()
             self._state = ChildState.STOPPED
             raise
         self._state = ChildState.RUNNING
         self._guard = asyncio.create_task(self._keep_alive(), name=f"supervise {self._child.name}")
 
     async def stop(self) -> None:
-        """End the child, gently at first, and return when it is gone; safe to repeat."""
+        """Stop the child, gracefully at first, and return when it has ended; safe to repeat."""
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.cancel()
@@ -130,7 +124,7 @@ class Supervisor:
                 await guard
         if self._process is not None:
             self._state = ChildState.STOPPING
-            await self._end_life()
+            await self._end_run()
         self._state = ChildState.STOPPED
 
     @staticmethod
@@ -143,69 +137,67 @@ class Supervisor:
         )
 
     async def _keep_alive(self) -> None:
-        """Begin a new life after each end; pauses grow for as long as lives are short."""
+        """Restart the child each time it ends; pauses grow as long as the runs are short."""
         await self._wait_for_end()
         while True:
             async for attempt in self._attempts(stop_never):
                 with attempt:
-                    await self._one_more_life()
+                    await self._restart()
 
-    async def _one_more_life(self) -> None:
-        await self._begin_life()
+    async def _restart(self) -> None:
+        await self._begin_run()
         began = time.monotonic()
         self._restarts += 1
         self._state = ChildState.RUNNING
-        _log.info("embedded server is back", name=self._child.name, pid=self.pid, restarts=self._restarts)
-        await self._tell()
-        await self._wait_for_end()
+        _log.info("embedded server restarted", name=self._child.name, pid=self.pid, restarts=self._restarts)
+        await self._notify()
+        status = await self._wait_for_end()
         if time.monotonic() - began < _STABLE_AFTER:
-            raise ChildStartError(self._last_error)
+            raise ChildStartError(f"{self._child.name} ended by itself with status {status}.")
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         for callback in self._callbacks:
             try:
                 result = callback()
                 if result is not None:
                     await result
-            except Exception:  # noqa: BLE001 - a listener's fault must not end the watch over the child
-                _log.exception("a restart callback failed", name=self._child.name)
+            except Exception:  # noqa: BLE001 - a failing callback must not end the supervision
+                _log.exception("restart callback failed", name=self._child.name)
 
-    async def _wait_for_end(self) -> None:
-        assert self._ended is not None  # noqa: S101 - a life has begun
+    async def _wait_for_end(self) -> int:
+        assert self._ended is not None  # noqa: S101 - a run has begun
         status = await asyncio.shield(self._ended)
         self._process = None
         self._state = ChildState.RESTARTING
-        self._last_error = f"{self._child.name} ended by itself with status {status}."
         _log.warning("embedded server ended", name=self._child.name, status=status)
+        return status
 
-    async def _begin_life(self) -> None:
-        """Spawn the child and wait until it answers; on any failure nothing of it is left."""
+    async def _begin_run(self) -> None:
+        """Start the child and wait until it answers; on any failure, leave nothing of it running."""
         if self._prepare is not None:
             await asyncio.to_thread(self._prepare)
         loop = asyncio.get_running_loop()
-        born: asyncio.Future[Popen[bytes]] = loop.create_future()
+        started: asyncio.Future[Popen[bytes]] = loop.create_future()
         self._ended = loop.create_future()
         threading.Thread(
-            target=_live,
-            args=(self._child, loop, born, self._ended),
+            target=_run_child,
+            args=(self._child, loop, started, self._ended),
             name=f"{self._child.name} life",
             daemon=True,
         ).start()
         try:
-            self._process = await asyncio.shield(born)
+            self._process = await asyncio.shield(started)
         except OSError as error:
             raise ChildStartError(f"{self._child.name} could not be started: {error}.") from error
         except asyncio.CancelledError:
             with contextlib.suppress(OSError):
-                self._process = await born
-                await self._end_life()
+                self._process = await started
+                await self._end_run()
             raise
         try:
             await self._until_ready(self._ended)
-        except BaseException as error:
-            await self._end_life()
-            if isinstance(error, ChildStartError):
-                self._last_error = error.message
+        except BaseException:
+            await self._end_run()
             raise
 
     async def _until_ready(self, ended: asyncio.Future[int]) -> None:
@@ -224,38 +216,38 @@ class Supervisor:
     def _failed(self, what: str) -> ChildStartError:
         return ChildStartError(f"{self._child.name} {what}. The end of {self._child.log}: {log_tail(self._child.log)}")
 
-    async def _end_life(self) -> None:
-        """Signal the present life until it is gone."""
+    async def _end_run(self) -> None:
+        """Send signals to the child until it has ended."""
         process, ended = self._process, self._ended
         if process is None or ended is None:
             return
         for number, grace in (*self._child.stop_signals, (signal.SIGKILL, None)):
             if ended.done():
                 break
-            # Not Popen.send_signal: it may reap the child under the thread that waits for it.
+            # Not Popen.send_signal: it could reap the child, for which another thread is waiting.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, number)
             await asyncio.wait({ended}, timeout=grace)
         self._process = None
 
 
-def _live(
+def _run_child(
     child: ChildCommand,
     loop: asyncio.AbstractEventLoop,
-    born: asyncio.Future[Popen[bytes]],
+    started: asyncio.Future[Popen[bytes]],
     ended: asyncio.Future[int],
 ) -> None:
-    """Make the child and wait for its end; runs in the thread that the kernel takes for the child's parent."""
+    """Start the child and wait for its end; runs in the thread that the kernel regards as the child's parent."""
     try:
         process = spawn(child)
     except OSError as error:
-        _tell_loop(loop, born.set_exception, error)
+        _set_in_loop(loop, started.set_exception, error)
         return
-    _tell_loop(loop, born.set_result, process)
+    _set_in_loop(loop, started.set_result, process)
     status = process.wait()
-    _tell_loop(loop, ended.set_result, status)
+    _set_in_loop(loop, ended.set_result, status)
 
 
-def _tell_loop(loop: asyncio.AbstractEventLoop, call: Callable[[_T], object], value: _T) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+def _set_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[_T], object], value: _T) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, so no task is waiting
         loop.call_soon_threadsafe(call, value)

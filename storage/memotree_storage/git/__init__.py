@@ -1,5 +1,5 @@
-"""Git: the only truth. Objects, packs, refs and their locks; nothing here knows what a node means.
+"""Git, the source of truth: objects, packs, refs and their locks. This room knows nothing about nodes.
 
 Import `repository.GitRepository`, `maintenance.maintain`, `maintenance.count_packs`, `refs.check_ref_name` and the
-error classes; the rest is this room's own.
+error classes; everything else is private to the room.
 """

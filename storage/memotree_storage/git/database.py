@@ -1,14 +1,14 @@
-"""The object database: one lookup over all packs and loose objects, right beside other programs that write and repack.
+"""The object database: one lookup over all packs and loose objects, safe while other programs write and repack.
 
-Small packs (one per commit) share one dictionary from id to place, so that a read costs the same with two thousand of
-them as with one; only large packs keep their index mapped. A pack that a repack removed is noticed when it is read, and
-an object that another process wrote when it is missed: both lead to one look at the folder and a second try.
+Small packs (one per commit) share one dictionary from id to location, so that a read costs the same with two thousand
+packs as with one; only large packs keep their index mapped. A read notices that a repack removed a pack, and a failed
+lookup that another process wrote an object: both rescan the pack folder and try again.
 """
 
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -29,20 +29,20 @@ from memotree_storage.git.objects import (
 from memotree_storage.git.packfile import Pack, PackCaches, StoredObject, find_offset, index_entries
 
 _SMALL: Final = 4096
-"""Objects up to which a pack's index goes into the shared dictionary."""
+"""Up to this many objects, a pack's index goes into the shared dictionary."""
 
 _LOOSE_NAME: Final = 38
-"""Digits of an id that make the file's name; the first two are its folder."""
+"""Digits of an id that make the file name; the first two are the folder."""
 
 _ATTEMPTS: Final = 4
-"""Looks at the pack folder before an object counts as missing; each repack beside us can cost one."""
+"""Scans of the pack folder before an object counts as missing; each concurrent repack can use one up."""
 
 _BROKEN: Final = (AssertionError, ValueError, LookupError, struct.error, zlib.error, ApplyDeltaError)
-"""What dulwich and zlib raise on bytes that are no object or index."""
+"""Exceptions that dulwich and zlib raise on malformed objects and indexes."""
 
 
 class ObjectDatabase:
-    """The objects of one repository, read by any number of threads."""
+    """The objects of one repository; any number of threads may read."""
 
     def __init__(self, objects: Path) -> None:
         self.pack_folder = objects / "pack"
@@ -56,17 +56,17 @@ class ObjectDatabase:
         self.rescan()
 
     def close(self) -> None:
-        """Drop all maps and caches."""
+        """Release all maps and caches."""
         with self._scanning:
             self._packs, self._places, self._large = {}, {}, ()
             self._caches.clear()
 
     def read(self, name: bytes) -> StoredObject:
-        """Kind and bytes of an object, checked against its id.
+        """Return kind and bytes of an object, verified against its id.
 
         Raises:
-            ObjectMissingError: when the repository has no such object.
-            ObjectDamagedError: when it has, and the bytes are not those.
+            ObjectMissingError: The repository has no such object.
+            ObjectDamagedError: The object is there, but its bytes do not match its id.
         """
         with disk_errors("read an object"):
             for attempt in range(_ATTEMPTS):
@@ -87,14 +87,14 @@ class ObjectDatabase:
         raise ObjectMissingError(name.hex())
 
     def read_kind(self, name: bytes, kind: int, called: str) -> bytes:
-        """The bytes of an object that must be of ``kind``; another kind counts as missing."""
+        """Return the bytes of an object of ``kind``; an object of another kind counts as missing."""
         found, data = self.read(name)
         if found != kind:
             raise ObjectMissingError(name.hex(), called)
         return data
 
     def peel(self, name: bytes) -> tuple[bytes, int, bytes]:
-        """Follow annotated tags to what they name: its id, kind and bytes."""
+        """Follow annotated tags to the object they point to; return its id, kind and bytes."""
         kind, data = self.read(name)
         while kind == TAG:
             name = tag_target(name.hex(), data)
@@ -102,14 +102,14 @@ class ObjectDatabase:
         return name, kind, data
 
     def commit(self, name: bytes) -> tuple[str, bytes]:
-        """The commit that an id names, directly or by a tag: its hex id and text."""
+        """Return hex id and text of the commit that an id names, directly or through a tag."""
         peeled, kind, data = self.peel(name)
         if kind != COMMIT:
             raise ObjectMissingError(name.hex(), "commit")
         return peeled.hex(), data
 
     def contains(self, name: bytes) -> bool:
-        """Whether the object is there, without reading it."""
+        """Whether the object exists; does not read it."""
         with disk_errors("look for an object"):
             if self._known(name):
                 return True
@@ -117,7 +117,7 @@ class ObjectDatabase:
             return self._known(name)
 
     def register(self, pack_name: str, offsets: Mapping[bytes, int]) -> None:
-        """Take in a pack that this process has just written, without a look at the folder."""
+        """Add a pack that this process has just written, without scanning the folder."""
         with self._scanning:
             if pack_name in self._packs:
                 return
@@ -128,22 +128,8 @@ class ObjectDatabase:
                 self._places.update((name, (pack, offset)) for name, offset in offsets.items())
             self._packs[pack_name] = pack
 
-    def ids_with_prefix(self, prefix: str) -> Iterator[bytes]:
-        """Ids (20 bytes, each once) of all objects whose hex id begins with ``prefix`` (two digits or more)."""
-        with disk_errors("list its objects"):
-            self.rescan()
-            whole = bytes.fromhex(prefix[: len(prefix) // 2 * 2])
-            with self._scanning:
-                found = {name for name in self._places if name.startswith(whole)}
-            for _, index in self._large:
-                found.update(bytes(name) for name in index.iter_prefix(whole))
-            loose = self._loose_folder / prefix[:2]
-            if loose.is_dir():
-                found.update(bytes.fromhex(prefix[:2] + path.name) for path in loose.iterdir() if _is_loose(path))
-        return (name for name in sorted(found) if name.hex().startswith(prefix))
-
     def rescan(self) -> bool:
-        """Bring the set of packs in line with the folder; ``True`` when it changed."""
+        """Update the set of packs from the folder; return whether it changed."""
         with self._scanning, disk_errors("list its packs"):
             with os.scandir(self.pack_folder) as entries:
                 files = {entry.name for entry in entries}
@@ -151,7 +137,7 @@ class ObjectDatabase:
             gone = self._packs.keys() - names
             new = names - self._packs.keys()
             if gone:
-                # What a removed pack held may be in any other: read all indexes again, then swap.
+                # The objects of a removed pack may be in any other pack: read all indexes again, then swap.
                 self._load(names)
             elif new:
                 self._load(new, self._places, self._packs, self._large)
@@ -164,7 +150,7 @@ class ObjectDatabase:
         packs: dict[str, Pack] | None = None,
         large: tuple[tuple[Pack, PackIndex], ...] = (),
     ) -> None:
-        """Open the packs of these names, added to what is given, and publish the result."""
+        """Open the packs with these names, add them to the given ones, and publish the result."""
         places = {} if places is None else places
         packs = {} if packs is None else packs
         damaged = set()
@@ -173,7 +159,7 @@ class ObjectDatabase:
             try:
                 index = pack.load_index()
             except FileNotFoundError:
-                continue  # a repack was faster; its own pack is in the folder by now or at the next look
+                continue  # a repack removed it; its new pack is in the folder now or will be at the next scan
             except _BROKEN:
                 damaged.add(name)
                 continue

@@ -1,4 +1,4 @@
-"""The files that differ between two trees, in path order, without a look into subtrees that are equal."""
+"""The files that differ between two trees, in path order; equal subtrees are not read."""
 
 from collections.abc import Iterator
 
@@ -6,15 +6,15 @@ from memotree_storage.git.trees import TreeReader, row_blob, row_id
 from memotree_storage.ports import PathChange
 
 _Differing = tuple[bytes, bytes | None, bytes | None]
-"""Sort key in its folder, old and new raw entry."""
+"""Sort key in the folder, old raw entry, new raw entry."""
 
 
 def diff_trees(reader: TreeReader, old: bytes | None, new: bytes | None) -> Iterator[PathChange]:
-    """Compare two root trees (``None`` is the empty tree); yields changes ordered by the bytes of their path.
+    """Compare two root trees (``None`` is the empty tree) and yield the changes in the byte order of their paths.
 
-    Git sorts a folder as if its name ended with ``/``, so a depth-first walk in entry order is the order of whole
-    paths. The walk keeps its own stack: people may push trees deeper than Python recurses. Changes of a file's mode
-    alone, and links to other repositories, are no difference.
+    Git sorts a folder as if its name ended with ``/``, so a depth-first walk in entry order gives whole paths in order.
+    The walk has its own stack, since people may push trees deeper than Python can recurse. A change of only a file's
+    mode, and links to other repositories, are not differences.
     """
     keep = old is not None
     stack = [(b"", _differing(reader, old, new, keep=keep))]
@@ -39,7 +39,7 @@ def diff_trees(reader: TreeReader, old: bytes | None, new: bytes | None) -> Iter
 
 
 def _differing(reader: TreeReader, old: bytes | None, new: bytes | None, *, keep: bool) -> Iterator[_Differing]:
-    """Entries of two trees that are not the same, in Git's order."""
+    """Yield the entries that differ between two trees, in Git's order."""
     if old == new:
         return
     if old is None or new is None:
@@ -48,7 +48,7 @@ def _differing(reader: TreeReader, old: bytes | None, new: bytes | None, *, keep
             yield (key, None, row) if old is None else (key, row, None)
         return
     before, after = reader.load(old, keep=keep), reader.load(new, keep=keep)
-    # Equal entries are equal bytes: a set difference skips them without a step of Python for each.
+    # Equal entries are equal bytes, so a set difference skips them without a Python step for each.
     changed = set(before.rows).symmetric_difference(after.rows)
     sides: dict[bytes, list[bytes | None]] = {}
     for row in changed.intersection(before.rows):

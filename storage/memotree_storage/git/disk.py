@@ -1,4 +1,4 @@
-"""What a disk may refuse, said as domain errors, and the syncs that make a change survive a power cut."""
+"""Disk failures as domain errors, and the syncs that make a change survive a power cut."""
 
 import errno
 import os
@@ -25,14 +25,14 @@ _ADVICE: Final = {
 
 
 class RepositoryUnavailableError(UnavailableError):
-    """The disk refused (full, read-only, failing); nothing was acknowledged and the same call may be sent again."""
+    """The disk refused (full, read-only, failing); nothing was acknowledged, so the same call may be sent again."""
 
     reason = "REPOSITORY_UNAVAILABLE"
 
 
 @contextmanager
 def disk_errors(action: str) -> Iterator[None]:
-    """Turn an ``OSError`` of the block into `RepositoryUnavailableError`; ``action`` completes "could not ..."."""
+    """Convert an ``OSError`` of the block into `RepositoryUnavailableError`; ``action`` completes "could not ..."."""
     try:
         yield
     except OSError as error:
@@ -42,9 +42,9 @@ def disk_errors(action: str) -> Iterator[None]:
 
 
 def sync_both(one: int, other: int) -> None:
-    """Make two open files durable at once.
+    """Make two open files durable at the same time.
 
-    Two syncs side by side share one commit of the file system's journal; one after the other they wait for two, which
+    Two parallel syncs share one commit of the file system's journal. Two consecutive syncs wait for two commits, which
     takes up to three times as long on a busy disk.
     """
     failures: list[OSError] = []
@@ -66,7 +66,7 @@ def sync_both(one: int, other: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable: a rename or a new file is only on disk when its folder is."""
+    """Make the names in ``folder`` durable: a rename or new file is only on disk once its folder is synced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -75,7 +75,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make every file and folder below ``folder`` durable, and ``folder`` itself last."""
+    """Make every file and folder below ``folder`` durable, then ``folder`` itself."""
     for entry in folder.iterdir():
         if entry.is_dir():
             sync_tree(entry)
@@ -86,7 +86,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def make_folders(folder: Path, root: Path) -> None:
-    """Create ``folder`` and what is missing between it and ``root``, each new name durable in its parent."""
+    """Create ``folder`` and its missing ancestors below ``root``; each new name is durable in its parent."""
     missing = []
     while folder != root and not folder.is_dir():
         missing.append(folder)
@@ -97,14 +97,14 @@ def make_folders(folder: Path, root: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of ``data`` at the descriptor's position; one ``os.write`` may take only a part."""
+    """Write all of ``data`` at the descriptor's position, since one ``os.write`` may write only a part."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def discard(path: Path) -> bool:
-    """Remove a file that is no longer wanted; ``False`` when that failed and recovery has to do it later."""
+    """Remove a file that is no longer needed; ``False`` if that failed and recovery has to do it later."""
     try:
         path.unlink(missing_ok=True)
     except OSError:

@@ -8,14 +8,14 @@ from memotree_storage.ports import CommitInfo
 
 
 def walk_history(database: ObjectDatabase, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
-    """All commits that the tips reach and that are not known, each once, parents before children.
+    """Return all commits that the tips reach and that are not known, each once, parents before children.
 
-    A depth-first walk on a stack of its own (histories are deeper than Python recurses) that goes down first parents
-    first, so a first-parent chain comes out in one piece as far as the order allows. Nothing behind a known commit is
-    looked at. Tips may be annotated tags; those that lead to no commit are passed over.
+    Walks depth-first, first parents first, so that a first-parent chain comes out in one piece as far as the order
+    allows. The walk has its own stack, since histories are deeper than Python can recurse. It does not go past a known
+    commit. Tips may be annotated tags; a tip that does not lead to a commit is skipped.
 
     Raises:
-        ObjectMissingError: for a tip or a parent that the repository lacks.
+        ObjectMissingError: A tip or a parent is missing from the repository.
     """
     found: list[CommitInfo] = []
     settled: set[str] = set()

@@ -1,4 +1,4 @@
-"""The folder of a bare repository: made in one step, recognised when opened."""
+"""The folder of a bare repository: created in one step, checked when it is opened."""
 
 import errno
 import secrets
@@ -31,35 +31,35 @@ _CONFIG: Final = """\
 \twriteBitmaps = false
 \tupdateServerInfo = false
 """
-"""No program may collect garbage here behind our back: a plain ``git repack -a -d`` drops a pack whose ref is about to
-move. ``core.fsync`` makes a push by git as durable as our commits; ``fsckObjects`` refuses malformed objects."""
+"""No program may collect garbage here on its own: a plain ``git repack -a -d`` drops a pack whose ref is about to move.
+``core.fsync`` makes a push by git as durable as our commits; ``fsckObjects`` refuses malformed objects."""
 
 _FOLDERS: Final = ("objects/info", "objects/pack", "refs/heads", "refs/tags", f"{PRIVATE_FOLDER}/locks")
 
 
 class RepositoryExistsError(AlreadyExistsError):
-    """There is something at the place of the new repository."""
+    """There is already something at the path of the new repository."""
 
     reason = "REPOSITORY_EXISTS"
 
 
 class RepositoryMissingError(NotFoundError):
-    """There is no repository at that place."""
+    """There is no repository at this path."""
 
     reason = "REPOSITORY_MISSING"
 
 
 class RepositoryFormatError(FailedPreconditionError):
-    """A repository of a format that this version does not write."""
+    """The repository has a format that this version does not support."""
 
     reason = "REPOSITORY_FORMAT"
 
 
 def create_layout(path: Path, description: str) -> None:
-    """Make a bare repository at ``path``: built beside it, synced, and renamed into place, so it is whole or absent.
+    """Create a bare repository at ``path``: built next to it, synced and renamed, so it exists whole or not at all.
 
     Raises:
-        RepositoryExistsError: when ``path`` is there already (an empty folder is taken over).
+        RepositoryExistsError: ``path`` exists already (an empty folder is replaced).
     """
     with disk_errors("be created"):
         make_folders(path.parent.absolute(), Path(path.absolute().anchor))
@@ -87,16 +87,16 @@ def _rename(draft: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
             raise
-        message = f"There is something at the place of repository {path.name!r} already; choose another name."
+        message = f"There is already something at the path of repository {path.name!r}; choose another name."
         raise RepositoryExistsError(message, "repository", path.name) from error
 
 
 def check_layout(path: Path) -> None:
-    """Make sure that ``path`` is a repository that this code reads and writes.
+    """Check that ``path`` is a repository that this code can read and write.
 
     Raises:
-        RepositoryMissingError: when it is no repository.
-        RepositoryFormatError: when its objects or refs are stored in a way other than SHA-1 and files.
+        RepositoryMissingError: It is not a repository.
+        RepositoryFormatError: Its object format is not SHA-1, or its refs are not stored in files.
     """
     with disk_errors("be opened"):
         if not all((path / name).exists() for name in ("HEAD", "config", "objects", "refs")):

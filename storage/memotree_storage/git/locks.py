@@ -1,14 +1,16 @@
 """Locks that a dead process cannot leave behind.
 
-Two locks guard a ref. One ``flock`` per repository lets a single MemoTree process (and thread) move refs at a time;
-the kernel drops it with its owner. Inside it, the ``<ref>.lock`` file of Git's own protocol keeps the git program out,
-and that file does outlive a killed process: then every later write would be refused until somebody deletes it.
+Two locks protect a ref. One ``flock`` per repository lets only one MemoTree process (and thread) move refs at a time;
+the kernel releases it when its owner dies. While it is held, the ``<ref>.lock`` file of Git's own protocol keeps the
+git program out. That file does survive a killed process, and then every later write would be refused until someone
+deletes it.
 
-So each lock file is made as a second name (hard link) of an entry in the journal folder ``memotree/locks``, which is
-there first. Whoever holds the repository's ``flock`` knows that no MemoTree process is moving a ref; a lock file that
-is the same inode as a journal entry is therefore stale and may go, and one that is not belongs to somebody else (git)
-and may not. The link makes both "noted before it was created" and "this very lock" true, without a synced write per
-commit. Entries are named after their owner (host, boot, pid, start time), so that what was cleared can be reported.
+So each lock file is created as a second name (hard link) of an entry in the journal folder ``memotree/locks``, which is
+written first. A process that holds the repository's ``flock`` knows that no other MemoTree process is moving a ref. So
+a lock file that has the inode of a journal entry is stale and may be removed; one that has not belongs to another
+program (git) and must stay. The hard link guarantees both that the lock was recorded before it was created and that it
+is this very lock, without a synced write per commit. Entries are named after their owner (host, boot, pid, start time),
+so that recovery can report what it removed.
 """
 
 import fcntl
@@ -27,7 +29,7 @@ from memotree_storage.errors import UnavailableError
 from memotree_storage.git.disk import discard, disk_errors, make_folders, write_all
 
 PRIVATE_FOLDER: Final = "memotree"
-"""Folder inside the repository that git does not know and leaves alone."""
+"""A folder inside the repository that git does not know and leaves alone."""
 
 _FIRST_PAUSE: Final = 0.0005
 _LONGEST_PAUSE: Final = 0.005
@@ -35,7 +37,7 @@ _FILE_MODE: Final = 0o644
 
 
 class RepositoryBusyError(UnavailableError):
-    """Another process keeps the repository's write lock."""
+    """Another process holds the repository's write lock."""
 
     reason = "REPOSITORY_BUSY"
 
@@ -47,13 +49,13 @@ class RepositoryBusyError(UnavailableError):
 
 
 class RefLockedError(UnavailableError):
-    """Another program (git) keeps the lock file of a ref."""
+    """Another program (git) holds the lock file of a ref."""
 
     reason = "REF_LOCKED"
 
 
 class RepositoryLock:
-    """The write lock of one repository, between threads and processes; free again whenever its owner dies."""
+    """The write lock of one repository, across threads and processes; released automatically when its owner dies."""
 
     def __init__(self, repository: Path) -> None:
         self._path = repository / PRIVATE_FOLDER / "write.lock"
@@ -61,7 +63,11 @@ class RepositoryLock:
 
     @contextmanager
     def hold(self, timeout: float) -> Iterator[None]:
-        """Hold the lock for the block; `RepositoryBusyError` after ``timeout`` seconds of waiting."""
+        """Hold the lock for the block.
+
+        Raises:
+            RepositoryBusyError: The lock was not free within ``timeout`` seconds.
+        """
         deadline = time.monotonic() + timeout
         if not self._threads.acquire(timeout=timeout):
             raise RepositoryBusyError(timeout)
@@ -81,7 +87,7 @@ class RepositoryLock:
         try:
             return os.open(self._path, flags, _FILE_MODE)
         except FileNotFoundError:
-            # A repository that git made, or a copy that lost the folder.
+            # A repository that git created, or a copy without this folder.
             self._path.parent.mkdir(exist_ok=True)
             return os.open(self._path, flags, _FILE_MODE)
 
@@ -97,7 +103,7 @@ def _flock(descriptor: int, deadline: float, timeout: float) -> None:
 
 
 def waits(deadline: float) -> Iterator[None]:
-    """Attempts until ``deadline`` (monotonic seconds), at least one, with growing pauses between them."""
+    """Yield for each attempt until ``deadline`` (monotonic seconds), at least once, with growing pauses in between."""
     pause = _FIRST_PAUSE
     while True:
         yield
@@ -109,7 +115,7 @@ def waits(deadline: float) -> Iterator[None]:
 
 
 class LockFile:
-    """A ``<target>.lock`` of Git's protocol: either `commit` makes its content the target's, or it goes unused."""
+    """A ``<target>.lock`` file of Git's protocol: `commit` renames it over the target, `release` removes it."""
 
     def __init__(self, target: Path, entry: Path, descriptor: int) -> None:
         self._target = target
@@ -118,7 +124,7 @@ class LockFile:
         self._held = False
 
     def try_take(self) -> bool:
-        """Create the lock file as a second name of the journal entry; ``False`` when there is one already."""
+        """Create the lock file as a second name of the journal entry; ``False`` if there is one already."""
         try:
             os.link(self._entry, lock_path(self._target))
         except FileExistsError:
@@ -127,14 +133,14 @@ class LockFile:
         return True
 
     def commit(self, data: bytes) -> None:
-        """Write and sync ``data`` and rename it over the target; the sync of the folder is the caller's."""
+        """Write and sync ``data`` and rename the lock over the target; the caller must sync the folder."""
         write_all(self._descriptor, data)
         os.fsync(self._descriptor)
         lock_path(self._target).rename(self._target)
         self._held = False
 
     def release(self) -> None:
-        """Remove the lock, if it was not committed, and its entry in the journal."""
+        """Remove the lock, unless it was committed, and its journal entry."""
         os.close(self._descriptor)
         if self._held:
             discard(lock_path(self._target))
@@ -142,9 +148,9 @@ class LockFile:
 
 
 class LockJournal:
-    """Makes lock files of Git's protocol that can be told from everybody else's after a crash.
+    """Creates lock files of Git's protocol that can be told apart from those of other programs after a crash.
 
-    Every method must be called with the `RepositoryLock` held: that is what proves a noted lock to be stale.
+    Call every method with the `RepositoryLock` held: only that proves a recorded lock to be stale.
     """
 
     def __init__(self, repository: Path) -> None:
@@ -155,10 +161,10 @@ class LockJournal:
     def lock(self, target: Path, timeout: float) -> Iterator[LockFile]:
         """Hold ``<target>.lock`` for the block.
 
-        A stale lock of a MemoTree process is cleared; a lock of another program is waited for.
+        A stale lock of a MemoTree process is removed; a lock of another program is waited for.
 
         Raises:
-            RefLockedError: when another program keeps it for ``timeout`` seconds.
+            RefLockedError: Another program held it for ``timeout`` seconds.
         """
         lock = LockFile(target, *self._note())
         try:
@@ -180,7 +186,7 @@ class LockJournal:
         )
 
     def owns(self, lock: Path) -> bool:
-        """Whether this lock file was made by a MemoTree process: some journal entry is the same inode."""
+        """Whether a MemoTree process created this lock file: a journal entry has the same inode."""
         try:
             found = lock.stat()
         except FileNotFoundError:
@@ -188,7 +194,7 @@ class LockJournal:
         return found.st_nlink > 1 and any(_same(entry, found) for entry in self.entries())
 
     def entries(self) -> list[Path]:
-        """All journal entries: of locks held now, and of processes that died holding one."""
+        """Return all journal entries: of locks held now, and of processes that died while holding one."""
         return list(self._folder.iterdir()) if self._folder.is_dir() else []
 
     def _note(self) -> tuple[Path, int]:
@@ -202,7 +208,7 @@ class LockJournal:
 
 
 def lock_path(target: Path) -> Path:
-    """Where Git's protocol puts the lock of a file."""
+    """Return the path of a file's lock in Git's protocol."""
     return target.with_name(f"{target.name}.lock")
 
 
@@ -222,7 +228,7 @@ def _boot() -> str:
 
 
 def owner() -> str:
-    """This process as journal entries name it: host, boot, pid and start time (clock ticks after boot)."""
+    """Return the name of this process in journal entries: host, boot, pid and start time (clock ticks since boot)."""
     host = "".join(c if c.isascii() and c.isalnum() else "-" for c in socket.gethostname())[:64]
     pid = os.getpid()
     return f"{host}.{_boot()}.{pid}.{_start_time(pid)}"
@@ -230,13 +236,13 @@ def owner() -> str:
 
 def _start_time(pid: int) -> str:
     try:
-        # Field 22; the second field is the command in parentheses and may hold anything.
+        # Field 22. The second field is the command in parentheses and may contain anything.
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except OSError:
         return "0"
 
 
 def describe_owner(entry: Path) -> str:
-    """The owner that an entry's name tells, for a report."""
+    """Describe the owner that an entry's name contains, for a report."""
     host, boot, pid, start, *_ = (*entry.name.split("."), "?", "?", "?")
     return f"process {pid} on {host} (boot {boot}, start time {start})"

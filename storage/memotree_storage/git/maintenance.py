@@ -1,7 +1,7 @@
-"""Keeping a repository of many small packs fast: the git program repacks it, beside commits, when there is one.
+"""Repacks a repository of many small packs with the git program, if there is one, while commits go on.
 
-A commit's pack is in no history until its ref moves, so only work that keeps objects that nothing names may run beside
-commits: ``git repack --geometric`` takes every object of the packs that it rolls up, reachable or not, while
+The pack of a commit is not reachable until its ref moves. So only a command that keeps unreachable objects may run
+beside commits: ``git repack --geometric`` keeps every object of the packs that it combines, reachable or not, while
 ``git repack -a -d``, ``git gc`` and ``git prune`` would drop the pack of a commit in flight. The write path never waits
 for any of this.
 """
@@ -21,7 +21,7 @@ from memotree_storage.git.disk import disk_errors, sync_folder
 from memotree_storage.git.locks import PRIVATE_FOLDER
 
 PACK_LIMIT: Final = 50
-"""Packs above which repacking pays: reading stays fast with more, but git commands and clones do not."""
+"""The number of packs above which repacking pays off: reads stay fast with more, git commands and clones do not."""
 
 _TIMEOUT: Final = 3600.0
 _REPACK: Final = ("repack", "--geometric=2", "-d", "-q", "--no-write-bitmap-index")
@@ -29,61 +29,53 @@ _COMMIT_GRAPH: Final = ("commit-graph", "write", "--reachable", "--changed-paths
 
 
 class MaintenanceFailedError(UnavailableError):
-    """The git program ended with an error; the repository is as good as before and the next run tries again."""
+    """The git program failed; the repository is unchanged and the next run tries again."""
 
     reason = "MAINTENANCE_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What one run did; ``note`` says in a sentence why something was left out, or is empty."""
+    """The result of one run: the number of packs; ``note`` is a sentence that says why it did nothing, or empty."""
 
-    packs_before: int
-    packs_after: int
-    repacked: bool
-    commit_graph: bool
+    packs: int
     note: str = ""
 
 
 def count_packs(repository: Path) -> int:
-    """How many packs a repository has; cheap enough to ask after each commit."""
+    """Return the number of packs of a repository; cheap enough to call after each commit."""
     with disk_errors("list its packs"), os.scandir(repository / "objects" / "pack") as entries:
         return sum(entry.name.endswith(".idx") and not entry.name.startswith("tmp_") for entry in entries)
 
 
 def maintain(repository: Path, *, pack_limit: int = PACK_LIMIT) -> MaintenanceReport:
-    """Roll up small packs when there are more than ``pack_limit``, and bring git's commit graph up to date.
+    """Combine small packs if there are more than ``pack_limit``, and update git's commit graph.
 
-    Safe beside commits and reads of this and other processes, also of open `GitRepository` objects. Without a git
-    program, or while another process maintains this repository, nothing happens and the note says so.
+    Safe while this and other processes commit and read, also through open `GitRepository` objects. Does nothing if
+    there is no git program, or if another process is maintaining this repository; the note of the report says so.
 
     Raises:
-        MaintenanceFailedError: when git fails.
-        RepositoryUnavailableError: when the disk refuses.
+        MaintenanceFailedError: git failed.
+        RepositoryUnavailableError: The disk refused.
     """
     before = count_packs(repository)
     git = shutil.which("git")
     if git is None:
-        return _skipped(before, "There is no git program on the PATH, so packs were left as they are.")
+        return MaintenanceReport(before, "There is no git program on the PATH, so packs were left as they are.")
     with _only_one(repository) as alone:
         if not alone:
-            return _skipped(before, "Another process is maintaining this repository now.")
-        repack = before > pack_limit
-        if repack:
+            return MaintenanceReport(before, "Another process is maintaining this repository now.")
+        if before > pack_limit:
             _run(git, repository, _REPACK)
             with disk_errors("sync its packs"):
                 sync_folder(repository / "objects" / "pack")
         _run(git, repository, _COMMIT_GRAPH)
-    return MaintenanceReport(before, count_packs(repository), repacked=repack, commit_graph=True)
-
-
-def _skipped(packs: int, note: str) -> MaintenanceReport:
-    return MaintenanceReport(packs, packs, repacked=False, commit_graph=False, note=note)
+    return MaintenanceReport(count_packs(repository))
 
 
 @contextmanager
 def _only_one(repository: Path) -> Iterator[bool]:
-    """Whether this process may maintain now; two at once would remove packs under each other's hands."""
+    """Whether this process got the maintenance lock; two processes at once would remove each other's packs."""
     with disk_errors("take its maintenance lock"):
         (repository / PRIVATE_FOLDER).mkdir(exist_ok=True)
         descriptor = os.open(repository / PRIVATE_FOLDER / "maintenance.lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -99,7 +91,7 @@ def _only_one(repository: Path) -> Iterator[bool]:
 
 
 def _run(git: str, repository: Path, arguments: tuple[str, ...]) -> None:
-    # The repository's own settings hold, and none of a person's environment (GIT_DIR, aliases, hooks elsewhere).
+    # The repository's own configuration applies, but nothing from the user's environment (GIT_DIR, aliases, hooks).
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
     try:

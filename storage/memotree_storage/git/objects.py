@@ -1,7 +1,7 @@
-"""Git objects as bytes: their ids, and the text of commits and tags in both directions.
+"""Git objects as bytes: their ids, and encoding and parsing of commits and tags.
 
-The formats are those of Git's ``Documentation/gitformat-*`` and ``fsck.c``; what is written here passes
-``git fsck --strict``. Reading is tolerant, since people push commits made by any program.
+The formats are those of Git's ``Documentation/gitformat-*`` and ``fsck.c``. Objects written here pass ``git fsck
+--strict``. Parsing is tolerant, since people push commits made by any program.
 """
 
 import re
@@ -32,7 +32,7 @@ _FIRST_SECOND: Final = int((datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_second
 
 
 class ObjectMissingError(NotFoundError):
-    """The repository has no such object, or it is of another kind than was asked for."""
+    """The repository has no such object, or the object is of another kind than expected."""
 
     reason = "OBJECT_MISSING"
 
@@ -45,7 +45,7 @@ class ObjectMissingError(NotFoundError):
 
 
 class ObjectDamagedError(CorruptError):
-    """An object on disk does not have the bytes that its id promises."""
+    """The bytes of an object on disk do not match its id."""
 
     reason = "OBJECT_DAMAGED"
 
@@ -57,26 +57,30 @@ class ObjectDamagedError(CorruptError):
 
 
 class InvalidSignatureError(InvalidInputError):
-    """An author, committer or tagger that a Git object cannot hold."""
+    """An author, committer or tagger that a Git object cannot store."""
 
     reason = "INVALID_SIGNATURE"
 
 
 class InvalidMessageError(InvalidInputError):
-    """A commit or tag message that a Git object cannot hold."""
+    """A commit or tag message that a Git object cannot store."""
 
     reason = "INVALID_MESSAGE"
 
 
 def object_id(kind: int, data: bytes) -> bytes:
-    """The id (20 bytes) that Git gives to ``data`` as an object of ``kind``."""
+    """Return the id (20 bytes) that Git gives to ``data`` as an object of ``kind``."""
     digest = sha1(b"%s %d\0" % (KIND_NAMES[kind], len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.digest()
 
 
 def raw_id(hex_id: str, kind: str = "object") -> bytes:
-    """The 20 bytes of a 40-digit id; anything else can't be in the repository: `ObjectMissingError`."""
+    """Return the 20 bytes of a 40-digit id.
+
+    Raises:
+        ObjectMissingError: The text is not an object id, so the repository cannot have such an object.
+    """
     if _HEX_ID.fullmatch(hex_id) is None:
         raise ObjectMissingError(hex_id, kind)
     return bytes.fromhex(hex_id)
@@ -91,7 +95,7 @@ def is_hex_id(text: str) -> bool:
 
 
 def encode_commit(tree: bytes, parents: Sequence[str], author: Signature, committer: Signature, message: str) -> bytes:
-    """The text of a commit object; the message ends with a line break, as Git's own commits do."""
+    """Encode a commit object; the message ends with a line break, as in Git's own commits."""
     lines = [b"tree " + tree.hex().encode()]
     lines += [b"parent " + parent.encode() for parent in parents]
     lines.append(b"author " + encode_signature("author", author))
@@ -100,7 +104,7 @@ def encode_commit(tree: bytes, parents: Sequence[str], author: Signature, commit
 
 
 def encode_tag(target: bytes, draft: TagDraft) -> bytes:
-    """The text of an annotated tag object that points to the commit ``target``."""
+    """Encode an annotated tag object that points to the commit ``target``."""
     lines = [
         b"object " + target.hex().encode(),
         b"type commit",
@@ -111,7 +115,11 @@ def encode_tag(target: bytes, draft: TagDraft) -> bytes:
 
 
 def encode_message(field: str, message: str) -> bytes:
-    """A message as bytes with a final line break; `InvalidMessageError` for NUL and lone surrogates."""
+    """Encode a message with a final line break.
+
+    Raises:
+        InvalidMessageError: The message contains NUL or a lone surrogate.
+    """
     try:
         data = message.encode()
     except UnicodeEncodeError as error:
@@ -127,11 +135,11 @@ def _invalid_message(field: str, problem: str) -> InvalidMessageError:
 
 
 def encode_signature(field: str, signature: Signature) -> bytes:
-    """``Name <email> seconds +hhmm``; white space around name and email goes, as in Git.
+    """Encode ``Name <email> seconds +hhmm``; white space around name and email is removed, as Git does.
 
     Raises:
-        InvalidSignatureError: for a blank name, ``<``, ``>``, a line break or NUL in name or email, a time without
-            zone, or one before 1970 (Git has no notation for it).
+        InvalidSignatureError: The name is blank; name or email contains ``<``, ``>``, a line break or NUL; or the time
+            has no zone or is before 1970 (Git has no notation for it).
     """
     name = _identity_part(f"{field}.name", signature.name)
     email = _identity_part(f"{field}.email", signature.email)
@@ -172,10 +180,13 @@ def _invalid_signature(field: str, problem: str) -> InvalidSignatureError:
 
 
 def parse_commit(commit_id: str, data: bytes) -> CommitInfo:
-    """A commit object's text as `CommitInfo`.
+    """Parse the text of a commit object.
 
-    Text that is not valid in the commit's encoding gets replacement characters and a time that Python can't hold is
-    moved to the nearest that it can; a commit without a tree is `ObjectDamagedError`.
+    Text that is not valid in the commit's encoding gets replacement characters; a time that Python cannot represent is
+    replaced by the nearest one that it can.
+
+    Raises:
+        ObjectDamagedError: The commit names no tree, or an id in it is malformed.
     """
     head, _, message = data.partition(b"\n\n")
     tree, parents, encoding = "", [], "utf-8"
@@ -205,7 +216,7 @@ def parse_commit(commit_id: str, data: bytes) -> CommitInfo:
 
 
 def parse_signature(line: bytes, encoding: str = "utf-8") -> Signature:
-    """``Name <email> seconds +hhmm`` as a `Signature`; parts that are missing or broken become empty or 1970."""
+    """Parse ``Name <email> seconds +hhmm``; parts that are missing or broken become empty, or 1970 for the time."""
     identity, _, time = line.rpartition(b">")
     name, email = _parse_identity(identity, encoding)
     seconds, _, zone = time.strip().partition(b" ")
@@ -215,7 +226,7 @@ def parse_signature(line: bytes, encoding: str = "utf-8") -> Signature:
         second = 0
     try:
         when = datetime.fromtimestamp(second, _parse_zone(zone))
-    except (ValueError, OverflowError):  # a day from the end of time, some zones are past it
+    except (ValueError, OverflowError):  # near the greatest or smallest date, some zones are out of range
         when = datetime.fromtimestamp(second, UTC)
     return Signature(name, email, when)
 
@@ -239,18 +250,18 @@ def _parse_zone(zone: bytes) -> timezone:
 
 
 def _decode(data: bytes, encoding: str) -> str:
-    """Text that every store can hold, whatever the commit says its encoding is."""
+    """Decode text so that every store can hold it, whatever encoding the commit claims to have."""
     try:
         text = data.decode(encoding, "replace")
-    except (LookupError, ValueError):  # no such encoding, or one that is none of texts
+    except (LookupError, ValueError):  # no such encoding, or not a text encoding
         text = data.decode("utf-8", "replace")
-    if not text.isprintable():  # some encodings give halves of surrogate pairs
+    if not text.isprintable():  # some encodings yield lone surrogates
         text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     return text
 
 
 def parse_tag(data: bytes) -> TagDraft:
-    """An annotated tag's text as `TagDraft`; read as tolerantly as a commit, a tagger that is missing has time 1970."""
+    """Parse an annotated tag as tolerantly as a commit; a missing tagger gets the time 1970."""
     head, _, message = data.partition(b"\n\n")
     fields = dict(line.partition(b" ")[::2] for line in head.split(b"\n"))
     return TagDraft(
@@ -261,7 +272,7 @@ def parse_tag(data: bytes) -> TagDraft:
 
 
 def tag_target(tag_id: str, data: bytes) -> bytes:
-    """The id of the object that an annotated tag names."""
+    """Return the id of the object that an annotated tag points to."""
     value = data[7:47]
     if not data.startswith(b"object ") or _HEX_ID_BYTES.fullmatch(value) is None:
         raise ObjectDamagedError(tag_id)

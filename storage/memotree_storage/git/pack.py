@@ -1,8 +1,9 @@
-"""Writing: all objects of one commit as one pack with its index, on disk before anybody hears of it.
+"""Writing packs: all objects of one commit become one pack with its index, durable before anything refers to them.
 
-The order is the whole point: pack and index are written under temporary names and synced, renamed (pack first, because
-readers look for indexes), and then their folder is synced. A crash before the second rename leaves nothing that Git
-would read; after it, a complete pack. An object written loose would cost a file and two syncs each.
+The order of the steps matters. Pack and index are written under temporary names and synced, then renamed (the pack
+first, because readers look for indexes), and then their folder is synced. A crash before the second rename leaves
+nothing that Git would read; a crash after it leaves a complete pack. Loose objects would cost a file and two syncs
+each.
 """
 
 import fcntl
@@ -24,13 +25,13 @@ from memotree_storage.git.disk import discard, sync_both, sync_folder
 from memotree_storage.git.objects import object_id
 
 TEMPORARY_PREFIX: Final = "tmp_memotree_"
-"""Git's own ``prune`` takes old ``tmp_*`` files of the pack folder for leftovers, and rightly so."""
+"""Git's own ``prune`` treats old ``tmp_*`` files in the pack folder as leftovers, which suits us."""
 
 _LEVEL: Final = 1
-"""zlib level: 1 costs a third of the default's time for a tenth more bytes, and maintenance packs again anyway."""
+"""zlib level: level 1 takes a third of the default's time for a tenth more bytes, and maintenance repacks anyway."""
 
 _SPILL: Final = 4 << 20
-"""Bytes kept in memory before a large pack goes to its file piece by piece."""
+"""Bytes kept in memory before a large pack is written to its file piece by piece."""
 
 _HEADER_SIZE: Final = 12
 _READ_ONLY: Final = 0o444
@@ -45,9 +46,9 @@ class WrittenPack:
 
 
 class PackWriter:
-    """Collects objects and writes them as one pack. Use it as a context manager: leaving it unfinished removes all.
+    """Collects objects and writes them as one pack. A context manager: leaving it before `finish` removes all files.
 
-    Memory stays bounded by 4 MiB of compressed objects plus about 200 bytes per object, however large the pack gets.
+    Memory is bounded by 4 MiB of compressed objects plus about 200 bytes per object, however large the pack gets.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +65,7 @@ class PackWriter:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            # A full disk fails the last flush once more; the error that matters is on its way already.
+            # On a full disk the last flush fails again; the error that matters is already being raised.
             with suppress(OSError):
                 self._file.close()
         for path in self._leftovers:
@@ -74,7 +75,7 @@ class PackWriter:
         return len(self._offsets)
 
     def add(self, kind: int, data: bytes) -> bytes:
-        """Put an object into the pack, once, and return its id (20 bytes)."""
+        """Add an object to the pack, unless it is in it already, and return its id (20 bytes)."""
         name = object_id(kind, data)
         if name in self._offsets:
             return name
@@ -87,7 +88,7 @@ class PackWriter:
         return name
 
     def finish(self) -> WrittenPack:
-        """Write, sync and name the pack; when this returns it survives a power cut."""
+        """Write, sync and rename the pack; when this returns, it survives a power cut."""
         pack_path, file = self._pack_file()
         checksum = self._complete(file)
         index_path, index = create_temporary(self._folder, ".idx")
@@ -96,8 +97,8 @@ class PackWriter:
             self._write_index(index, checksum)
             point("git.pack-written")
             sync_both(file.fileno(), index.fileno())
-            # Named by the checksum of all its bytes: a pack of that name is this pack, offsets included. Both files
-            # stay open, and so marked as alive, until they have their names.
+            # Named by the checksum of all its bytes, so a pack of the same name is this pack, offsets included. Both
+            # files stay open, which marks them as alive, until they have their names.
             name = f"pack-{checksum.hex()}"
             pack_path.rename(self._folder / f"{name}.pack")
             self._leftovers = [self._folder / f"{name}.pack", index_path]
@@ -121,7 +122,7 @@ class PackWriter:
         self._pending = bytearray()
 
     def _complete(self, file: IO[bytes]) -> bytes:
-        """Write what is pending, the header with the final count, and the checksum of it all."""
+        """Write the pending bytes, the header with the final count, and the checksum of everything."""
         header = b"PACK" + (2).to_bytes(4) + len(self._offsets).to_bytes(4)
         checksum = sha1(header, usedforsecurity=False)
         self._spill()
@@ -140,10 +141,10 @@ class PackWriter:
 
 
 def create_temporary(folder: Path, suffix: str) -> tuple[Path, IO[bytes]]:
-    """A new file that its open descriptor marks as alive.
+    """Create a temporary file that is marked as alive while its descriptor is open.
 
-    The descriptor holds an ``flock``, which the kernel drops with the process. So recovery can tell a leftover (lock
-    free) from a file that some process is writing, without pids and ages.
+    The descriptor holds an ``flock``, which the kernel releases when the process ends. So recovery can tell a leftover
+    (lock free) from a file that a process is still writing, without comparing pids or ages.
     """
     while True:
         path = folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{suffix}"
@@ -155,7 +156,7 @@ def create_temporary(folder: Path, suffix: str) -> tuple[Path, IO[bytes]]:
 
 
 def _claim(file: IO[bytes], path: Path) -> bool:
-    """Lock the file; ``False`` when recovery saw it between creation and lock and took it for a leftover."""
+    """Lock the file; ``False`` if recovery took it for a leftover between its creation and the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return path.stat().st_ino == os.fstat(file.fileno()).st_ino
@@ -164,9 +165,9 @@ def _claim(file: IO[bytes], path: Path) -> bool:
 
 
 def remove_abandoned(folder: Path) -> list[str]:
-    """Remove temporary packs whose writer is dead; returns the names of those that held something.
+    """Remove temporary packs whose writer is dead; return the names of those that were not empty.
 
-    An empty one may belong to a writer that is about to lock it; that one notices and takes another name.
+    An empty file may belong to a writer that is about to lock it; that writer notices and takes another name.
     """
     removed = []
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):

@@ -1,8 +1,9 @@
-"""Reading packs: where an object lies, and its bytes with deltas applied.
+"""Reading packs: the offset of an object, and its bytes with deltas applied.
 
-dulwich's pack classes keep two file handles and a cache of their own per pack and warn when they are dropped; with a
-pack per commit, and a repack underneath, a reader needs the opposite. This keeps dulwich's formats (index, object
-header, delta) and holds packs by memory maps that vanish with their last reader: no close, no lock on the read path.
+dulwich's pack classes keep two file handles and a cache per pack, and warn if they are dropped without being closed.
+With one pack per commit, and a repack that can run at any time, a reader needs the opposite. This module uses dulwich
+for the formats (index, object header, delta) and accesses packs through memory maps that vanish with their last
+reader: no close, no lock on the read path.
 """
 
 import mmap
@@ -21,30 +22,30 @@ StoredObject = tuple[int, bytes]
 """Kind and bytes of an object."""
 
 _ZLIB_SLICE: Final = 8192
-"""Compressed bytes given to zlib at a time; it copies what it did not use, so small objects want small slices."""
+"""Compressed bytes passed to zlib at a time; it copies the unused rest, so small slices suit small objects."""
 
 _DELTA_CACHE_BYTES: Final = 32 << 20
 _OPEN_MAPS: Final = 32
-"""Each costs a file handle, and a server opens many repositories; mapping a pack again costs some 20 microseconds."""
+"""Each map costs a file handle, and a server opens many repositories; mapping a pack again takes about 20 us."""
 
 
 class PackCaches:
-    """What the packs of one repository share: open maps, and objects that deltas build upon."""
+    """What the packs of one repository share: open maps, and the objects that deltas are based on."""
 
     def __init__(self) -> None:
-        self.maps: BoundedCache[str, mmap.mmap] = BoundedCache(_OPEN_MAPS, lambda _: 1)
+        self.maps: BoundedCache[str, mmap.mmap] = BoundedCache(_OPEN_MAPS)
         self.bases: BoundedCache[tuple[str, int], StoredObject] = BoundedCache(
             _DELTA_CACHE_BYTES, lambda value: len(value[1]) + 200
         )
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all maps and objects."""
         self.maps.clear()
         self.bases.clear()
 
 
 class Pack:
-    """One pack file. Reads raise ``FileNotFoundError`` when a repack has removed it and it is not mapped."""
+    """One pack file. Reads raise ``FileNotFoundError`` if a repack has removed it and it is not mapped."""
 
     __slots__ = ("_caches", "_path", "name")
 
@@ -54,13 +55,13 @@ class Pack:
         self._caches = caches
 
     def load_index(self) -> PackIndex:
-        """The pack's index, mapped; the map goes with the last reference to it."""
+        """Map the pack's index; the map is released with the last reference to it."""
         path = self._path.with_suffix(".idx")
         with path.open("rb") as file:
             return load_pack_index_file(path, file, SHA1)
 
     def read(self, offset: int, read_base: Callable[[bytes], StoredObject]) -> StoredObject:
-        """The object at ``offset``; ``read_base`` finds a delta's base by id when it is not in this pack."""
+        """Return the object at ``offset``; ``read_base`` finds a delta's base by id if it is not in this pack."""
         contents = self._map()
         chain: list[tuple[int, bytes]] = []
         while True:
@@ -97,12 +98,12 @@ class Pack:
 
 
 def index_entries(index: PackIndex) -> Iterator[tuple[bytes, int]]:
-    """Every object of an index with its offset."""
+    """Return every object id of an index with its offset."""
     return ((bytes(name), offset) for name, offset, _ in index.iterentries())
 
 
 def find_offset(index: PackIndex, name: bytes) -> int | None:
-    """The offset of an object in an index, or ``None``."""
+    """Return the offset of an object in an index; ``None`` if it is not there."""
     try:
         return index.object_offset(RawObjectID(name))
     except KeyError:

@@ -1,4 +1,4 @@
-"""Clearing up after writers that died: ours at any time, git's only when nobody else is here."""
+"""Cleaning up after dead writers: MemoTree's leftovers at any time, git's only with exclusive access."""
 
 import time
 from collections.abc import Iterator
@@ -12,24 +12,24 @@ from memotree_storage.git.pack import TEMPORARY_PREFIX, remove_abandoned
 from memotree_storage.git.refs import RefStore
 
 LEFTOVER_AGE: Final = timedelta(hours=1)
-"""No git command holds a lock that long without being stuck."""
+"""No git command holds a lock that long unless it is stuck."""
 
 
 def recover(repository: Path, journal: LockJournal, refs: RefStore, foreign_age: timedelta | None) -> list[str]:
-    """Remove leftovers; the caller holds the repository's write lock.
+    """Remove leftovers; the caller must hold the repository's write lock.
 
     Args:
         repository: The bare repository.
         journal: Its lock journal.
-        refs: Its refs, looked through for broken ones, which are only reported.
-        foreign_age: Also remove git's own leftovers older than this; ``None`` leaves them all.
+        refs: Its refs. Broken ones are reported, not repaired.
+        foreign_age: Also remove leftovers of git that are older than this; ``None`` keeps them all.
 
     Returns:
-        One sentence for each thing that was done or seen.
+        One sentence for each thing that was done or found.
     """
     done = [*_clear_noted_locks(repository, journal)]
     done += [
-        f"Removed {name}, a pack that its writer died over before it was complete."
+        f"Removed {name}, an incomplete pack of a writer that died."
         for name in remove_abandoned(repository / "objects" / "pack")
     ]
     if foreign_age is not None:
@@ -67,7 +67,7 @@ def _ref_locks(repository: Path) -> Iterator[Path]:
 def _clear_foreign(repository: Path, before: float) -> Iterator[str]:
     for path in _foreign_leftovers(repository):
         if path.stat().st_mtime < before and discard(path):
-            yield f"Removed {path.relative_to(repository)}, an old leftover of a git command that did not end well."
+            yield f"Removed {path.relative_to(repository)}, an old leftover of a git command that was interrupted."
 
 
 def _foreign_leftovers(repository: Path) -> Iterator[Path]:

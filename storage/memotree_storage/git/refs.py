@@ -1,7 +1,7 @@
-"""Refs: names that move by compare and swap, in Git's own files, beside the git program.
+"""Refs: names that move by compare and swap, in Git's own files, alongside the git program.
 
-Follows the files backend of Git: a loose file per ref, ``packed-refs`` behind it, a ``.lock`` file around each change.
-A ref is deleted from ``packed-refs`` before its loose file goes, else a crash between would bring back an old value.
+Follows Git's files backend: a loose file per ref, ``packed-refs`` as the fallback, a ``.lock`` file around each change.
+A ref is deleted from ``packed-refs`` before its loose file; otherwise a crash in between would bring back an old value.
 """
 
 import errno
@@ -29,7 +29,7 @@ from memotree_storage.git.locks import LockFile, LockJournal
 from memotree_storage.git.objects import is_hex_id
 
 _MAX_PART: Final = 240
-"""Bytes of one part of a name: a file name holds 255, and Git appends ``.lock`` and the like."""
+"""Maximum bytes of one part of a name: a file name can have 255, and Git appends ``.lock`` and the like."""
 
 _MAX_NAME: Final = 1024
 _ATTEMPTS: Final = 5
@@ -40,31 +40,31 @@ _T = TypeVar("_T")
 
 
 class InvalidRefNameError(InvalidInputError):
-    """A name of a branch, tag or other ref that Git refuses."""
+    """Git refuses this name of a branch, tag or other ref."""
 
     reason = "INVALID_REF_NAME"
 
 
 class RefNameTakenError(FailedPreconditionError):
-    """A ref name that would be a file and a folder at once, beside a ref that exists."""
+    """A ref name would be both a file and a folder, because of another ref."""
 
     reason = "REF_NAME_TAKEN"
 
 
 class PackedRefsDamagedError(CorruptError):
-    """The file of packed refs can't be read."""
+    """The file of packed refs cannot be read."""
 
     reason = "PACKED_REFS_DAMAGED"
 
 
 def check_ref_name(name: str) -> None:
-    """Refuse what ``git check-ref-format`` refuses, and branch and tag names that Git's commands can't take.
+    """Refuse names that ``git check-ref-format`` refuses, and branch and tag names that Git's commands cannot handle.
 
     Args:
         name: A full name such as ``refs/heads/main``.
 
     Raises:
-        InvalidRefNameError: with the rule that is broken.
+        InvalidRefNameError: With the rule that the name breaks.
     """
     problem = _ref_problem(name)
     if problem:
@@ -93,7 +93,7 @@ def _ref_problem(name: str) -> str:
 
 
 class RefStore:
-    """The refs of one repository. Reading needs no lock; `compare_and_swap` needs the repository's write lock."""
+    """The refs of one repository. Reads need no lock; `compare_and_swap` needs the repository's write lock."""
 
     def __init__(self, repository: Path, journal: LockJournal) -> None:
         self._repository = repository
@@ -101,14 +101,9 @@ class RefStore:
         self._loose = _FileCache(_decode_loose)
         self._packed_file = _FileCache(_decode_packed)
 
-    def read(self, name: str) -> str | None:
-        """The id that a ref holds; ``None`` when it is absent, symbolic or broken."""
-        value = self._value(name)
-        return value if value is not None and is_hex_id(value) else None
-
     def all(self) -> dict[str, str]:
-        """Every ref with the id it holds, symbolic refs followed once, broken ones left out."""
-        # Loose before packed: git packs a ref before it removes the loose file, so none is missed.
+        """Return every ref with the id it holds; symbolic refs are followed once, broken refs left out."""
+        # Read loose refs before packed ones: git packs a ref before it removes the loose file, so none is missed.
         values = dict(self._loose_values())
         for name, value in self._packed()[0].items():
             values.setdefault(name, value)
@@ -116,17 +111,17 @@ class RefStore:
         return {name: value for name, value in sorted(followed) if is_hex_id(value)}
 
     def broken(self) -> list[str]:
-        """Names of loose refs that hold neither an id nor a symbolic ref (a crash of another program leaves such)."""
+        """Return the loose refs that hold neither an id nor a symbolic ref (a crash of another program causes this)."""
         return [name for name, value in self._loose_values() if not is_hex_id(value) and not value.startswith("ref: ")]
 
     def compare_and_swap(self, name: str, old: str | None, new: str | None, lock_timeout: float) -> bool:
-        """Move a ref from ``old`` to ``new`` (``None``: absent), durable when it returns ``True``.
+        """Move a ref from ``old`` to ``new`` (``None``: absent); the move is durable when this returns ``True``.
 
-        ``False``, and nothing changed, when the ref is not at ``old``. A symbolic ref is never at anything.
+        Returns ``False`` and changes nothing if the ref is not at ``old``. A symbolic ref never matches any ``old``.
 
         Raises:
-            RefNameTakenError: when another ref's name is a folder of this one, or this one of it.
-            RefLockedError: when another program keeps the ref's lock file.
+            RefNameTakenError: Another ref's name is a folder of this one, or the other way round.
+            RefLockedError: Another program holds the ref's lock file.
         """
         if self._value(name) != old:
             return False
@@ -148,7 +143,7 @@ class RefStore:
                         self._replace(name, new, lock)
                 break
             except (FileNotFoundError, NotADirectoryError, FileExistsError):
-                # git removes folders that become empty, and makes others, at any time.
+                # git removes folders that become empty, and creates others, at any time.
                 self._refuse_taken(name)
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -179,18 +174,18 @@ class RefStore:
         point("git.ref-synced")
 
     def _refuse_taken(self, name: str) -> None:
-        """Refuse a new ref that would be a folder of an existing one, or the other way round."""
+        """Refuse a new ref that would be a folder of an existing ref, or the other way round."""
         other = next((above for above in _folders_of(name) if self._value(above) is not None), None)
         other = other or next((below for below, _ in self._loose_values(name)), None)
         other = other or next((packed for packed in self._packed()[0] if packed.startswith(f"{name}/")), None)
         if other is not None:
             raise RefNameTakenError(
-                f"{name} can't be made while {other} exists, since one would be a folder of the other; choose another "
-                "name or delete that one first."
+                f"{name} cannot be created while {other} exists, since one would be a folder of the other; choose "
+                "another name or delete that one first."
             )
 
     def _clear_folder(self, name: str, path: Path) -> None:
-        """Remove empty folders that stand where a ref's file must go."""
+        """Remove empty folders at the path where a ref's file must go."""
         for folder, _, _ in os.walk(path, topdown=False):
             try:
                 Path(folder).rmdir()
@@ -198,7 +193,9 @@ class RefStore:
                 if error.errno != errno.ENOTEMPTY:
                     raise
                 self._refuse_taken(name)
-                message = f"{name} can't be made while its place is taken by files that are no refs; remove {name}/."
+                message = (
+                    f"{name} cannot be created because the folder {name}/ contains files that are not refs; remove it."
+                )
                 raise RefNameTakenError(message) from error
 
     def _remove_empty_folders(self, folder: Path) -> None:
@@ -206,11 +203,11 @@ class RefStore:
             try:
                 folder.rmdir()
             except OSError:
-                return  # not empty, or gone: both are fine
+                return  # not empty, or already gone: both are fine
             folder = folder.parent
 
     def _value(self, name: str) -> str | None:
-        """What the ref's file says, or its packed line; ``None`` when there is neither."""
+        """Return the content of the ref's file, or its packed value; ``None`` if there is neither."""
         value = self._loose_value(self._repository / name)
         if value is None:
             value = self._packed()[0].get(name)
@@ -220,7 +217,7 @@ class RefStore:
 
     @staticmethod
     def _loose_value(path: Path) -> str | None:
-        """Read anew: a move compares with what is there now."""
+        """Read the file without the cache: a move must compare with the current value."""
         try:
             return _decode_loose(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -246,7 +243,7 @@ class RefStore:
             self._loose.keep(seen)
 
     def _packed(self) -> tuple[Mapping[str, str], Mapping[Ref, ObjectID]]:
-        """The packed refs, and what annotated tags among them point to."""
+        """Return the packed refs, and the peeled targets of annotated tags among them."""
         try:
             found = self._packed_file.read(os.fspath(self._repository / "packed-refs"))
         except (PackedRefsException, ValueError) as error:
@@ -256,10 +253,10 @@ class RefStore:
 
 
 class _FileCache(Generic[_T]):
-    """What small files say, read again when they may have changed. Safe between threads.
+    """The content of small files, read again when they may have changed. Thread-safe.
 
-    A file is known by its inode, size and times. One that changed less than a second before it was read is not
-    remembered: a second change within one tick of the clock could leave all of these as they were.
+    A file is identified by its inode, size and times. A file that changed less than a second before it was read is not
+    cached: a second change within one tick of the clock could leave all of these the same.
     """
 
     def __init__(self, decode: Callable[[bytes], _T]) -> None:
@@ -267,7 +264,7 @@ class _FileCache(Generic[_T]):
         self._known: dict[str, tuple[tuple[int, ...], _T]] = {}
 
     def read(self, path: str) -> _T | None:
-        """What the file says; ``None`` when there is none."""
+        """Return the decoded content of the file; ``None`` if there is no file."""
         known = self._known.get(path)
         now = time.time_ns()
         try:
@@ -285,7 +282,7 @@ class _FileCache(Generic[_T]):
         return value
 
     def keep(self, paths: Collection[str]) -> None:
-        """Forget all other files."""
+        """Forget all files except these."""
         for path in [path for path in list(self._known) if path not in paths]:
             self._known.pop(path, None)
 

@@ -1,7 +1,6 @@
-"""The Git repository of one workspace, as the port `CommitStore` and a little more."""
+"""The Git repository of one workspace: implements the port `CommitStore`, and a little more."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
@@ -32,18 +31,17 @@ from memotree_storage.git.trees import TreeReader, TreeWriter
 from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, TagDraft, WrittenCommit
 
 _BLOB_CACHE_BYTES: Final = 32 << 20
-_MIN_PREFIX: Final = 4
 
 
 class GitRepository:
     """One bare repository; every method may be called from any thread.
 
-    Objects are written without a lock (a pack has a name of its own and nobody refers to it yet); refs move under the
-    repository's write lock. The git program takes no part: it may read, push and repack beside.
+    Objects are written without a lock, since a pack has a unique name and nothing refers to it yet. Refs move under the
+    repository's write lock. The git program is not used, but it may read, push and repack at the same time.
     """
 
     def __init__(self, path: Path, *, lock_timeout: float = 10.0) -> None:
-        """Open the repository at ``path``; use `open` or `create`.
+        """Open the repository at ``path``; call `open` or `create` instead.
 
         Args:
             path: The folder of the bare repository.
@@ -61,10 +59,10 @@ class GitRepository:
 
     @classmethod
     def create(cls, path: Path, *, description: str = "") -> "GitRepository":
-        """Make a bare repository whose ``HEAD`` is ``refs/heads/main``; it is there as a whole or not at all.
+        """Create a bare repository whose ``HEAD`` is ``refs/heads/main``. Atomic: it is created whole or not at all.
 
         Raises:
-            RepositoryExistsError: when something is at ``path`` already.
+            RepositoryExistsError: There is already something at ``path``.
         """
         create_layout(path, description)
         return cls(path)
@@ -74,13 +72,13 @@ class GitRepository:
         """Open an existing repository.
 
         Raises:
-            RepositoryMissingError: when there is none.
-            RepositoryFormatError: when it stores objects or refs in a way that this version does not know.
+            RepositoryMissingError: There is no repository at ``path``.
+            RepositoryFormatError: It stores objects or refs in a way that this version does not support.
         """
         return cls(path, lock_timeout=lock_timeout)
 
     def close(self) -> None:
-        """Let go of files and caches."""
+        """Release files and caches."""
         self._objects.close()
         self._trees.clear()
         self._blobs.clear()
@@ -94,12 +92,12 @@ class GitRepository:
     # --- the port ----------------------------------------------------------------------------------------------------
 
     def write_commit(self, draft: CommitDraft) -> WrittenCommit:
-        """Write blobs, trees, commit and tag object as one synced pack; no ref moves, so nobody sees it yet.
+        """Write blobs, trees, commit and tag object as one synced pack. No ref moves, so the commit is not visible yet.
 
         Raises:
-            ObjectMissingError: when the parent is not a commit of this repository.
-            InvalidPathError, InvalidSignatureError, InvalidMessageError, InvalidRefNameError: for what Git can't hold.
-            RepositoryUnavailableError: when the disk refuses; nothing is left behind.
+            ObjectMissingError: The parent is not a commit of this repository.
+            InvalidPathError, InvalidSignatureError, InvalidMessageError, InvalidRefNameError: Git cannot store a value.
+            RepositoryUnavailableError: The disk refused; nothing is left behind.
         """
         root = None
         parents: tuple[str, ...] = ()
@@ -119,12 +117,12 @@ class GitRepository:
         return WrittenCommit(commit.hex(), blobs, None if tag is None else tag.hex())
 
     def write_tag(self, draft: TagDraft, commit_id: str) -> str:
-        """Write an annotated tag object of a commit and give its id; no ref moves.
+        """Write an annotated tag object for a commit and return its id. No ref moves.
 
         Raises:
-            ObjectMissingError: when there is no such commit.
-            InvalidRefNameError, InvalidSignatureError, InvalidMessageError: for what Git can't hold.
-            RepositoryUnavailableError: when the disk refuses; nothing is left behind.
+            ObjectMissingError: There is no such commit.
+            InvalidRefNameError, InvalidSignatureError, InvalidMessageError: Git cannot store a value.
+            RepositoryUnavailableError: The disk refused; nothing is left behind.
         """
         check_ref_name(f"refs/tags/{draft.name}")
         commit = raw_id(commit_id, "commit")
@@ -136,14 +134,14 @@ class GitRepository:
         return tag.hex()
 
     def move_ref(self, ref: str, old: str | None, new: str | None) -> bool:
-        """Compare and swap: point ``ref`` at ``new`` if it is at ``old`` (``None``: absent); ``False`` if it was not.
+        """Compare and swap: set ``ref`` to ``new`` if it is at ``old`` (``None``: absent); return whether it was.
 
         Raises:
-            InvalidRefNameError: for a name Git refuses.
-            RefNameTakenError: when the name would be a file and a folder at once beside another ref.
-            ObjectMissingError: when ``new`` is not in the repository, or a branch would point to no commit.
-            RepositoryBusyError, RefLockedError: when another process or git keeps a lock for too long.
-            RepositoryUnavailableError: when the disk refuses; the ref is then at ``old`` or ``new``.
+            InvalidRefNameError: Git refuses the name.
+            RefNameTakenError: The name would be both a file and a folder, because of another ref.
+            ObjectMissingError: ``new`` is not in the repository, or a branch would not point to a commit.
+            RepositoryBusyError, RefLockedError: Another process or git held a lock for too long.
+            RepositoryUnavailableError: The disk refused; the ref is then at ``old`` or at ``new``.
         """
         check_ref_name(ref)
         if new is not None:
@@ -156,21 +154,21 @@ class GitRepository:
             return self._refs.compare_and_swap(ref, old, new, self._lock_timeout)
 
     def refs(self) -> dict[str, str]:
-        """Every ref of the repository with the object id it holds, ``HEAD`` left out."""
+        """Return every ref except ``HEAD`` with the object id that it holds."""
         with disk_errors("list its refs"):
             return self._refs.all()
 
     def commit_info(self, commit_id: str) -> CommitInfo:
-        """The commit (a tag object's id is peeled to its commit)."""
+        """Return a commit; the id of a tag object is peeled to its commit."""
         return parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
 
     def diff(self, old: str | None, new: str) -> Iterator[PathChange]:
-        """The files that differ between two commits, by path; ``old=None`` lists all files of ``new``."""
+        """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``."""
         before = None if old is None else self._root(old)
         return diff_trees(self._trees, before, self._root(new))
 
     def read_blob(self, blob_id: str) -> bytes:
-        """The bytes of a blob."""
+        """Return the bytes of a blob."""
         data = self._blobs.get(blob_id)
         if data is None:
             data = self._objects.read_kind(raw_id(blob_id, "blob"), BLOB, "blob")
@@ -178,60 +176,42 @@ class GitRepository:
         return data
 
     def read_path(self, commit_id: str, path: str) -> bytes | None:
-        """The file at ``path`` in a commit, or ``None``."""
+        """Return the file at ``path`` in a commit; ``None`` if there is none."""
         blob = self._trees.find(self._root(commit_id), path)
         return None if blob is None else self.read_blob(blob.hex())
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
 
-    def read_ref(self, ref: str) -> str | None:
-        """The object id that one ref holds, or ``None``; a name that Git refuses is `InvalidRefNameError`."""
-        check_ref_name(ref)
-        with disk_errors("read a ref"):
-            return self._refs.read(ref)
-
     def exists(self, object_id: str) -> bool:
         """Whether the repository has this object."""
         return is_hex_id(object_id) and self._objects.contains(raw_id(object_id))
 
-    def peel(self, object_id: str) -> str:
-        """The id of what an annotated tag names in the end; the id of anything else is returned as it is."""
-        return self._objects.peel(raw_id(object_id))[0].hex()
-
     def read_tag(self, object_id: str) -> TagDraft | None:
-        """The annotated tag of that id; ``None`` when the id names another kind of object.
+        """Return the annotated tag with this id; ``None`` if the id names another kind of object.
 
         Raises:
-            ObjectMissingError: when the repository has no such object.
+            ObjectMissingError: The repository has no such object.
         """
         kind, data = self._objects.read(raw_id(object_id, "tag"))
         return parse_tag(data) if kind == TAG else None
 
-    def resolve_prefix(self, hex_prefix: str) -> list[str]:
-        """Ids of all commits that begin with ``hex_prefix`` (4 to 40 hex digits), ascending; else none."""
-        prefix = hex_prefix.lower()
-        if not _MIN_PREFIX <= len(prefix) <= 40 or not is_hex_id(prefix.ljust(40, "0")):  # noqa: PLR2004 - a full id
-            return []
-        found = self._objects.ids_with_prefix(prefix)
-        return [name.hex() for name in found if self._objects.read(name)[0] == COMMIT]
-
     def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
-        """All commits that ``tips`` reach and that are not known, each once, parents before children.
+        """Return all commits that ``tips`` reach and that are not known, each once, parents before children.
 
-        Nothing behind a known commit is read; tips that lead to no commit are passed over. About 1 KB of memory and
-        30 microseconds per commit.
+        The walk does not go past a known commit; a tip that does not lead to a commit is skipped. Takes about 1 KB of
+        memory and 30 microseconds per commit.
         """
         return walk_history(self._objects, tips, known)
 
-    def recover(self, *, exclusive: bool = False, age_limit: timedelta = LEFTOVER_AGE) -> list[str]:
-        """Clear what crashed writers left behind and say it, one sentence each.
+    def recover(self, *, exclusive: bool = False) -> list[str]:
+        """Remove what crashed writers left behind; return one sentence for each thing done.
 
-        Without ``exclusive`` only what provably belongs to dead MemoTree processes goes: safe at any time. With it
-        the caller promises that no other program works on the repository, and lock and temporary files of git
-        older than ``age_limit`` go too.
+        Without ``exclusive``, only remove what provably belongs to dead MemoTree processes, which is safe at any time.
+        With it, the caller guarantees that no other program works on the repository, and lock files and temporary
+        files of git older than `LEFTOVER_AGE` are removed too.
         """
         with self._lock.hold(self._lock_timeout), disk_errors("be recovered"):
-            return recover(self.path, self._journal, self._refs, age_limit if exclusive else None)
+            return recover(self.path, self._journal, self._refs, LEFTOVER_AGE if exclusive else None)
 
     def _root(self, commit_id: str) -> bytes:
         return raw_id(self.commit_info(commit_id).tree_id, "tree")

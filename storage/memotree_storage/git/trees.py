@@ -1,7 +1,7 @@
-"""Trees: read, looked up, and rewritten along the changed paths only.
+"""Trees: read, searched, and rewritten only along the changed paths.
 
-A commit of ten nodes among a million touches some thirty trees. A parsed tree is two lists in Git's order (sort keys
-and the entries' own bytes), so that changing one entry of a thousand is a bisection, and writing the tree is one join.
+A commit of ten nodes among a million touches about thirty trees. A parsed tree is two lists in Git's order (sort keys
+and raw entries), so that changing one entry of a thousand is a binary search, and encoding the tree is one join.
 """
 
 import re
@@ -19,17 +19,17 @@ from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, object_id
 
 MAX_DEPTH: Final = 64
-"""Folders that a written path may have, so that building a tree can recurse."""
+"""The maximum number of folders in a path that is written, so that building a tree can recurse."""
 
 _MAX_NAME: Final = 255
-"""Bytes of one name that file systems take, for people who check the repository out."""
+"""The maximum length of a name in bytes that file systems accept, for people who check the repository out."""
 
 _TREE_CACHE_BYTES: Final = 64 << 20
 _ENTRY_COST: Final = 160
-"""Bytes of memory of one parsed entry: two bytes objects and their places in two lists."""
+"""Memory of one parsed entry in bytes: two bytes objects and their slots in two lists."""
 
 _PLAIN_NAME: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
-"""Names that no file system takes for ``.git``; they need no closer look."""
+"""Names that no file system takes for ``.git``; they need no further check."""
 
 _FOLDER_MODE: Final = b"40000 "
 _FILE_MODE: Final = b"100644 "
@@ -37,14 +37,14 @@ _GITLINK_MODE: Final = b"160000"
 
 
 class InvalidPathError(InvalidInputError):
-    """A path that a Git tree cannot hold, or that collides with another one."""
+    """A path that a Git tree cannot store, or that collides with another path."""
 
     reason = "INVALID_PATH"
 
 
 @dataclass(slots=True)
 class Tree:
-    """A parsed tree: ``keys`` ascending (a folder's name ends with ``/``), ``rows`` the raw entries beside them.
+    """A parsed tree: ``keys`` in ascending order (a folder's key ends with ``/``), ``rows`` are their raw entries.
 
     A tree in the cache is shared and never changed; a writer works on a `copy`.
     """
@@ -54,7 +54,7 @@ class Tree:
 
     @classmethod
     def parse(cls, data: bytes) -> "Tree":
-        """Parse a tree object's bytes; ``ValueError`` when they are no tree."""
+        """Parse the bytes of a tree object; ``ValueError`` if they are malformed."""
         tree = cls()
         position = 0
         while position < len(data):
@@ -70,20 +70,20 @@ class Tree:
         return tree
 
     def copy(self) -> "Tree":
-        """A tree of its own with the same entries."""
+        """Return an independent tree with the same entries."""
         return Tree(self.keys.copy(), self.rows.copy())
 
     def encode(self) -> bytes:
-        """The tree object's bytes."""
+        """Return the bytes of the tree object."""
         return b"".join(self.rows)
 
     def row(self, key: bytes) -> bytes | None:
-        """The raw entry of a key, or ``None``."""
+        """Return the raw entry of a key; ``None`` if there is none."""
         place = bisect_left(self.keys, key)
         return self.rows[place] if place < len(self.keys) and self.keys[place] == key else None
 
     def put(self, key: bytes, row: bytes | None) -> None:
-        """Set the entry of a key, or remove it."""
+        """Set the entry of a key; ``None`` removes it."""
         place = bisect_left(self.keys, key)
         present = place < len(self.keys) and self.keys[place] == key
         if row is None:
@@ -100,17 +100,17 @@ EMPTY_TREE: Final = object_id(TREE, b"")
 
 
 def row_id(row: bytes) -> bytes:
-    """The object id (20 bytes) in a raw entry."""
+    """Return the object id (20 bytes) in a raw entry."""
     return row[-20:]
 
 
 def row_blob(row: bytes | None) -> bytes | None:
-    """The blob id in a file's raw entry; ``None`` for no entry and for a link to another repository."""
+    """Return the blob id in a file's raw entry; ``None`` for no entry and for a link to another repository."""
     return None if row is None or row.startswith(_GITLINK_MODE) else row[-20:]
 
 
 class TreeReader:
-    """Reads trees of one repository through a cache of parsed ones."""
+    """Reads trees of one repository through a cache of parsed trees."""
 
     def __init__(self, database: ObjectDatabase) -> None:
         self._database = database
@@ -119,7 +119,7 @@ class TreeReader:
         )
 
     def load(self, name: bytes, *, keep: bool = True) -> Tree:
-        """The parsed tree; ``keep=False`` leaves the cache as it is, for walks over everything."""
+        """Return the parsed tree; ``keep=False`` does not add it to the cache, for walks over everything."""
         tree = self._cache.get(name)
         if tree is None:
             data = b"" if name == EMPTY_TREE else self._database.read_kind(name, TREE, "tree")
@@ -132,15 +132,15 @@ class TreeReader:
         return tree
 
     def remember(self, name: bytes, tree: Tree) -> None:
-        """Take in a tree that was just built; its id is the hash of its content, so it can't be wrong."""
+        """Cache a tree that was just built; its id is the hash of its content, so the entry cannot be wrong."""
         self._cache.put(name, tree)
 
     def clear(self) -> None:
-        """Forget all parsed trees."""
+        """Empty the cache."""
         self._cache.clear()
 
     def find(self, root: bytes, path: str) -> bytes | None:
-        """The blob id of the file at ``path`` below ``root``, or ``None``."""
+        """Return the blob id of the file at ``path`` below ``root``; ``None`` if there is none."""
         try:
             *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
         except UnicodeEncodeError:
@@ -154,7 +154,7 @@ class TreeReader:
 
 
 class ObjectSink(Protocol):
-    """Takes new objects; `PackWriter` is one."""
+    """Accepts new objects; `PackWriter` is one."""
 
     def add(self, kind: int, data: bytes) -> bytes:
         """Store an object and return its id (20 bytes)."""
@@ -163,14 +163,14 @@ class ObjectSink(Protocol):
 
 @dataclass(slots=True)
 class _FolderChange:
-    """What changes inside one folder: files by name (``None`` removes), and the folders below it that change."""
+    """The changes inside one folder: files by name (``None`` removes one), and the subfolders with changes."""
 
     files: dict[bytes, bytes | None] = field(default_factory=dict)
     folders: dict[bytes, "_FolderChange"] = field(default_factory=dict)
 
 
 class TreeWriter:
-    """Applies path changes to a root tree and hands the new blobs and trees to a sink."""
+    """Applies path changes to a root tree and writes the new blobs and trees to a sink."""
 
     def __init__(self, reader: TreeReader, sink: ObjectSink) -> None:
         self._reader = reader
@@ -178,13 +178,13 @@ class TreeWriter:
         self._blobs: dict[str, str] = {}
 
     def apply(self, root: bytes | None, changes: Mapping[str, bytes | None]) -> tuple[bytes, dict[str, str]]:
-        """The root with the changes made, and the blob ids (hex) of all paths that were set.
+        """Return the id of the root tree with the changes applied, and the blob ids (hex) of all paths that were set.
 
-        Only trees along changed paths are read or written; a folder that becomes empty goes; removing what is not
-        there changes nothing.
+        Reads and writes only trees along changed paths. A folder that becomes empty is removed; removing a file that
+        does not exist changes nothing.
 
         Raises:
-            InvalidPathError: for a path Git can't hold, or a file in the place of a folder that is still there.
+            InvalidPathError: Git cannot store a path, or a file would take the place of a folder that still exists.
         """
         self._blobs = {}
         new = self._folder(_plan(changes), root, "")
@@ -193,7 +193,7 @@ class TreeWriter:
         return new, self._blobs
 
     def _folder(self, change: _FolderChange, base: bytes | None, prefix: str) -> bytes | None:
-        """Apply a folder's change; returns the new tree's id, or ``None`` when nothing is left in it."""
+        """Apply the changes of a folder; return the new tree's id, or ``None`` if the folder is now empty."""
         before = Tree() if base is None else self._reader.load(base)
         tree = before.copy()
         for name, below in change.folders.items():
@@ -217,7 +217,7 @@ class TreeWriter:
         return created
 
     def _file(self, name: bytes, data: bytes, row: bytes | None, prefix: str) -> bytes:
-        """The entry of a file with new bytes; a blob that the parent has already is not written again."""
+        """Return the entry of a file with new bytes; a blob that the parent commit has is not written again."""
         blob = object_id(BLOB, data)
         if row is None or row_blob(row) != blob:
             self._sink.add(BLOB, data)
@@ -233,7 +233,7 @@ class TreeWriter:
 
 
 def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
-    """The changes as a tree of folders, every path checked."""
+    """Arrange the changes as a tree of folders and check every path."""
     root = _FolderChange()
     for path, data in changes.items():
         *folders, name = split_path(path)
@@ -245,7 +245,11 @@ def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
 
 
 def split_path(path: str) -> list[bytes]:
-    """The names along a path that is to be written; `InvalidPathError` says what is wrong with it."""
+    """Split a path that is to be written into encoded names.
+
+    Raises:
+        InvalidPathError: Git cannot store the path.
+    """
     names = path.split("/")
     if len(names) > MAX_DEPTH:
         raise _invalid_path(path, f"has more than {MAX_DEPTH} parts; put the file higher")

@@ -1,7 +1,7 @@
-"""The workspaces on disk: one bare repository each, named by its id; name and purpose are versioned inside it.
+"""The workspaces on disk: one bare repository each, named by its id; name and description are versioned inside it.
 
-The description of a workspace stands on the ref ``refs/memotree/workspace`` as the file ``workspace.json``, so that a
-rename is a commit like any other and a copied repository still knows what it is.
+The description of a workspace is the file ``workspace.json`` on the ref ``refs/memotree/workspace``. So a rename is a
+commit like any other, and a copied repository still knows which workspace it is.
 """
 
 import json
@@ -45,19 +45,19 @@ class WorkspaceDescriptionError(CorruptError):
 
 
 class WorkspaceTooNewError(FailedPreconditionError):
-    """A later version of MemoTree wrote the repository of a workspace."""
+    """A later version of MemoTree wrote the repository of this workspace."""
 
     reason = "WORKSPACE_TOO_NEW"
 
 
 class WorkspaceRacedError(AbortedError):
-    """Another writer changed the description of the workspace at the same moment."""
+    """Another writer changed the description of the workspace at the same time."""
 
     reason = "WORKSPACE_CHANGED"
 
 
 class Repositories:
-    """The repositories below a folder, opened once each; safe to use from several threads."""
+    """The repositories below a folder, each opened once; thread-safe."""
 
     def __init__(self, folder: Path, trash: Path) -> None:
         self._folder = folder
@@ -67,19 +67,19 @@ class Repositories:
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, workspace_id: str) -> Path:
-        """Where the repository of a workspace lies."""
+        """Return the path of a workspace's repository."""
         return self._folder / f"{workspace_id}{_SUFFIX}"
 
     def ids(self) -> list[str]:
-        """The ids of all workspaces that have a repository."""
+        """Return the ids of all workspaces that have a repository."""
         names = (path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}") if path.is_dir())
         return sorted(name for name in names if is_id(name))
 
     def get(self, workspace_id: str) -> GitRepository:
-        """The open repository of a workspace.
+        """Return the open repository of a workspace.
 
         Raises:
-            WorkspaceNotFoundError: There is none of that id.
+            WorkspaceNotFoundError: There is no workspace with this id.
         """
         with self._lock:
             repository = self._open.get(workspace_id)
@@ -91,10 +91,10 @@ class Repositories:
             return repository
 
     def create(self, info: WorkspaceInfo, request_id: str = "") -> None:
-        """Make the repository of a new workspace: its description, and a first commit on the default branch.
+        """Create the repository of a new workspace: its description, and a first commit on the default branch.
 
-        It is made beside its place and renamed when it is complete, so a crash leaves a whole workspace or none. The
-        request that asked for it stands in the first commit.
+        It is built next to its path and renamed when complete, so that a crash leaves a whole workspace or none. The
+        request id is recorded in the first commit.
         """
         draft = self._folder / f".{info.workspace_id}{_UNFINISHED}"
         try:
@@ -116,17 +116,17 @@ class Repositories:
             shutil.rmtree(draft, ignore_errors=True)
 
     def clear_unfinished(self) -> None:
-        """Remove what killed servers left of workspaces that they were making; young ones may be another server's."""
+        """Remove workspaces that crashed servers left half created; recent ones may belong to another server."""
         for draft in self._folder.glob(f".*{_UNFINISHED}"):
             if draft.stat().st_mtime < time.time() - LEFTOVER_AGE.total_seconds():
                 shutil.rmtree(draft, ignore_errors=True)
 
     def describe(self, workspace_id: str) -> WorkspaceInfo:
-        """The description of a workspace as its repository has it.
+        """Read the description of a workspace from its repository.
 
         Raises:
-            WorkspaceDescriptionError: It is missing or damaged.
-            WorkspaceTooNewError: A later version of MemoTree wrote it.
+            WorkspaceDescriptionError: The description is missing or damaged.
+            WorkspaceTooNewError: A later version of MemoTree wrote the repository.
         """
         repository = self.get(workspace_id)
         refs = repository.refs()
@@ -145,16 +145,16 @@ class Repositories:
             ) from error
 
     def update(self, info: WorkspaceInfo, message: str) -> None:
-        """Write another name or description; the id and the repository stay.
+        """Write a new name or description; the id and the repository stay the same.
 
         Raises:
-            WorkspaceRacedError: Somebody else did so at the same moment.
+            WorkspaceRacedError: Another writer did so at the same time.
         """
         repository = self.get(info.workspace_id)
         self._write(repository, repository.refs().get(WORKSPACE_REF), info, message)
 
     def discard(self, workspace_id: str) -> Path:
-        """Move the repository of a workspace into the trash folder; the new place is returned."""
+        """Move the repository of a workspace into the trash folder; return its new path."""
         with self._lock:
             repository = self._open.pop(workspace_id, None)
             if repository is not None:
@@ -169,15 +169,15 @@ class Repositories:
             return target
 
     def described(self) -> list[WorkspaceInfo]:
-        """Every workspace with a readable description, the oldest first; the others are told in the log and left."""
+        """Return every workspace with a readable description, oldest first; log and skip the others."""
         found = []
         for workspace_id in self.ids():
             try:
                 found.append(self.describe(workspace_id))
             except MemoTreeError as error:
-                _log.error("a workspace is left out", workspace=workspace_id, why=error.message)
-            except Exception:  # noqa: BLE001 - a damaged repository may break its reader anywhere, and takes no other one with it
-                _log.exception("a workspace is left out", workspace=workspace_id)
+                _log.error("workspace skipped", workspace=workspace_id, why=error.message)
+            except Exception:  # noqa: BLE001 - a damaged repository may fail anywhere, and must not take the others with it
+                _log.exception("workspace skipped", workspace=workspace_id)
         return sorted(found, key=lambda info: (info.created_at.replace(tzinfo=None), info.workspace_id))
 
     def close(self) -> None:
@@ -198,11 +198,13 @@ class Repositories:
             committer=service_signature(),
         )
         if not repository.move_ref(WORKSPACE_REF, tip, repository.write_commit(draft).commit_id):
-            raise WorkspaceRacedError("The workspace was changed at the same moment. Read it again and repeat.")
+            raise WorkspaceRacedError(
+                "The workspace was changed at the same time. Read it again and repeat the change."
+            )
 
 
 def _check_format(repository: GitRepository, workspace_id: str, head: str | None) -> None:
-    """Refuse a repository whose README, which explains its layout, names a format that this version does not know."""
+    """Refuse a repository whose README names a format version that this version of MemoTree does not support."""
     readme = None if head is None else repository.read_path(head, README_PATH)
     version = None if readme is None else read_format_version(readme)
     if version is not None and version > FORMAT_VERSION:

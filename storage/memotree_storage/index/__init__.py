@@ -1,1 +1,1 @@
-"""Search: terms and vectors of each version, the worker that indexes them, and queries at one state of the tree."""
+"""Search: terms and vectors of each version, the indexer that writes them, and queries at one state of the tree."""

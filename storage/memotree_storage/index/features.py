@@ -1,7 +1,7 @@
-"""What the index holds of a version, made from its text ahead of the transaction that puts it there.
+"""The index features of a version: computed from its text before the transaction that writes them to the index.
 
-An embedding may come from another machine, and may not come at all. So it is made while no row is locked and no
-connection held, and the terms of a text can be had without it.
+An embedding may come from another machine, or may not come at all. So it is computed while no row is locked and no
+connection is held, and the terms of a text are available without it.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ _Made = TypeVar("_Made")
 
 
 def embedded_text(node: Node) -> str:
-    """What the vector of a node is made from: its title and summary."""
+    """Return the text that a node's vector is computed from: its title and summary."""
     return f"{node.title}\n{node.summary or node.brief or node.content[:_SUMMARY_CHARS]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VersionFeatures:
-    """What is made of one version; without its vector and its passage when only its words were wanted."""
+    """The features of one version; without vector and leaf features if only words were requested."""
 
     terms: TermVector
     vector: Vector | None
@@ -48,14 +48,14 @@ class VersionFeatures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureSlice:
-    """Rows of the outbox, and the features of each by its id; one whose text Git has lost has none."""
+    """Rows of the outbox, and their features by id; a row whose text is missing in Git has no features."""
 
     ids: tuple[int, ...]
     features: dict[int, VersionFeatures]
 
 
 class FeatureMaker:
-    """Makes the features of versions from their texts in Git."""
+    """Computes the features of versions from their texts in Git."""
 
     def __init__(self, embedder: Embedder, entries: EntryReader, terms: TermMaker) -> None:
         self._embedder = embedder
@@ -63,7 +63,7 @@ class FeatureMaker:
         self._terms = terms
 
     async def made(self, workspace_id: str, rows: Sequence[Pending], *, only_words: bool) -> FeatureSlice:
-        """The features of versions; one whose text Git has lost has none, and `verify` names it."""
+        """Return the features of versions; one whose text is missing in Git has none, and `verify` reports it."""
         read = await self._read(workspace_id, rows)
         nodes = [node for _, node in read]
         if only_words:
@@ -79,7 +79,7 @@ class FeatureMaker:
                 VersionFeatures(term, vector, leaf_features.made(row.tokens, leaf, content))
                 for (row, _), vector, content, (term, leaf) in zip(read, vectors, own, terms, strict=True)
             ]
-        by_id = {row.outbox_id: each for (row, _), each in zip(read, found, strict=True)}
+        by_id = {row.outbox_id: features for (row, _), features in zip(read, found, strict=True)}
         return FeatureSlice(tuple(row.outbox_id for row in rows), by_id)
 
     async def _read(self, workspace_id: str, rows: Sequence[Pending]) -> list[tuple[Pending, Node]]:
@@ -88,17 +88,17 @@ class FeatureMaker:
         except (ObjectMissingError, CorruptError) as error:
             if len(rows) > 1:
                 return [pair for row in rows for pair in await self._read(workspace_id, [row])]
-            _log.error("a version is not indexed", workspace=workspace_id, node=rows[0].entry_id, why=error.message)
+            _log.error("version not indexed", workspace=workspace_id, node=rows[0].entry_id, why=error.message)
             return []
         return [(row, node) for row in rows if isinstance(node := entries[row.blob], Node)]
 
 
 class Prefetcher(Generic[_Piece, _Made]):
-    """Makes something of pieces in order, a few ahead of who takes it.
+    """Processes items in order, a few ahead of the consumer.
 
     Args:
-        pieces: What it is made of.
-        make: Makes it.
+        pieces: The items.
+        make: Processes one item.
     """
 
     def __init__(self, pieces: Iterable[_Piece], make: Callable[[_Piece], Awaitable[_Made]]) -> None:
@@ -108,11 +108,11 @@ class Prefetcher(Generic[_Piece, _Made]):
 
     @property
     def over(self) -> bool:
-        """Whether all was taken."""
+        """Whether everything was consumed."""
         return not self._pieces and not self._making
 
     async def take(self) -> _Made | None:
-        """The next one when it is made; ``None`` when all was taken. Raises what making it raised."""
+        """Wait for the next result; ``None`` after the last one. Raises what processing the item raised."""
         self._begin()
         if not self._making:
             return None
@@ -120,7 +120,7 @@ class Prefetcher(Generic[_Piece, _Made]):
         return await self._making.popleft()
 
     async def take_soon(self, seconds: float) -> _Made | None:
-        """The next one if it is made within that time; ``None`` when it is not, and when it failed: `take` tells."""
+        """Wait up to ``seconds`` for the next result; ``None`` if it is not ready or failed (`take` raises)."""
         self._begin()
         if not self._making:
             return None
@@ -130,7 +130,7 @@ class Prefetcher(Generic[_Piece, _Made]):
         return self._making.popleft().result()
 
     async def stop(self) -> None:
-        """Give up what is under way."""
+        """Cancel the work in progress."""
         await cancel_and_wait(self._making)
 
     def _begin(self) -> None:

@@ -1,8 +1,8 @@
-"""Document frequencies: in how many indexed versions of a workspace each term stands, and how many versions there are.
+"""Document frequencies: in how many indexed versions of a workspace each term occurs, and how many versions there are.
 
-A version counts from when the indexer has put its point (its row of the outbox says ``counted``, or has gone) until
-its line is collected. So the rows of ``mirror.term`` are what Git says of the mirrored commits, less what still waits
-in the outbox; ``verify`` holds them to that.
+A version counts from when the indexer has written its point (its row of the outbox is ``counted`` or gone) until its
+line is collected. So the rows of ``mirror.term`` equal the counts of all mirrored commits in Git, minus what is still
+in the outbox; ``verify`` checks this.
 """
 
 import asyncio
@@ -13,42 +13,42 @@ from typing import Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import InvalidFileError, decode_entry, node_path
 from memotree_storage.model.node import Node
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.database import Connection
 
 ALL_DOCUMENTS: Final = -1
-"""The row of ``mirror.term`` that counts the indexed versions themselves."""
+"""The row of ``mirror.term`` that counts the indexed versions."""
 
 _SLICE: Final = 200
-"""Texts that a thread reads before other calls have their turn."""
+"""Texts that a thread reads before it lets other calls run."""
 
 _PAGE: Final = 5000
-"""Terms that one statement changes."""
+"""Terms changed by one statement."""
 
 
 class TextGoneError(CorruptError):
-    """Git has lost the text of a version that was counted."""
+    """The text of a version that was counted is missing in Git."""
 
     reason = "VERSION_TEXT_GONE"
 
     def __init__(self, entry_id: str, blob: str) -> None:
         super().__init__(
-            f"The text of {entry_id} (blob {blob}) is not in Git any more, so its terms cannot be told. "
+            f"The text of {entry_id} (blob {blob}) is no longer in Git, so its terms cannot be counted. "
             "Run `memotree rebuild` for this workspace."
         )
 
 
 def count_node(counts: Counter[int], node: Node) -> None:
-    """Count a version by its text."""
+    """Add a version's terms to the counts."""
     counts.update(document_terms(node.title, node.tags, node.brief, node.summary, node.content).ids)
     counts[ALL_DOCUMENTS] += 1
 
 
 async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]:
-    """The versions on lines that the frequencies count: those of nodes that do not wait in the outbox for it."""
+    """Return the versions on lines that the frequencies include: those of nodes that no longer wait in the outbox."""
     cursor = await conn.execute(
         "select v.version_id from mirror.version v where v.line_id = any(%s) and not v.dead and not v.is_archive"
         " and not exists (select from mirror.outbox o"
@@ -59,7 +59,7 @@ async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]
 
 
 async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> tuple[dict[int, int], int]:
-    """In how many indexed versions each of some terms stands, those in none left out, and how many there are."""
+    """Return how many indexed versions have each of the terms (0 left out), and how many versions there are."""
     cursor = await conn.execute(
         "select term, documents from mirror.term where workspace_id = %s and term = any(%s)",
         (workspace_id, [ALL_DOCUMENTS, *terms]),
@@ -69,7 +69,7 @@ async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> tup
 
 
 async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
-    """Add counts to those that there are."""
+    """Add counts to the stored ones."""
     for terms, documents in _pages(counts):
         await conn.execute(
             "insert into mirror.term as t (workspace_id, term, documents)"
@@ -80,7 +80,7 @@ async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None
 
 
 async def subtract(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
-    """Take counts off; a term that no version has any more loses its row. The indexer must be held off meanwhile."""
+    """Subtract counts; a term without versions loses its row. The caller must keep the indexer out meanwhile."""
     for terms, documents in _pages(counts):
         arguments = (terms, documents, workspace_id)
         await conn.execute(
@@ -97,7 +97,7 @@ async def subtract(conn: Connection, workspace_id: str, counts: Counter[int]) ->
 
 
 async def replace(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
-    """Put counts in the place of all that there are. The indexer must be held off meanwhile."""
+    """Replace all stored counts. The caller must keep the indexer out meanwhile."""
     await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
     for terms, documents in _pages(counts):
         await conn.execute(
@@ -107,35 +107,35 @@ async def replace(conn: Connection, workspace_id: str, counts: Counter[int]) -> 
 
 
 def _pages(counts: Counter[int]) -> Iterator[tuple[list[int], list[int]]]:
-    items = iter(sorted(counts.items()))  # in one order, so that two writers wait for each other and never in a ring
+    items = iter(sorted(counts.items()))  # in a fixed order, so that two writers cannot deadlock
     while page := list(islice(items, _PAGE)):
         yield [term for term, _ in page], [documents for _, documents in page]
 
 
 class TermCountUpdate:
-    """The terms of a set of versions, counted from their texts in Git.
+    """The term counts of a set of versions, from their texts in Git.
 
-    It can be brought to another set later and then reads only what is new there: so most of the work is done before a
-    workspace is held. Memory is one number per version and per different term.
+    `bring_to` can be called again with another set and then reads only the texts of new versions. So most of the work
+    can be done before a workspace is locked. Memory: one number per version and per distinct term.
 
     Args:
-        repository: Where the texts are.
-        skip_lost: Pass over versions whose text Git has lost.
+        repository: The repository with the texts.
+        skip_lost: Skip versions whose text is missing in Git.
     """
 
-    def __init__(self, repository: GitRepository, *, skip_lost: bool = False) -> None:
+    def __init__(self, repository: CommitReader, *, skip_lost: bool = False) -> None:
         self.counts: Counter[int] = Counter()
         self._repository = repository
         self._skip_lost = skip_lost
         self._versions: set[int] = set()
 
     async def bring_to(self, conn: Connection, versions: set[int]) -> None:
-        """Make the counts those of exactly these versions (less those that are not mirrored any more).
+        """Update the counts to exactly these versions (without those that are no longer mirrored).
 
         Raises:
-            TextGoneError: Git has lost the text of one, and such are not passed over.
+            TextGoneError: A text is missing in Git, and ``skip_lost`` is not set.
         """
-        if not self._versions <= versions:  # a line that came back, or a rebuild: too rare to count backwards
+        if not self._versions <= versions:  # a line came back, or a rebuild: too rare to subtract
             self.counts.clear()
             self._versions.clear()
         fresh = sorted(versions - self._versions)

@@ -1,8 +1,8 @@
-"""Carrying the outbox into the index: every committed version becomes a point, every ended one is closed.
+"""Applies the outbox to the index: every committed version becomes a point, every ended version's point is closed.
 
-The transaction that moves rows writes the outbox, and a search first waits until nothing is pending for its workspace;
-so it sees the caller's last commit without a second way to score. A row of the outbox goes only after the index has
-flushed it; when the index comes back from a crash, all rows that are still there are applied again.
+The transaction that changes mirror rows also writes the outbox, and a search first waits until nothing is pending for
+its workspace. So it sees the caller's last commit without a second way of scoring. A row of the outbox is deleted only
+after the index has flushed it; after a crash of the index, all rows that are still there are applied again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexPoint, VectorIndex
+from memotree_storage.ports import Embedder, IndexPoint, IndexWriter
 from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.outbox import Pending
@@ -34,28 +34,28 @@ _BATCH_TOKENS: Final = 8_000_000
 
 _SLICE: Final = 500
 _SLICE_TOKENS: Final = 1_000_000
-"""Versions and tokens that are in memory at once, times those made ahead."""
+"""Versions, and tokens of their contents, in one slice; a few slices are in memory at the same time."""
 
 _STALL_SECONDS: Final = 1.0
-"""How long a transaction waits for the next slice; one that takes longer is waited for outside of any."""
+"""How long a transaction waits for the next slice; a slower slice is waited for outside of any transaction."""
 
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY: Final = 16.0
 _GATHER_SECONDS: Final = 0.2
-"""How long the background waits for more commits to index together; a search that needs them does not."""
+"""How long the background work waits to index several commits together; a search does not wait for it."""
 
 _log = structlog.get_logger(__name__)
 
 
 def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
-    """The id of a version's point: from names that Git alone decides, so that it survives every rebuild."""
+    """Return the id of a version's point, derived only from facts in Git, so that it survives every rebuild."""
     return str(uuid.uuid5(_NAMESPACE, f"{workspace_id}/{entry_id}/{blob}/{commit_id}"))
 
 
 class Indexer:
-    """Applies the outbox of every workspace to the index, at once when a search waits and in the background else."""
+    """Applies the outbox of every workspace to the index: immediately for a waiting search, else in the background."""
 
-    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, entries: EntryReader) -> None:
+    def __init__(self, database: Database, index: IndexWriter, embedder: Embedder, entries: EntryReader) -> None:
         self._database = database
         self._index = index
         self._remote = embedder.remote
@@ -64,28 +64,29 @@ class Indexer:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
-        self._turns: dict[tuple[str, bool], asyncio.Lock] = {}
+        self._locks: dict[tuple[str, bool], asyncio.Lock] = {}
         self._worded: dict[str, int] = {}
-        """The last row of each workspace up to which the words of all are in the index, vectors or not."""
+        """By workspace, the last outbox row up to which the words of all rows are in the index, with or without
+        vectors."""
 
     def start(self) -> None:
-        """Begin to work in the background."""
+        """Start the background work."""
         self._task = asyncio.create_task(self._work(), name="memotree-indexer")
 
     async def stop(self) -> None:
-        """Stop the work in the background; what is pending stays in the outbox."""
+        """Stop the background work; pending rows stay in the outbox."""
         task, self._task = self._task, None
         if task is not None:
             await cancel_and_wait([task])
         await self._terms.stop()
 
     def notice(self, workspace_id: str) -> None:
-        """Tell that a commit has put rows into the outbox of a workspace."""
+        """Signal that a commit has written rows to the outbox of a workspace."""
         self._waiting.add(workspace_id)
         self._wake.set()
 
     async def current(self, workspace_id: str, *, meaning: bool = True) -> None:
-        """Return when the index reflects every row of the workspace that was committed before.
+        """Return when the index reflects every row of the workspace that was committed before this call.
 
         Args:
             workspace_id: The workspace.
@@ -103,16 +104,16 @@ class Indexer:
             await self._drain(workspace_id, lambda _: None, only_words=only_words)
 
     async def drain(self, workspace_id: str, tell: Callable[[int], None] = lambda _: None) -> int:
-        """Apply all pending rows of a workspace; how many they were is returned, and told in between."""
+        """Apply all pending rows of a workspace; return their number. ``tell`` gets the progress."""
         return await self._drain(workspace_id, tell, only_words=False)
 
     async def _drain(self, workspace_id: str, tell: Callable[[int], None], *, only_words: bool) -> int:
-        # Batch by batch in turns: who waited in PostgreSQL would wait for all batches in one statement, and time out.
-        # Words have turns of their own, since somebody may wait for a model while it is another one's turn.
-        turn = self._turns.setdefault((workspace_id, only_words), asyncio.Lock())
+        # The lock is taken per batch: a caller that waited in PostgreSQL instead would wait for all batches in one
+        # statement, and time out. Words have their own lock, since another holder may be waiting for a model.
+        lock = self._locks.setdefault((workspace_id, only_words), asyncio.Lock())
         done = 0
         while True:
-            async with turn:
+            async with lock:
                 applied = await self._apply(workspace_id, only_words=only_words)
             if not applied:
                 return done
@@ -121,9 +122,9 @@ class Indexer:
             tell(done)
 
     async def flush(self) -> None:
-        """Let the index write everything to stable storage, then forget the outbox rows that it holds now."""
+        """Let the index flush everything to stable storage, then delete the outbox rows that it had applied."""
         async with self._database.connection() as conn:
-            # Exactly these: a row with a lower number may be applied while the flush is under way.
+            # Exactly these rows: a row with a lower number may be applied while the flush is running.
             rows = await (await conn.execute("select outbox_id from mirror.outbox where applied")).fetchall()
             if not rows:
                 return
@@ -134,16 +135,16 @@ class Indexer:
             )
 
     async def forget_applied(self) -> None:
-        """The index came back from a crash: apply again what it may not have kept."""
+        """Apply again, after a crash of the index, what it may have lost."""
         async with self._database.transaction() as conn:
             cursor = await conn.execute("update mirror.outbox set applied = false where applied returning workspace_id")
             again = {row[0] for row in await cursor.fetchall()}
-        self._worded = {}  # another one: who puts words at this moment notes them in the old one
+        self._worded = {}  # a new dictionary: a call that is writing words right now updates the old one
         for workspace_id in again:
             self.notice(workspace_id)
 
     async def enqueue_all(self, conn: Connection, workspace_id: str) -> int:
-        """Ask for every committed version of a workspace anew, and count its terms from nothing."""
+        """Put every committed version of a workspace into the outbox again, and delete its term counts."""
         await conn.execute("delete from mirror.outbox where workspace_id = %s", (workspace_id,))
         await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
         cursor = await conn.execute(
@@ -155,7 +156,7 @@ class Indexer:
         return cursor.rowcount
 
     async def pending(self, workspace_id: str) -> int:
-        """Rows of a workspace that the index does not have yet."""
+        """Return the number of rows of a workspace that the index does not have yet."""
         async with self._database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) from mirror.outbox where workspace_id = %s and not applied", (workspace_id,)
@@ -164,7 +165,7 @@ class Indexer:
             return int(row[0]) if row else 0
 
     async def backlog(self) -> int:
-        """Rows that the index has not flushed yet."""
+        """Return the number of rows that the index has not flushed yet."""
         async with self._database.connection() as conn:
             row = await (await conn.execute("select count(*) from mirror.outbox")).fetchone()
             return int(row[0]) if row else 0
@@ -182,12 +183,12 @@ class Indexer:
                 if not self._waiting:
                     await self._wake.wait()
                 await asyncio.sleep(_GATHER_SECONDS)
-            except MemoTreeError as error:  # such as a model that is away, or refuses our key
-                _log.warning("the index waits", why=error.message, seconds=pause)
+            except MemoTreeError as error:  # for example, a model that is away or refuses our key
+                _log.warning("indexing paused", why=error.message, seconds=pause)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_RETRY)
-            except Exception:  # noqa: BLE001 - background work goes on, whatever one round met
-                _log.exception("the indexer failed and tries again")
+            except Exception:  # noqa: BLE001 - background work continues after any failure
+                _log.exception("indexing failed; trying again")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_RETRY)
 
@@ -197,13 +198,13 @@ class Indexer:
             return {row[0] for row in await cursor.fetchall()}
 
     async def _round(self) -> None:
-        """Drain each waiting workspace once, then flush: one that fails keeps none of the others waiting."""
+        """Drain each waiting workspace once, then flush; one that fails does not hold up the others."""
         failed: Exception | None = None
         for workspace_id in sorted(self._waiting):
             self._waiting.discard(workspace_id)
             try:
                 await self.drain(workspace_id)
-            except Exception as error:  # noqa: BLE001 - raised again when all others had their turn
+            except Exception as error:  # noqa: BLE001 - raised again after all others were drained
                 self._waiting.add(workspace_id)
                 failed = error
         await self.flush()
@@ -212,13 +213,13 @@ class Indexer:
             raise failed
 
     async def _apply(self, workspace_id: str, *, only_words: bool) -> int:
-        """Apply the next rows of a workspace, or put their words; how many they were.
+        """Apply the next rows of a workspace, or only their words; return how many.
 
-        The texts are read and embedded before the rows are held: a model that is slow or away keeps no transaction
-        open, which a rebuild, and every commit behind it, would wait for.
+        Texts are read and embedded before the rows are locked. Otherwise a model that is slow or away would keep a
+        transaction open, and a rebuild would wait for it, and every commit would wait behind the rebuild.
 
-        With words alone nothing is closed: a point has to be closed after it was put whole, and only one of both is
-        done in turns. Until then SQL tells a search that such a version has ended.
+        With words alone, no point is closed: a point must be closed after it was written completely, and only one of
+        the two locks protects that. Until then, SQL filters out a version that has ended.
         """
         worded = self._worded
         after = worded.get(workspace_id, 0) if only_words else 0
@@ -235,7 +236,7 @@ class Indexer:
             while ids:
                 first = await ahead.take()
                 async with self._database.transaction() as conn:
-                    # First of all, so that this and a rebuild, which takes the workspace away, wait in one order.
+                    # First, so that this transaction and a rebuild, which deletes the workspace row, lock in one order.
                     await conn.execute(
                         "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
                     )
@@ -258,24 +259,24 @@ class Indexer:
         first: FeatureSlice | None,
         ahead: Prefetcher[list[Pending], FeatureSlice],
     ) -> set[int]:
-        """Put points and passages and count terms while slices come soon; the rows that are done with are returned.
+        """Write points and leaf features and count terms while slices are ready soon; return the rows that are done.
 
-        The next slices are made while the index takes one.
+        The next slices are prepared while the index processes one.
         """
         counts: Counter[int] = Counter()
         done: set[int] = set()
-        putting = asyncio.create_task(self._index.upsert([]))  # nothing yet
+        putting = asyncio.create_task(self._index.upsert([]))  # nothing to wait for yet
         try:
             part = first
             while part is not None:
-                # What a rebuild or another caller has taken care of meanwhile is not held.
-                made = [(held[number], each) for number, each in part.features.items() if number in held]
+                # Rows that a rebuild or another caller has processed in the meantime are not held.
+                made = [(held[number], features) for number, features in part.features.items() if number in held]
                 await putting
                 putting = asyncio.create_task(self._index.upsert([_point(workspace_id, *pair) for pair in made]))
-                await leaf_features.put(conn, {row.version_id: each.leaf for row, each in made})
-                for row, each in made:
+                await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
+                for row, features in made:
                     if not row.counted:
-                        counts.update(each.terms.ids)
+                        counts.update(features.terms.ids)
                         counts[ALL_DOCUMENTS] += 1
                 done.update(part.ids)
                 part = await ahead.take_soon(_STALL_SECONDS)
@@ -286,7 +287,7 @@ class Indexer:
         return done
 
     async def _close(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
-        """Close the points of what has ended, and tell of which rows; a point that is put later has its end with it."""
+        """Close the points of ended versions; return the rows. A point that is written later already has its end."""
         ended = [row for row in held.values() if row.ends]
         await self._index.close_versions(
             [
@@ -300,7 +301,7 @@ class Indexer:
 
 
 def _point(workspace_id: str, row: Pending, features: VersionFeatures) -> IndexPoint:
-    """The point of a version."""
+    """Build the index point of a version."""
     return IndexPoint(
         point_id=point_id(workspace_id, row.entry_id, row.blob, row.commit_id),
         workspace_id=workspace_id,

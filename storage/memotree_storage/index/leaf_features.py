@@ -1,8 +1,8 @@
-"""Passages: what a search inside documents needs of each version that has a content of its own.
+"""Leaf features: what a search inside documents needs of each version that has its own content.
 
-The terms of the content, how often each stands there, and the content's vector. A version never changes, so neither
-does its passage: the indexer writes it once, in the transaction that applies the outbox, and it goes with its version.
-A reader that wants the passages of all committed versions waits for `Indexer.current` first.
+They are the terms of the content, how often each occurs, and the content's vector. A version never changes, so neither
+do its features: the indexer writes them once, in the transaction that applies the outbox, and they are deleted with the
+version (table ``mirror.passage``). A reader that needs those of all committed versions waits for `Indexer.current`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder, TermVector, Vector, Vectors
 
-if TYPE_CHECKING:  # the worker for terms needs no database
+if TYPE_CHECKING:  # the term worker needs no database
     from memotree_storage.postgres.database import Connection
 
 _TERM: Final = np.dtype("<u4")
@@ -27,14 +27,14 @@ _FLOAT: Final = np.dtype("<f4")
 _MOST_COUNTED: Final = int(np.iinfo(_COUNT).max)
 
 _AT_ONCE: Final = 20_000
-"""Passages that one statement reads: some forty megabytes."""
+"""Rows that one statement reads: about forty megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeafTerms:
-    """The terms of a content in bytes: ascending 32-bit ids and 16-bit frequencies, both little-endian.
+    """The terms of a content as bytes: ascending 32-bit ids and 16-bit frequencies, both little-endian.
 
-    ``length`` counts words and unspaced characters.
+    ``length`` is the number of words and unspaced characters.
     """
 
     terms: bytes
@@ -48,9 +48,9 @@ class LeafFeatures:
 
     Attributes:
         terms: Ids of its terms, ascending and unique; 32 bits each.
-        counts: How often each stands there, at most 65,535.
-        length: Words and unspaced characters, terms that were left out included.
-        tokens: By the token counter.
+        counts: How often each term occurs, at most 65,535.
+        length: Number of words and unspaced characters, including terms that were left out.
+        tokens: Number of tokens, by the token counter.
         vector: The content's embedding, a unit vector.
     """
 
@@ -63,16 +63,16 @@ class LeafFeatures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafFeatureBlock:
-    """Many passages in one piece; passage ``i`` has the terms from ``offsets[i]`` until before ``offsets[i + 1]``.
+    """The leaf features of many versions in flat arrays; row ``i`` has the terms ``offsets[i]`` to ``offsets[i + 1]``.
 
     Attributes:
-        version_ids: Whose they are, shape (passages,).
-        tokens: Of each.
-        lengths: Of each.
-        offsets: Shape (passages + 1,).
-        terms: Of all, one behind the other.
-        counts: Going with the terms.
-        vectors: Shape (passages, dimensions).
+        version_ids: The version of each row, shape (rows,).
+        tokens: The tokens of each row.
+        lengths: The length of each row.
+        offsets: Shape (rows + 1,).
+        terms: The terms of all rows, concatenated.
+        counts: The frequencies of these terms.
+        vectors: Shape (rows, dimensions).
     """
 
     version_ids: NDArray[np.int64]
@@ -84,7 +84,7 @@ class LeafFeatureBlock:
     vectors: Vectors
 
     def passages(self) -> Iterator[tuple[int, LeafFeatures]]:
-        """Each version with its passage; the arrays are views."""
+        """Yield each version with its leaf features; the arrays are views."""
         bounds = self.offsets.tolist()
         facts = zip(self.version_ids.tolist(), self.lengths.tolist(), self.tokens.tolist(), strict=True)
         for number, (version_id, length, tokens) in enumerate(facts):
@@ -96,19 +96,19 @@ class LeafFeatureBlock:
 
 
 def has_leaf_features(node: Node) -> bool:
-    """Whether a node has a content of its own."""
+    """Whether a node has its own content, and so leaf features."""
     return bool(node.content) and node.type != SUMMARY_TYPE
 
 
 def leaf_terms(text: str) -> LeafTerms:
-    """The terms of a content with their plain frequencies: neither saturated nor boosted; a scorer chooses."""
+    """Return the terms of a content with their raw frequencies; saturation and boosts are left to the scorer."""
     return _packed(count_terms(text))
 
 
 def node_terms(
     title: str, tags: Iterable[str], brief: str, summary: str, content: str, with_leaf: bool
 ) -> tuple[TermVector, LeafTerms | None]:
-    """The terms of a node for the index, and those of its content by themselves when asked; both from one reading."""
+    """Return the terms of a node for the index, and on request those of its content alone, from one pass."""
     counted = count_terms(content)
     return terms_around(counted, title, tags, brief, summary), _packed(counted) if with_leaf else None
 
@@ -123,7 +123,7 @@ def _packed(counted: TermCounts) -> LeafTerms:
 
 
 async def content_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector | None]:
-    """The vector of each node's content; ``None`` for one that has no passage."""
+    """Return the vector of each node's content; ``None`` for a node without leaf features."""
     found: list[Vector | None] = [None] * len(nodes)
     places = [place for place, node in enumerate(nodes) if has_leaf_features(node)]
     for place, vector in zip(places, await embedder.embed([nodes[place].content for place in places]), strict=True):
@@ -132,7 +132,7 @@ async def content_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vec
 
 
 def made(tokens: int, terms: LeafTerms | None, vector: Vector | None) -> LeafFeatures | None:
-    """The passage of these parts; ``None`` without them."""
+    """Combine terms and vector into leaf features; ``None`` if either is missing."""
     if terms is None or vector is None:
         return None
     ids, counts = np.frombuffer(terms.terms, dtype=_TERM), np.frombuffer(terms.counts, dtype=_COUNT)
@@ -140,7 +140,7 @@ def made(tokens: int, terms: LeafTerms | None, vector: Vector | None) -> LeafFea
 
 
 async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatures | None]:
-    """The passages of nodes that are not committed, in order; ``None`` for one without a content of its own."""
+    """Return the leaf features of uncommitted nodes, in order; ``None`` for a node without its own content."""
 
     def terms_of() -> list[LeafTerms | None]:
         return [leaf_terms(node.content) if has_leaf_features(node) else None for node in nodes]
@@ -158,11 +158,11 @@ _TYPES: Final = ("int8", "int4", "int4", "bytea", "bytea", "bytea")
 
 
 async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> None:
-    """Write the passages of versions, in the place of those that they have."""
+    """Write the leaf features of versions, replacing existing ones."""
     rows = {version_id: leaf_features for version_id, leaf_features in found.items() if leaf_features is not None}
     if not rows:
         return
-    # Applied again after a crash of the index, or with another model.
+    # They exist already if the outbox is applied again after a crash of the index, or with another model.
     await conn.execute("delete from mirror.passage where version_id = any(%s)", (list(rows),))
     async with (
         conn.cursor() as cursor,
@@ -184,7 +184,7 @@ async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> N
 
 
 async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
-    """The passages of versions in one piece, in any order; versions that have none are left out."""
+    """Return the leaf features of versions as one block, in any order; versions without any are left out."""
     blocks = [
         await _read(conn, version_ids[start : start + _AT_ONCE]) for start in range(0, len(version_ids), _AT_ONCE)
     ]
@@ -194,12 +194,12 @@ async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeat
 
 
 async def load(conn: "Connection", version_ids: Sequence[int]) -> dict[int, LeafFeatures]:
-    """The passages of versions by version; versions that have none are left out."""
+    """Return the leaf features of versions by version id; versions without any are left out."""
     return dict((await load_block(conn, version_ids)).passages())
 
 
 async def missing(conn: "Connection", workspace_id: str, limit: int) -> list[tuple[str, str]]:
-    """Entry and commit of versions that should have a passage, have none, and wait for none."""
+    """Return entry and commit of versions that should have leaf features, have none, and are not in the outbox."""
     cursor = await conn.execute(
         "select v.entry_id, c.commit_id from mirror.version v join mirror.line l using (line_id)"
         " join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"

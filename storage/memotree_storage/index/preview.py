@@ -12,18 +12,18 @@ from typing import Final
 from memotree_storage.index.terms import QueryTerm, pieces_of, tokens
 
 MARK: Final = "**"
-"""Stands before and behind a matched part."""
+"""Put before and after a matched part."""
 
 ELLIPSIS: Final = "…"
 
 MAX_LENGTH: Final = 10_000
-"""The longest window, in characters."""
+"""The longest preview, in characters."""
 
 _BLOCK: Final = 4_000  # a text is read in blocks of about this size
 _SHORT: Final = 2 * _BLOCK
-_ENOUGH: Final = 100  # matches are plenty to choose a window
-_REACH: Final = 64  # characters beside a likely match that may belong to its word
-_SNAP: Final = 24  # how far a window's edge may move to spare a word
+_ENOUGH: Final = 100  # this many matches are enough to choose a window
+_REACH: Final = 64  # characters around a likely match that may belong to its word
+_SNAP: Final = 24  # how far the edge of a window may move to avoid cutting a word
 _EDGES: Final = 2 * len(ELLIPSIS)
 _BLANKS: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"\S+")
@@ -31,7 +31,7 @@ _WORD: Final = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A window of a text on one line, matches marked, and the query's terms that were found, in the query's order."""
+    """A one-line window of a text with matches marked, and the query's terms found in the text, in query order."""
 
     text: str
     matched: tuple[str, ...]
@@ -45,15 +45,12 @@ class _Match:
 
 
 def make_preview(text: str, query_terms: Iterable[QueryTerm], length: int = 200) -> Preview:
-    """The window of a text where the matches are densest.
+    """Return the window of a text in which the matches are densest; without a match, the beginning of the text.
 
     Args:
-        text: Any text; runs of white space become one blank.
-        query_terms: What was asked for.
-        length: The greatest number of characters, ellipses included, marks left out of the count; 0 gives an empty
-            text.
-
-    Without a match the window is the text's beginning.
+        text: Any text; runs of white space become one space.
+        query_terms: The terms of the query.
+        length: The maximum number of characters, ellipses included, marks not counted; 0 gives an empty text.
     """
     terms = list(dict.fromkeys(term.term for term in query_terms))
     matches = list(_matches(text, terms)) if terms else []
@@ -66,21 +63,21 @@ def make_preview(text: str, query_terms: Iterable[QueryTerm], length: int = 200)
 
 
 def _matches(text: str, terms: list[str]) -> Iterator[_Match]:
-    """All matches of a short text; in a long one those near likely places, and only without any it is read in full."""
-    wanted = _Wanted(terms)
+    """Yield the matches of a text: all of a short one; of a long one those at likely places, else the first ones."""
+    matcher = _TermMatcher(terms)
     if len(text) <= _SHORT:
-        yield from wanted.in_text(text, 0)
+        yield from matcher.in_text(text, 0)
         return
     found = False
     for start, end in islice(_likely_spans(text, terms), _ENOUGH):
-        for match in wanted.in_text(text[start:end], start):
+        for match in matcher.in_text(text[start:end], start):
             found = True
             yield match
     if found:
         return
     count = 0
     for start, end in _blocks(text):
-        for match in wanted.in_text(text[start:end], start):
+        for match in matcher.in_text(text[start:end], start):
             count += 1
             yield match
         if count > _ENOUGH:
@@ -88,7 +85,7 @@ def _matches(text: str, terms: list[str]) -> Iterator[_Match]:
 
 
 def _likely_spans(text: str, terms: list[str]) -> Iterator[tuple[int, int]]:
-    """Stretches of whole words (or of neighbours in unspaced text) around what looks like a term."""
+    """Yield spans of whole words (or of neighbours in unspaced text) around substrings that resemble a term."""
     likely = re.compile("|".join(_loose(term) for term in terms), re.IGNORECASE)
     position = 0
     while (match := likely.search(text, position)) is not None:
@@ -101,7 +98,7 @@ def _likely_spans(text: str, terms: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _last_blank(text: str, low: int, high: int) -> int | None:
-    """The offset behind the last white space of a stretch."""
+    """The offset after the last white space of a span."""
     for offset in range(high - 1, low - 1, -1):
         if text[offset].isspace():
             return offset + 1
@@ -109,12 +106,12 @@ def _last_blank(text: str, low: int, high: int) -> int | None:
 
 
 def _loose(term: str) -> str:
-    """A pattern that finds most spellings of a term: a stemmed plural may have lost its ``y``."""
+    """A pattern that finds most spellings of a term: stemming a plural may have added its ``y``."""
     return re.escape(term[:-1] if term.endswith("y") and term.isascii() and len(term) > 1 else term)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """The text cut at white space where there is some nearby."""
+    """Split the text into blocks, at white space if there is some nearby."""
     start = 0
     while start < len(text):
         end = min(start + _BLOCK, len(text))
@@ -125,8 +122,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-class _Wanted(dict[str, tuple[_Match, ...]]):
-    """The wanted terms inside a token, by the token; a token that was seen before costs one look-up."""
+class _TermMatcher(dict[str, tuple[_Match, ...]]):
+    """The matching terms inside a token, cached by token, so that a repeated token costs one lookup."""
 
     def __init__(self, terms: Iterable[str]) -> None:
         super().__init__()
@@ -137,7 +134,7 @@ class _Wanted(dict[str, tuple[_Match, ...]]):
         return found
 
     def in_text(self, text: str, offset: int) -> Iterator[_Match]:
-        """The matches of a text that begins at an offset of another."""
+        """Yield the matches of a text that begins at ``offset`` of the whole text."""
         for token in tokens(text):
             for match in self[token[0]]:
                 begin = offset + token.start()
@@ -164,7 +161,7 @@ def _render(text: str, matches: list[_Match], length: int) -> str:
 
 
 def _densest(matches: list[_Match], length: int) -> tuple[int, int]:
-    """The offsets of the first stretch that holds the most different terms, then the most matches."""
+    """The offsets of the first span that holds the most different terms, then the most matches."""
     inside: Counter[str] = Counter()
     best = (0, 0)
     first = last = right = 0
@@ -183,7 +180,7 @@ def _densest(matches: list[_Match], length: int) -> tuple[int, int]:
 
 
 def _beginning(text: str, first: int, last: int, length: int) -> int:
-    """Where the window starts: some context in front of the matches, at a word's start if one is near."""
+    """Where the window starts: with some context before the matches, at the start of a word if one is near."""
     spare = max(length - (last - first), 0)
     start = max(0, min(first - spare // 3, len(text) - length))
     if start == 0:
@@ -193,9 +190,9 @@ def _beginning(text: str, first: int, last: int, length: int) -> int:
 
 
 def _fill(text: str, start: int, needed: int, room: int) -> tuple[list[tuple[int, int]], bool]:
-    """The words from ``start`` on that fit, as offsets, and whether the text ends with them.
+    """Return the words from ``start`` on that fit, as offsets, and whether they reach the end of the text.
 
-    A word that does not fit is cut when it is long (or reaches into what is needed), else left out.
+    A word that does not fit is cut if it is long or comes before ``needed``; otherwise it is left out.
     """
     shown: list[tuple[int, int]] = []
     for found in _WORD.finditer(text, start):
@@ -207,14 +204,14 @@ def _fill(text: str, start: int, needed: int, room: int) -> tuple[list[tuple[int
         if room > 0 and (not shown or found.start() < needed or len(found[0]) > _SNAP):
             cut = found.start() + room
             while cut > found.start() and unicodedata.category(text[cut])[0] == "M":
-                cut -= 1  # a mark stays with its letter
+                cut -= 1  # a combining mark stays with its letter
             shown.append((found.start(), cut))
         return shown, False
     return shown, True
 
 
 def _merged(matches: list[_Match]) -> list[tuple[int, int]]:
-    """The matches as stretches that neither overlap nor touch."""
+    """The matches as spans that neither overlap nor touch."""
     spans: list[tuple[int, int]] = []
     for match in sorted(matches, key=lambda match: (match.start, match.end)):
         if spans and match.start <= spans[-1][1]:

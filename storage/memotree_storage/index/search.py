@@ -1,7 +1,8 @@
-"""Search at one state: the index proposes along the lineage, the mirror decides, staged changes are scored beside it.
+"""Search at one state: the index proposes candidates, the mirror decides, staged changes are scored separately.
 
-Words are BM25 with the workspace's own document frequencies, meaning is the cosine of summaries. A candidate counts
-only when it is the very version that the state shows: SQL has looked at nearer lines, deletions and staged changes.
+Words are scored by BM25 with the workspace's own document frequencies, meaning by the cosine of summaries. A candidate
+counts only if it is exactly the version that is visible at the state: SQL checks nearer lines, deletions and staged
+changes.
 """
 
 import asyncio
@@ -20,24 +21,24 @@ from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.terms import document_terms, max_score, query_terms, relative_score, term_weights
 from memotree_storage.model.node import Node
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexHit, IndexQuery, LineSpan, TermVector, Vector, VectorIndex
+from memotree_storage.ports import Embedder, IndexHit, IndexQuery, IndexSearch, LineSpan, TermVector, Vector
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 _SLACK: Final = 10
-"""Candidates beyond the wanted hits: some may be none at the state."""
+"""Candidates requested in addition to the wanted hits, since some may not be visible at the state."""
 
 _MOST_CANDIDATES: Final = 20_000
 _MOST_IDS: Final = 2_000
-"""Ids that one question to the index may carry."""
+"""The maximum number of ids in one query to the index."""
 
 _FEW_PARTS: Final = 5
-"""Up to so many times `_MOST_IDS`, the ids of a query go to the index at once, part by part."""
+"""Up to this many times `_MOST_IDS`, the ids of a query go straight to the index, batch by batch."""
 
 _MOST_TRIES: Final = 4
-"""How often a search begins again because the lines it asked about were built anew meanwhile."""
+"""How often a search starts again because its lines were rebuilt in the meantime."""
 
 _FUSION_RANK: Final = 60.0
 """The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
@@ -45,15 +46,15 @@ _FUSION_RANK: Final = 60.0
 _CACHED_BYTES: Final = 64 << 20
 _READ_AT_ONCE: Final = 500
 _TOKENS_AT_ONCE: Final = 1 << 20
-"""Staged nodes, and tokens of them, whose contents are in memory at once."""
+"""Staged nodes, and tokens of their contents, that are in memory at the same time."""
 
 _FEW_ROWS: Final = 100
-"""So many staged nodes are scored at once; more are left to a thread, so that other calls go on."""
+"""Up to this many staged nodes are scored directly; more are scored in a thread, so that other calls can run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What to search for and where; empty filters match everything, ``node_ids=None`` is no limit."""
+    """What to search for and where. Empty filters match everything; ``node_ids=None`` means no limit."""
 
     text: str
     limit: int
@@ -67,7 +68,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """A hit: its version, its score from 0 to 1, and the share of words and meaning (0 when not asked for)."""
+    """A hit: its version, its score from 0 to 1, and the parts from words and meaning (0 if not searched)."""
 
     version: Version
     score: float
@@ -77,7 +78,7 @@ class FoundNode:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """What the index would hold of a staged node: ascending term ids with their weights, and the vector if needed."""
+    """The index fields of a staged node: ascending term ids with their weights, and the vector if it was needed."""
 
     ids: NDArray[np.uint32]
     weights: NDArray[np.float64]
@@ -93,9 +94,9 @@ _Ask = Callable[[IndexQuery], Awaitable[list[IndexHit]]]
 
 
 class Search:
-    """Finds nodes by words and meaning at any state of any workspace."""
+    """Finds nodes by words and by meaning at any state of any workspace."""
 
-    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, indexer: Indexer) -> None:
+    def __init__(self, database: Database, index: IndexSearch, embedder: Embedder, indexer: Indexer) -> None:
         self._database = database
         self._index = index
         self._embedder = embedder
@@ -103,9 +104,9 @@ class Search:
         self._staged: BoundedCache[str, _Scored] = BoundedCache(_CACHED_BYTES, _Scored.weigh)
 
     async def find(self, state: State, query: SearchQuery) -> list[FoundNode]:
-        """The best nodes of a state, best first, equals by id.
+        """Return the best nodes at a state, best first, ties by id.
 
-        A search by words alone asks no embedding model that is on another machine, and goes on while that is away.
+        A search by words alone does not use an embedding model on another machine, so it also works while that is away.
 
         Raises:
             IndexUnavailableError: The index does not answer.
@@ -114,7 +115,7 @@ class Search:
         """
         if query.node_ids is not None and not query.node_ids:
             return []
-        # In this order: what a commit takes away from the staged rows meanwhile is found through the index as well.
+        # The overlay first: staged rows that a commit takes away after this are found through the index.
         overlay = await self._overlay(state, query)
         await self._indexer.current(state.workspace_id, meaning=query.meaning)
         asked = [self._by_words(state, query, overlay)] if query.words else []
@@ -151,10 +152,10 @@ class Search:
         }
 
     async def _checked(self, state: State, query: SearchQuery, ask: _Ask) -> _Pairs:
-        """The candidates that the state really shows.
+        """Return the candidates that are really visible at the state.
 
-        Among very many ids the best of all are looked at first, which needs fewer questions when many are wanted ones;
-        only when that ends without an answer are the ids asked for part by part.
+        If there are very many ids, query without them first, which needs fewer queries if many of the best hits are
+        among the ids. Only if that does not find enough, query the ids batch by batch.
         """
         ids = None if query.node_ids is None else sorted(query.node_ids)
         if ids is None or len(ids) > _FEW_PARTS * _MOST_IDS:
@@ -167,12 +168,13 @@ class Search:
         return good
 
     async def _asked(self, state: State, query: SearchQuery, ids: list[str] | None, ask: _Ask) -> tuple[_Pairs, bool]:
-        """The good candidates, and whether there are enough or no more; asks for more of them until then.
+        """Return the visible candidates, and whether they are complete; request more candidates until they are.
 
-        No connection is held while the index is asked. When the lines were built anew meanwhile, their points may have
-        been deleted before the index looked: the question is asked again along the new ones.
+        Complete means that there are enough, or no more. No connection is held while the index is queried. If the lines
+        were rebuilt in the meantime, their points may have been deleted before the index was queried, so the query is
+        repeated along the new lines.
         """
-        # Two rankings are fused from more than the hits that are wanted: the second of one may be the best of both.
+        # Fusing two rankings needs more than the wanted hits of each: second place in one may be the best in both.
         wanted, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
         async with self._database.connection() as conn:
             lineage = await lineage_of(Snapshot(conn, state))
@@ -201,7 +203,7 @@ class Search:
             wanted = min(4 * wanted, _MOST_CANDIDATES)
 
     async def _overlay(self, state: State, query: SearchQuery) -> _Overlay:
-        """The alive staged nodes that match the filters, with terms and vectors; only new ones are read whole."""
+        """Return the alive staged nodes that match the filters, with terms and vectors; only uncached ones are read."""
         if state.session_id is None:
             return []
         async with self._database.connection() as conn:
@@ -221,7 +223,7 @@ class Search:
         return found
 
     async def _overlaid(self, session_id: str, ids: Sequence[str], query: SearchQuery) -> _Overlay:
-        """Some staged nodes as they are now; one that a commit has taken since is found through the index."""
+        """Read and score some staged nodes; one that has been committed since is found through the index."""
         async with self._database.connection() as conn:
             rows = await staging.staged(conn, session_id, ids=ids)
         entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
@@ -238,7 +240,7 @@ class Search:
         terms = await asyncio.to_thread(_terms_of, [node for _, node in pairs])
         made: _Overlay = []
         for (version, _), vector, term in zip(pairs, vectors, terms, strict=True):
-            # A copy: a row of the batch would keep all of its rows in memory.
+            # A copy: a view of one row would keep the whole batch in memory.
             own = None if vector is None else vector.copy()
             item = _Scored(np.array(term.ids, np.uint32), np.array(term.weights, np.float64), own)
             self._staged.put(version.blob, item)
@@ -247,7 +249,7 @@ class Search:
 
 
 def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: SearchQuery) -> _Pairs:
-    """The candidates that are the very versions that the state shows."""
+    """The candidates that are exactly the versions visible at the state."""
     return [
         (version, hit.score)
         for hit in candidates
@@ -290,10 +292,10 @@ def _dot(wanted: TermVector, item: _Scored) -> float:
 
 
 def _fused(words: Mapping[str, FoundNode], meaning: Mapping[str, FoundNode]) -> dict[str, FoundNode]:
-    """Both rankings as one by reciprocal ranks, each share weighed by the hit's own score in that ranking.
+    """Combine both rankings by reciprocal rank fusion, with each share weighted by the hit's score in that ranking.
 
-    Ranks alone would give the first hit of a search that found nothing the score of a perfect one. So 1 is only for
-    the first of both rankings with every word of the query and a cosine of 1.
+    With ranks alone, the first hit of a search that found nothing relevant would get the score of a perfect one. So
+    only a hit that is first in both rankings, has every word of the query and a cosine of 1 gets a score of 1.
     """
     scores: dict[str, float] = {}
     for ranking in (words, meaning):
@@ -313,7 +315,7 @@ def _fused(words: Mapping[str, FoundNode], meaning: Mapping[str, FoundNode]) -> 
 
 
 async def lineage_of(snapshot: Snapshot) -> list[LineSpan]:
-    """The lines that a state sees, nearest first."""
+    """Return the lines visible at a state, nearest first."""
     statement = f"with {tree.LINE} select line_id, seq from line order by depth"  # noqa: S608 - a constant of tree.py
     cursor = await snapshot.conn.execute(statement, snapshot.state.arguments())
     return [LineSpan(row[0], row[1]) for row in await cursor.fetchall()]

@@ -1,8 +1,8 @@
-"""The terms of many texts, made by a process of its own: ``python -m memotree_storage.index.term_worker``.
+"""Extracts the terms of many texts in a worker process: ``python -m memotree_storage.index.term_worker``.
 
-Terms are the greatest single cost of indexing and Python runs one thread at a time, so an import would leave the other
-cores idle. A frame on a pipe is its length in eight bytes and a pickle; the worker ends when its input does, which the
-death of the service brings about as well.
+Extracting terms is the largest single cost of indexing, and Python runs one thread at a time, so an import would leave
+the other cores idle. A message on the pipe is its length in eight bytes and a pickle. The worker ends when its input
+does, which also happens when the service dies.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from memotree_storage.model.node import Node
 from memotree_storage.ports import TermVector
 
 _MANY: Final = 200
-"""So many texts are worth a process; fewer are done in a thread."""
+"""From this many texts on, a process pays off; fewer are processed in a thread."""
 
 _LENGTH_BYTES: Final = 8
 _log = structlog.get_logger(__name__)
 
 _Text = tuple[str, tuple[str, ...], str, str, str, bool]
 NodeTerms = tuple[TermVector, LeafTerms | None]
-"""The terms of a whole node, and those of its content by themselves when it has a passage."""
+"""The terms of a whole node, and those of its content alone if it has leaf features."""
 
 
 class TermMaker:
-    """Makes the terms of nodes, few in a thread, many in a worker that lives until `rest`.
+    """Extracts the terms of nodes: of few in a thread, of many in a worker process that runs until `rest`.
 
-    One thread of its own talks to the worker: who waits for it must not keep the threads that commits need.
+    A dedicated thread talks to the worker, since waiting for it must not occupy the threads that commits need.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class TermMaker:
         self._worker: subprocess.Popen[bytes] | None = None
 
     async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
-        """The terms of each node, in order."""
+        """Return the terms of each node, in order."""
         texts = [
             (node.title, node.tags, node.brief, node.summary, node.content, has_leaf_features(node)) for node in nodes
         ]
@@ -52,11 +52,11 @@ class TermMaker:
         return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
 
     async def rest(self) -> None:
-        """End the worker when it has answered what it was asked; the next need starts another."""
+        """End the worker when it has answered the current request; the next large request starts another."""
         await asyncio.get_running_loop().run_in_executor(self._talker, self._discard)
 
     async def stop(self) -> None:
-        """End the worker now."""
+        """End the worker immediately."""
         worker = self._worker
         if worker is not None:
             worker.kill()
@@ -75,7 +75,7 @@ class TermMaker:
                 for ids, weights, leaf_features in _read(stdout)
             ]
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            _log.warning("the worker for terms ended; this process does its work", why=str(error))
+            _log.warning("term worker ended; its work is done in this process", why=str(error))
             self._discard()
             return _made(texts)
         except BaseException:
@@ -85,9 +85,9 @@ class TermMaker:
     def _discard(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
-            worker.kill()  # it holds nothing that could be lost
+            worker.kill()  # it has no state that could be lost
             for pipe in (worker.stdin, worker.stdout):
-                with contextlib.suppress(OSError):  # what was not sent has no reader any more
+                with contextlib.suppress(OSError):  # unsent data has no reader any more
                     if pipe is not None:
                         pipe.close()
             worker.wait()
@@ -98,7 +98,7 @@ def _start() -> subprocess.Popen[bytes]:
         [sys.executable, "-P", "-m", "memotree_storage.index.term_worker"],  # -P: nothing from the working directory
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # a Ctrl-C at the terminal is for the service alone
+        start_new_session=True,  # Ctrl-C at the terminal must reach only the service
     )
 
 
@@ -107,7 +107,7 @@ def _made(texts: Sequence[_Text]) -> list[NodeTerms]:
 
 
 def _packed(made: NodeTerms) -> tuple[Any, ...]:
-    """What goes over the pipe: plain values are pickled faster than objects."""
+    """The terms as plain values, which are pickled faster than objects."""
     vector, leaf_features = made
     return (
         vector.ids,
@@ -124,18 +124,18 @@ def _write(pipe: IO[bytes], value: Any) -> None:
 
 
 def _read(pipe: IO[bytes]) -> Any:
-    """The next value; ``EOFError`` when the other end has closed."""
+    """Read the next value; ``EOFError`` if the other end has closed the pipe."""
     length = pipe.read(_LENGTH_BYTES)
     data = pipe.read(int.from_bytes(length, "big"))
     if len(length) < _LENGTH_BYTES or len(data) < int.from_bytes(length, "big"):
         message = "the other end of the pipe is closed"
         raise EOFError(message)
-    return pickle.loads(data)  # noqa: S301 - from our own process, over a pipe that nobody else holds
+    return pickle.loads(data)  # noqa: S301 - from our own process, over a private pipe
 
 
 def main() -> None:
-    """Answer frames until the input ends."""
-    gc.disable()  # nothing here is cyclic, and each frame makes a hundred thousand objects
+    """Answer requests until the input ends."""
+    gc.disable()  # there are no reference cycles here, and each message creates a hundred thousand objects
     while True:
         try:
             texts = _read(sys.stdin.buffer)

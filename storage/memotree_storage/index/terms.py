@@ -1,17 +1,17 @@
 """Terms for full text search, and their BM25 weights.
 
-A text becomes terms the same way when it is stored and when it is asked for:
+A text is split into terms in the same way when it is stored and when it is searched for:
 
-* a word of a spaced script is one term: normalised (NFKC), case-folded, without the accents of Latin, Greek and
-  Cyrillic letters, and without an English plural ending;
-* an identifier (``snake_case``, ``camelCase``, ``os.path``) is a term as a whole, and so is each of its parts;
-* a run of an unspaced script gives its single characters and its pairs of neighbours (a query of two or more
-  characters asks for the pairs only, one of a single character for that character);
-* a symbol or emoji is one term.
+* A word of a spaced script is one term: normalised (NFKC), case-folded, without accents of Latin, Greek and Cyrillic
+  letters, and without an English plural ending.
+* An identifier (``snake_case``, ``camelCase``, ``os.path``) is one term, and each of its parts is another.
+* A run of an unspaced script gives its single characters and its pairs of neighbours. A query of two or more characters
+  searches only for the pairs, a query of one character for that character.
+* A symbol or emoji is one term.
 
 Weights follow BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), with term
 frequencies summed over the fields before they saturate (BM25F). The average length is a constant, so that a stored
-weight depends on its own text alone; the inverse document frequency is the query's part.
+weight depends only on its own text; the inverse document frequency is part of the query's weights.
 """
 
 import re
@@ -44,21 +44,21 @@ TITLE_BOOST: Final = 3.0
 TAG_BOOST: Final = 2.0
 
 MAX_TERM_CHARS: Final = 64
-"""A longer word is cut to its beginning, when stored and when asked for alike."""
+"""A longer word is cut to this length, both when it is stored and when it is searched for."""
 
 MAX_QUERY_TERMS: Final = 256
-"""The first so many different terms of a query count."""
+"""Only this many different terms of a query are used, the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTerm:
-    """A term to look for.
+    """A term to search for.
 
     Attributes:
         term: The folded text.
         id: Its hash (see `term_id`).
-        bonus: Whether a text may lack it and still match the query in full: the whole of a dotted name, whose words
-            are asked for by themselves, and the parts of an identifier that is asked for as a whole.
+        bonus: Whether a text can lack the term and still match the query in full. This holds for a whole dotted name,
+            whose words are searched for separately, and for the parts of an identifier that is searched for as a whole.
     """
 
     term: str
@@ -67,12 +67,12 @@ class QueryTerm:
 
 
 def term_id(term: str) -> int:
-    """The 32-bit hash of a folded term: CRC-32 of its UTF-8, stable for ever; two terms may share one."""
+    """Return the 32-bit hash of a folded term: CRC-32 of its UTF-8. It never changes; terms can collide."""
     return zlib.crc32(term.encode("utf-8", "surrogatepass"))
 
 
 def fold(text: str) -> str:
-    """The text as terms see it: NFKC, case-folded, without joiners and without accents of Western letters."""
+    """Fold a text for comparison: NFKC, case-folded, without joiners and without accents of Western letters."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -84,7 +84,7 @@ def fold(text: str) -> str:
 
 
 def _classes() -> tuple[str, str, str]:
-    """Marks of spaced scripts, marks of unspaced ones and symbols, each as the inside of a class; ASCII has none."""
+    """Marks of spaced scripts, marks of unspaced ones, and symbols, each as a character class; ASCII has none."""
     unspaced = re.compile(f"[{UNSPACED}]")
     found: tuple[list[str], list[str], list[str]] = ([], [], [])
     for character in map(chr, range(0x80, _END_OF_DENSE_PLANES)):
@@ -97,22 +97,22 @@ def _classes() -> tuple[str, str, str]:
     return spaced, bound, symbols
 
 
-_END_OF_DENSE_PLANES: Final = 0x1FB00  # behind the last block of symbols; no script of later planes has marks
+_END_OF_DENSE_PLANES: Final = 0x1FB00  # after the last block of symbols; no script of later planes has marks
 _JOINERS: Final = "\u200c\u200d\u00ad"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARKS, _BOUND_MARKS, _SYMBOLS = _classes()
 _SYMBOL_SET: Final = frozenset(_SYMBOLS)
 
-# Accents of Western letters, joiners and variation selectors; the marks of other scripts tell words apart.
+# Accents of Western letters, joiners and variation selectors. Marks of other scripts distinguish words, so they stay.
 _ACCENTS: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}]+")
 
-# The three kinds of token share no character, so that each can be looked for alone: names (words, joined by dots),
-# runs of unspaced scripts, symbols.
+# The three kinds of token have no character in common, so each can be searched for separately: names (words joined by
+# dots), runs of unspaced scripts, symbols.
 _LETTERS: Final = rf"(?:[0-9A-Za-z_]++|[^\W{UNSPACED}])"  # ASCII first, for speed
 _WORD: Final = rf"{_LETTERS}++(?:(?![\x00-\x7f])[{_MARKS}{_JOINERS}{_SELECTORS}]++{_LETTERS}*+)*+"
 _NAME: Final = rf"{_WORD}(?:\.{_WORD})*+"
 _RUN: Final = f"[{UNSPACED}][{UNSPACED}{_SELECTORS}]*+"
-_BEGIN: Final = r"(?=[0-9A-Za-z_\x80-\U0010ffff])"  # spares what is between two words the long classes
+_BEGIN: Final = r"(?=[0-9A-Za-z_\x80-\U0010ffff])"  # so that the long classes are not tried between two words
 _TOKEN: Final = re.compile(rf"{_BEGIN}(?:(?P<name>{_NAME})|(?P<run>{_RUN})|(?P<symbol>[{_SYMBOLS}]))")
 _FIND_WORDS: Final = re.compile(_WORD)
 _FIND_NAMES: Final = re.compile(_BEGIN + _NAME)
@@ -120,19 +120,19 @@ _FIND_ASCII_NAMES: Final = re.compile(r"[0-9A-Za-z_]++(?:\.[0-9A-Za-z_]++)*+")
 _FIND_RUNS: Final = re.compile(_RUN)
 _FIND_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
 
-# A character of a run with the marks that belong to it, the voicing marks of half-width kana among them; and the
-# runs that need no such care, since each of their characters folds to itself.
+# A character of a run with its marks, including the voicing marks of half-width kana; and runs that need no such care,
+# since each of their characters folds to itself.
 _CLUSTER: Final = re.compile(f".[{_BOUND_MARKS}{_SELECTORS}\uff9e\uff9f]*+")
 _SIMPLE_RUN: Final = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
 
-# Where an identifier falls into parts: at underscores, between a small and a large letter, and before the last of
-# several large letters when a small one follows.
+# The borders between the parts of an identifier: underscores, between a lower-case and an upper-case letter, and before
+# the last of several upper-case letters if a lower-case letter follows.
 _BORDER: Final = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A term inside a token: offsets are relative to the token's start."""
+    """A term inside a token; offsets are relative to the token's start."""
 
     term: str
     start: int
@@ -141,9 +141,9 @@ class _Piece:
 
 
 def tokens_of(text: str) -> Iterator[tuple[str, int, int]]:
-    """Every term of a text with the offsets of the characters it stands for, in order of the tokens.
+    """Yield every term of a text with the offsets of the characters that it stands for, in token order.
 
-    Terms overlap: the parts of an identifier lie inside the whole, and the pairs of an unspaced run cross each other.
+    Terms overlap: the parts of an identifier lie inside the whole, and the pairs of an unspaced run overlap each other.
     """
     for found in tokens(text):
         offset = found.start()
@@ -152,12 +152,12 @@ def tokens_of(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def tokens(text: str) -> Iterator[re.Match[str]]:
-    """The tokens of a text: names, runs of unspaced scripts, and symbols."""
+    """Yield the tokens of a text: names, runs of unspaced scripts, and symbols."""
     return (_FIND_ASCII_NAMES if text.isascii() else _TOKEN).finditer(text)
 
 
 def pieces_of(token: str) -> Sequence[tuple[str, int, int]]:
-    """The terms of one token with their offsets in it; what kind it is, its characters tell."""
+    """Return the terms of one token with their offsets in it; its characters determine its kind."""
     return _known_pieces(token) if len(token) <= MAX_TERM_CHARS else _read_pieces(token)
 
 
@@ -171,7 +171,7 @@ _known_pieces: Final = lru_cache(maxsize=1 << 15)(_read_pieces)
 
 
 def words_of(text: str) -> list[str]:
-    """The terms that tell what a text is about, for ranking: its words, and the pairs of its unspaced runs."""
+    """Return the terms that show what a text is about, for ranking: its words, and the pairs of its unspaced runs."""
     words: list[str] = []
     for name in _names(text):
         words += _name_words(name[:MAX_TERM_CHARS])
@@ -199,7 +199,7 @@ def _pieces(token: str, kind: str) -> Sequence[_Piece]:
 
 @lru_cache(maxsize=1 << 14)
 def _name_pieces(name: str) -> tuple[_Piece, ...]:
-    """A dotted name: the whole, its words, and their parts. Texts repeat their words, hence the cache."""
+    """The terms of a dotted name: the whole, its words, and their parts. Cached, since texts repeat their words."""
     pieces = []
     words = list(_FIND_WORDS.finditer(name))
     if len(words) > 1:
@@ -226,7 +226,7 @@ def _parts(word: str) -> Iterator[tuple[int, int]]:
 
 
 def _long_pieces(name: str) -> list[_Piece]:
-    """A name too long for a term: its words alone, each cut; most are data, whose parts would only be noise."""
+    """The terms of a name that is too long: only its words, each cut. Most are data, whose parts would be noise."""
     pieces: list[_Piece] = []
     for found in _FIND_WORDS.finditer(name):
         word, offset = found[0], found.start()
@@ -242,10 +242,10 @@ def _cut(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """The word without an English plural ending.
+    """Remove an English plural ending.
 
-    The S-stemmer of D. Harman ("How effective is suffixing?", 1991): the mildest one, so that a search for ``task``
-    finds ``tasks``, while words of other meaning stay apart. It touches plain ASCII words of four letters or more.
+    The S-stemmer of D. Harman ("How effective is suffixing?", 1991) is the mildest stemmer: a search for ``task`` finds
+    ``tasks``, while words with other meanings stay apart. It changes only ASCII words of four letters or more.
     """
     if len(word) < _SHORTEST_PLURAL or word[-1] != "s" or not (word.isascii() and word.isalpha()):
         return word
@@ -283,29 +283,29 @@ def _characters(run: str) -> Sequence[str]:
 
 
 def document_terms(title: str, tags: Iterable[str], brief: str, summary: str, content: str) -> TermVector:
-    """The terms of a node with their saturated frequencies (BM25's part that depends on the text alone).
+    """Return the terms of a node with their saturated frequencies (the part of BM25 that depends only on the text).
 
-    A weight lies between 0 and ``K1 + 1`` and is exact as a 32-bit float.
+    A weight is between 0 and ``K1 + 1`` and exact as a 32-bit float.
     """
     return terms_around(count_terms(content), title, tags, brief, summary)
 
 
 @dataclass(frozen=True, slots=True)
 class TermCounts:
-    """How often each term id stands in a text, and the text's length in words and unspaced characters."""
+    """How often each term id occurs in a text, and the text's length in words and unspaced characters."""
 
     frequencies: Mapping[int, float]
     length: int
 
 
 def count_terms(text: str) -> TermCounts:
-    """The terms of one text, as they are: neither saturated nor boosted."""
+    """Count the terms of one text, neither saturated nor boosted."""
     frequencies: defaultdict[int, float] = defaultdict(float)
     return TermCounts(frequencies, _count(text, 1.0, frequencies))
 
 
 def terms_around(content: TermCounts, title: str, tags: Iterable[str], brief: str, summary: str) -> TermVector:
-    """`document_terms` of a node whose content was counted before."""
+    """Return the `document_terms` of a node whose content has already been counted."""
     frequencies: defaultdict[int, float] = defaultdict(float, content.frequencies)
     length = content.length
     for text, boost in ((title, TITLE_BOOST), ("\n".join(tags), TAG_BOOST), (f"{brief}\n{summary}", 1.0)):
@@ -314,7 +314,7 @@ def terms_around(content: TermCounts, title: str, tags: Iterable[str], brief: st
 
 
 def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
-    """Add the terms of a text; gives its length."""
+    """Add the terms of a text to ``frequencies``; return the text's length."""
     length = _count_names(text, boost, frequencies)
     if not text.isascii():
         length += _count_foreign("\n".join(_FIND_FOREIGN.findall(text)), boost, frequencies)
@@ -322,11 +322,11 @@ def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int
 
 
 def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
-    """Add the terms of the names of a text; gives the number of words."""
+    """Add the terms of the names in a text to ``frequencies``; return the number of words."""
     names = Counter(_names(text))
     length = 0
     for name in [name for name in names if len(name) > MAX_TERM_CHARS]:
-        # Word by word: a text of one long name (minified code) would be slow, and would fill the cache, otherwise.
+        # Word by word: otherwise a text of one long name (minified code) would be slow and would fill the cache.
         times = names.pop(name)
         for word, inside in Counter(_FIND_WORDS.findall(name)).items():
             if len(word) <= MAX_TERM_CHARS:
@@ -347,7 +347,7 @@ def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) 
 
 
 class _PlainIds(dict[str, int]):
-    """The term ids of plain words by name; a word that was seen before costs one look-up in C."""
+    """The term ids of plain words, cached by name, so that a repeated word costs one lookup in C."""
 
     def __missing__(self, name: str) -> int:
         plain = name.isascii() and name.isalnum() and (name.islower() or name[1:].islower())
@@ -371,7 +371,7 @@ def _name_ids(name: str) -> tuple[tuple[int, ...], int]:
 
 
 def _count_foreign(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
-    """Add the runs and symbols of a text without ASCII; gives the number of characters and symbols."""
+    """Add the runs and symbols of a text without ASCII to ``frequencies``; return the number of characters."""
     counts: Counter[str] = Counter()
     length = 0
     for run in _FIND_RUNS.findall(text):
@@ -400,7 +400,7 @@ def _saturate(frequencies: Mapping[int, float], length: int) -> TermVector:
 
 
 def query_terms(query: str, limit: int = MAX_QUERY_TERMS) -> list[QueryTerm]:
-    """The different terms of a query in order, at most ``limit``."""
+    """Return the different terms of a query in order, at most ``limit``."""
     terms: dict[str, QueryTerm] = {}
     for found in _TOKEN.finditer(query):
         pieces = _pieces(found[0], found.lastgroup or "")
@@ -416,25 +416,25 @@ def query_terms(query: str, limit: int = MAX_QUERY_TERMS) -> list[QueryTerm]:
 
 
 def _asked(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
-    """The pairs of a run, or its one character."""
+    """The pairs of a run, or its single character."""
     singles = (len(pieces) + 1) // 2
     return pieces[singles:] if singles > 1 else pieces
 
 
 def idf(document_count: int, document_frequency: int) -> float:
-    """How much a term tells: BM25's inverse document frequency, always above 0."""
+    """Return BM25's inverse document frequency of a term, which is always above 0."""
     found = min(max(document_frequency, 0), max(document_count, 0))
     return log1p((max(document_count, 0) - found + 0.5) / (found + 0.5))
 
 
 def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> TermVector:
-    """The query as a vector: each term weighs its inverse document frequency.
+    """Return the query as a vector in which each term is weighted by its inverse document frequency.
 
     Its dot product with `document_terms` is the BM25 score.
 
     Args:
         terms: The query's terms.
-        frequencies: In how many documents a term id stands; a missing one in none.
+        frequencies: In how many documents each term id occurs; a missing one occurs in none.
         document_count: How many documents there are.
     """
     weights = {term.id: idf(document_count, frequencies.get(term.id, 0)) for term in terms}
@@ -443,11 +443,11 @@ def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], doc
 
 
 def max_score(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> float:
-    """What no document's score exceeds, bonus terms aside: the sum of the weights times ``K1 + 1``."""
+    """Return the upper bound of a document's score, without bonus terms: the sum of the weights times ``K1 + 1``."""
     needed = {term.id for term in terms if not term.bonus}
     return (K1 + 1) * sum(idf(document_count, frequencies.get(key, 0)) for key in needed)
 
 
 def relative_score(score: float, best: float) -> float:
-    """A score as a share of `max_score`, from 0 to 1."""
+    """Return a score as a share of `max_score`, from 0 to 1."""
     return min(1.0, max(0.0, score / best)) if best > 0 else 0.0

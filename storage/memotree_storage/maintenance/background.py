@@ -1,4 +1,4 @@
-"""What a store does for itself in the background: few packs, no expired sessions, no lines that nothing reaches."""
+"""Background maintenance of a store: repacks repositories, closes expired sessions, collects unreachable lines."""
 
 import asyncio
 from datetime import timedelta
@@ -13,7 +13,7 @@ from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, coun
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import VectorIndex
+from memotree_storage.ports import IndexWriter
 from memotree_storage.postgres import answers, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
 
@@ -22,17 +22,17 @@ _log = structlog.get_logger(__name__)
 
 
 class BackgroundMaintenance:
-    """Repacks a repository when it has many packs, and looks once an hour for what has had its time.
+    """Repacks a repository when it has many packs; once an hour closes and collects what has expired.
 
     Args:
         database: The database.
         repositories: The repositories.
         index: The index.
-        retention: How long the result of a request id is remembered.
+        retention: How long the result of a request id is kept.
     """
 
     def __init__(
-        self, database: Database, repositories: Repositories, index: VectorIndex, retention: timedelta
+        self, database: Database, repositories: Repositories, index: IndexWriter, retention: timedelta
     ) -> None:
         self._database = database
         self._repositories = repositories
@@ -45,26 +45,26 @@ class BackgroundMaintenance:
         self._ownerless: set[tuple[str, str]] = set()
 
     def start(self) -> None:
-        """Begin to work in the background."""
+        """Start the background tasks."""
         self._tasks = [
             asyncio.create_task(self._repack(), name="memotree-repack"),
             asyncio.create_task(self._tidy_often(), name="memotree-tidy"),
         ]
 
     async def stop(self) -> None:
-        """Stop the work in the background; a repack that runs is waited for."""
+        """Stop the background tasks; wait for a repack that is running."""
         tasks, self._tasks = self._tasks, []
         await cancel_and_wait(tasks)
         if self._repacking is not None:
             await asyncio.wait([self._repacking])
 
     def notice(self, workspace_id: str) -> None:
-        """Tell that a workspace has a new commit."""
+        """Note that a workspace has a new commit, so its repository may need a repack."""
         self._waiting.add(workspace_id)
         self._wake.set()
 
     async def tidy(self) -> int:
-        """Close the sessions whose time ran out, forget old results, and collect the lines that nothing reaches.
+        """Close expired sessions, delete old request results and unused answers, and collect unreachable lines.
 
         Returns:
             How many sessions were closed.
@@ -83,7 +83,11 @@ class BackgroundMaintenance:
                 ownerless |= await self._ownerless_holds(workspace_id)
                 await self._collect(workspace_id)
             except (MemoTreeError, psycopg.Error) as error:
-                _log.warning("a workspace is tidied the next time", workspace=workspace_id, why=str(error))
+                _log.warning(
+                    "a workspace could not be tidied; it is tried again in an hour",
+                    workspace=workspace_id,
+                    why=str(error),
+                )
         await self._release_ownerless(ownerless)
         await remove_gone_points(self._database, self._index)
         return len(expired)
@@ -95,20 +99,16 @@ class BackgroundMaintenance:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
 
     async def _ownerless_holds(self, workspace_id: str) -> set[tuple[str, str]]:
-        """The refs that hold the base of a session that is closed, or that never came to be."""
-        # The refs first: what is held for a session that is opened meanwhile is not among them.
+        """The refs that hold the base of a session that is closed or was never created."""
+        # Refs are read first, so that the ref of a session that is opened meanwhile is not among them.
         refs = await asyncio.to_thread(lambda: self._repositories.get(workspace_id).refs())
         held = {name for name in refs if name.startswith(KEEP_PREFIX)}
         async with self._database.connection() as conn:
-            cursor = await conn.execute(
-                "select session_id from work.session where workspace_id = %s and state in ('open', 'detached')",
-                (workspace_id,),
-            )
-            owned = {f"{KEEP_PREFIX}{row[0]}" for row in await cursor.fetchall()}
+            owned = {KEEP_PREFIX + session_id for session_id in await sessions.unclosed_ids(conn, workspace_id)}
         return {(workspace_id, name) for name in held - owned}
 
     async def _release_ownerless(self, found: set[tuple[str, str]]) -> None:
-        """Release those that had no owner the last time either: a session's row comes after its ref."""
+        """Release those that had no owner in the last round either, because a session's ref is made before its row."""
         for workspace_id, ref in found & self._ownerless:
             await asyncio.to_thread(self._release, workspace_id, ref)
         self._ownerless = found
@@ -118,7 +118,7 @@ class BackgroundMaintenance:
             repository = self._repositories.get(workspace_id)
             repository.move_ref(ref, repository.refs().get(ref), None)
         except MemoTreeError as error:
-            _log.warning("a session's hold on its base stays", ref=ref, why=error.message)
+            _log.warning("the ref that holds a session's base could not be deleted", ref=ref, why=error.message)
 
     async def _repack(self) -> None:
         while True:
@@ -132,7 +132,7 @@ class BackgroundMaintenance:
                     continue  # the workspace was deleted
                 except MemoTreeError as error:
                     _log.warning("a repack failed", workspace=workspace_id, why=error.message)
-                except Exception:  # noqa: BLE001 - background work goes on, whatever one repository met
+                except Exception:  # noqa: BLE001 - one damaged repository must not stop the background work
                     _log.exception("a repack failed", workspace=workspace_id)
 
     async def _repack_one(self, workspace_id: str) -> None:
@@ -141,24 +141,24 @@ class BackgroundMaintenance:
             return
         self._repacking = asyncio.create_task(asyncio.to_thread(maintain, path))
         report = await asyncio.shield(self._repacking)
-        _log.info("repacked", workspace=workspace_id, packs=report.packs_after, note=report.note)
+        _log.info("repacked", workspace=workspace_id, packs=report.packs, note=report.note)
 
     async def _tidy_often(self) -> None:
         while True:
             try:
                 await self.tidy()
             except MemoTreeError as error:
-                _log.warning("tidying waits for the next hour", why=error.message)
-            except Exception:  # noqa: BLE001 - background work goes on, whatever one round met
-                _log.exception("tidying waits for the next hour")
+                _log.warning("tidying failed; it is tried again in an hour", why=error.message)
+            except Exception:  # noqa: BLE001 - one failed round must not stop the background work
+                _log.exception("tidying failed; it is tried again in an hour")
             await asyncio.sleep(_PERIOD)
 
 
-async def remove_gone_points(database: Database, index: VectorIndex, workspace_id: str | None = None) -> None:
-    """Take the points of lines that the mirror has no more out of the index, in one workspace or in all.
+async def remove_gone_points(database: Database, index: IndexWriter, workspace_id: str | None = None) -> None:
+    """Delete the index points of lines that the mirror has removed, in one workspace or in all.
 
-    By the lines that went, never by those that are left: a commit of this moment may open one more. The lines are
-    remembered until the index has let go of them durably, so what fails here is done the next time.
+    Selects by the removed lines, not by the remaining ones, because a concurrent commit may open a new line. The
+    removed lines stay noted until the index has flushed, so the next call repeats what fails here.
 
     Raises:
         IndexUnavailableError: The index does not answer.

@@ -1,29 +1,29 @@
-"""Collecting the lines that no ref, tag or session reaches: their rows go, and their terms off the frequencies.
+"""Garbage collection of lines that no ref, tag or session reaches: removes their rows and their terms' frequencies.
 
-Texts are read before the workspace is held, since a branch that is given up may be as big as an import; what changed
-until it is held is counted then. Both go in one transaction, so that the frequencies are at any time those that a
-rebuild would count.
+Texts are read before the workspace is locked, since an abandoned branch may be as big as an import; changes until the
+lock is taken are counted then. Rows and frequencies are removed in one transaction, so that the frequencies always
+equal those that a rebuild would count.
 """
 
 from typing import Final
 
 import structlog
 
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.index import frequencies
 from memotree_storage.index.frequencies import TermCountUpdate, TextGoneError
 from memotree_storage.mirror.catch_up import is_behind
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection, Database
 
 _log: Final = structlog.get_logger(__name__)
 
 
-async def collect_unreachable_lines(database: Database, workspace_id: str, repository: GitRepository) -> list[int]:
-    """Remove the lines that nothing reaches; their ids are returned.
+async def collect_unreachable_lines(database: Database, workspace_id: str, repository: CommitReader) -> list[int]:
+    """Remove the lines that nothing reaches and return their ids.
 
-    None goes while the mirror is behind: commits are mirrored before the refs that reach them. When ``git gc`` has
-    taken texts of what goes, the terms of what stays are counted from nothing.
+    Removes nothing while the mirror is behind, because commits are mirrored before the refs that reach them. If
+    ``git gc`` has deleted texts of these lines, the terms of the remaining lines are counted from zero instead.
 
     Raises:
         WorkspaceNotFoundError: The workspace is gone.
@@ -32,14 +32,14 @@ async def collect_unreachable_lines(database: Database, workspace_id: str, repos
     try:
         return await _LineCollection(workspace_id, repository, anew=False).run(database)
     except TextGoneError as error:
-        _log.info("terms are counted anew", workspace=workspace_id, why=error.message)
+        _log.info("terms are counted again from the remaining lines", workspace=workspace_id, why=error.message)
         return await _LineCollection(workspace_id, repository, anew=True).run(database)
 
 
 class _LineCollection:
-    """One attempt: with the terms of what goes, or ``anew`` with the terms of what stays."""
+    """One attempt: subtracts the terms of the removed lines, or with ``anew`` counts those of the remaining ones."""
 
-    def __init__(self, workspace_id: str, repository: GitRepository, *, anew: bool) -> None:
+    def __init__(self, workspace_id: str, repository: CommitReader, *, anew: bool) -> None:
         self._workspace_id = workspace_id
         self._repository = repository
         self._anew = anew
@@ -51,7 +51,7 @@ class _LineCollection:
                 return []
         async with database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")  # a batch of the indexer may take longer
-            # The indexer marks versions as counted: which ones it has, must hold until their counts are taken off.
+            # The indexer marks versions as counted; that set must not change until their counts are subtracted.
             await registry.lock_workspace(conn, self._workspace_id, alone=True)
             lines = await self._find(conn)
             if lines:
@@ -61,7 +61,7 @@ class _LineCollection:
             return lines
 
     async def _find(self, conn: Connection) -> list[int]:
-        """The lines that go, with the tally brought to where they are now."""
+        """The unreachable lines; brings the tally up to date with their versions."""
         if await is_behind(conn, self._workspace_id, self._repository):
             return []
         gone = await projector.unreached_lines(conn, self._workspace_id)

@@ -1,4 +1,4 @@
-"""Bringing the mirror to where Git is: after a crash, after commits from outside, and from nothing in a rebuild."""
+"""Brings the mirror up to date with Git: after a crash, after commits by other programs, and in a rebuild."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
@@ -11,18 +11,18 @@ import structlog
 from memotree_storage import faults
 from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.model.node import Entry
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
-from memotree_storage.ports import CommitInfo, TagDraft
-from memotree_storage.postgres import projector, registry, staging
+from memotree_storage.ports import CommitInfo, CommitReader, CommitStore, TagDraft
+from memotree_storage.postgres import projector, refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
 from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 Report = Callable[[str, int, int], None]
-"""Told of progress: the step, units done, units in all."""
+"""Called with progress: the name of the step, units done, units in total."""
 
 _BATCH: Final = 200
 """Commits per transaction: a crash loses at most that much work."""
@@ -33,19 +33,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What was brought up to date."""
+    """What a catch-up did: commits mirrored, and whether any ref had changed."""
 
     commits: int
     refs_changed: bool
 
 
-def mirrored_refs(refs: Mapping[str, str]) -> dict[str, str]:
-    """The refs that the mirror follows: branches and tags whose names are UTF-8, as PostgreSQL and gRPC need them."""
-    return {
-        name: target
-        for name, target in refs.items()
-        if name.startswith(("refs/heads/", "refs/tags/")) and _is_text(name)
-    }
+def mirrored_refs(found: Mapping[str, str]) -> dict[str, str]:
+    """The refs that the mirror follows: branches and tags with names in UTF-8, which PostgreSQL and gRPC require."""
+    return {name: target for name, target in found.items() if name.startswith((BRANCHES, TAGS)) and _is_text(name)}
 
 
 def _is_text(name: str) -> bool:
@@ -59,15 +55,14 @@ def _is_text(name: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def _tell_odd_name(name: str) -> None:
-    """Once a name: the refs are listed with every commit."""
-    _log.warning("a ref whose name is not UTF-8 is passed over; rename it with git", ref=ascii(name))
+    """Log a name once, since refs are listed with every commit."""
+    _log.warning("a ref is ignored because its name is not UTF-8; rename it with git", ref=ascii(name))
 
 
-async def is_behind(conn: Connection, workspace_id: str, repository: GitRepository) -> bool:
-    """Whether the watermark of the mirror differs from the repository's refs, those that name no commit aside."""
+async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:
+    """Whether the mirrored refs differ from the repository's; refs that name no commit are ignored."""
     actual = mirrored_refs(await asyncio.to_thread(repository.refs))
-    cursor = await conn.execute("select name, object_id from mirror.ref where workspace_id = %s", (workspace_id,))
-    stored = {row[0]: row[1] for row in await cursor.fetchall()}
+    stored = await refs.object_ids(conn, workspace_id)
     if any(actual.get(name) != target for name, target in stored.items()):
         return True
     fresh = {name: target for name, target in actual.items() if name not in stored}
@@ -75,9 +70,9 @@ async def is_behind(conn: Connection, workspace_id: str, repository: GitReposito
 
 
 async def note_committer(conn: Connection, email: str) -> None:
-    """Remember the address under which this service commits, beside those of earlier settings.
+    """Add the service's committer address to the remembered ones.
 
-    Only commits of these addresses are believed when their trailers say that they are a session's.
+    The trailers of a commit are trusted only if its committer has one of these addresses.
     """
     known = await _committers(conn)
     if email not in known:
@@ -89,12 +84,11 @@ async def _committers(conn: Connection) -> set[str]:
 
 
 async def catch_up(
-    database: Database, workspace_id: str, repository: GitRepository, report: Report | None = None
+    database: Database, workspace_id: str, repository: CommitStore, report: Report | None = None
 ) -> CatchUp:
-    """Mirror every commit that a ref reaches and the mirror lacks, then the refs; safe to interrupt and repeat.
+    """Mirror every commit that a ref reaches and the mirror lacks, then the refs. Safe to interrupt and repeat.
 
-    A tag that a commit of an interrupted `CommitChanges` asked for is made, and the staged changes that it committed
-    are settled.
+    For a commit of an interrupted `CommitChanges` this also makes its tag and settles its session's staged changes.
     """
     tell = report or (lambda *_: None)
     async with database.connection() as conn:
@@ -108,7 +102,7 @@ async def catch_up(
         async with database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")  # a commit may be as big as an import
             await registry.lock_workspace(conn, workspace_id)
-            # Somebody else may have mirrored some of them since `known` was read.
+            # Another task may have mirrored some of them since `known` was read.
             there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
             missing = [commit for commit in batch if commit.commit_id not in there]
             await _mirror(conn, workspace_id, repository, missing, waiting)
@@ -124,8 +118,8 @@ async def catch_up(
     return CatchUp(len(commits), refs_changed=True)
 
 
-async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
-    """The same inside a transaction that holds the workspace already; for a few commits from outside."""
+async def catch_up_in_transaction(conn: Connection, workspace_id: str, repository: CommitStore) -> None:
+    """The same inside a transaction that holds the workspace; for a few commits by other programs."""
     known = await projector.known_commits(conn, workspace_id)
     waiting = await _waiting_sessions(conn, workspace_id, repository)
     commits = await asyncio.to_thread(_missing, repository, known)
@@ -134,12 +128,12 @@ async def catch_up_within(conn: Connection, workspace_id: str, repository: GitRe
     await follow_refs(conn, workspace_id, repository)
 
 
-async def replay_within(
-    conn: Connection, workspace_id: str, repository: GitRepository, report: Report | None = None
+async def replay_in_transaction(
+    conn: Connection, workspace_id: str, repository: CommitReader, report: Report | None = None
 ) -> None:
     """Mirror the whole history of a workspace whose mirror is empty, inside the caller's transaction.
 
-    No session is settled and no tag made: they have heard of all these commits when they were made.
+    Settles no session and makes no tag: both were done when the commits were made.
     """
     commits = await asyncio.to_thread(_missing, repository, set())
     for done, batch in enumerate(_batches(commits)):
@@ -149,23 +143,20 @@ async def replay_within(
     await follow_refs(conn, workspace_id, repository)
 
 
-async def follow_refs(conn: Connection, workspace_id: str, repository: GitRepository) -> None:
-    """Set the mirrored refs to the repository's, and detach the sessions whose branch is gone."""
-    refs = mirrored_refs(await asyncio.to_thread(repository.refs))
-    peeled = await asyncio.to_thread(_peeled, repository, refs)
+async def follow_refs(conn: Connection, workspace_id: str, repository: CommitReader) -> None:
+    """Set the mirrored refs to the repository's, and detach sessions whose branch no longer exists."""
+    found = mirrored_refs(await asyncio.to_thread(repository.refs))
+    peeled = await asyncio.to_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
-    await projector.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
-    branches = [name.removeprefix("refs/heads/") for name in peeled if name.startswith("refs/heads/")]
-    await conn.execute(
-        "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
-        (workspace_id, branches),
-    )
+    await refs.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
+    branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
+    await sessions.detach_without_branch(conn, workspace_id, branches)
 
 
-def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Each ref's object and the commit it peels to; a tag of a tree or blob names no state and is left out."""
+def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Each ref's object and the commit it peels to; tags of trees or blobs are left out, since they name no state."""
     peeled = {}
-    for name, target in refs.items():
+    for name, target in found.items():
         try:
             peeled[name] = (target, repository.commit_info(target).commit_id)
         except ObjectMissingError:
@@ -173,9 +164,10 @@ def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> dict[str, tup
     return peeled
 
 
-def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
-    refs = repository.refs()
-    tips = set(mirrored_refs(refs).values()) | {target for name, target in refs.items() if name.startswith(KEEP_PREFIX)}
+def _missing(repository: CommitReader, known: set[str]) -> list[CommitInfo]:
+    found = repository.refs()
+    held = {target for name, target in found.items() if name.startswith(KEEP_PREFIX)}
+    tips = set(mirrored_refs(found).values()) | held
     commits = []
     for tip in sorted(tips):
         try:
@@ -186,14 +178,14 @@ def _missing(repository: GitRepository, known: set[str]) -> list[CommitInfo]:
 
 
 class _Waiting:
-    """The sessions that may not have heard of their own last commit, and which commits are theirs.
+    """Sessions whose last commit may not be settled, and the test which commits are theirs.
 
-    A trailer proves nothing: `git cherry-pick` copies it. A session's own commit was made by the service, on the
-    session's branch, after the commit that the session stands on.
+    A trailer alone proves nothing, because `git cherry-pick` copies it. A session's own commit was made by the service,
+    on the session's branch, after the session's base commit.
     """
 
     def __init__(
-        self, repository: GitRepository, committers: Collection[str], sessions: Mapping[str, tuple[str, str]]
+        self, repository: CommitStore, committers: Collection[str], sessions: Mapping[str, tuple[str, str]]
     ) -> None:
         self.repository = repository
         self._committers = committers
@@ -201,7 +193,7 @@ class _Waiting:
         self._since: dict[str, set[str]] = {}
 
     async def session_of(self, commit: CommitInfo) -> str | None:
-        """The waiting session that a commit came from."""
+        """The id of the waiting session that made a commit, or ``None``."""
         session_id = trailers.trailers_of(commit.message).get(trailers.SESSION, "")
         if session_id not in self._sessions or commit.committer.email not in self._committers:
             return None
@@ -210,10 +202,10 @@ class _Waiting:
         return session_id if commit.commit_id in self._since[session_id] else None
 
 
-def _since(repository: GitRepository, branch: str, base: str) -> set[str]:
-    """The commits of a branch after ``base`` by first parents; none when ``base`` is not among them."""
+def _since(repository: CommitReader, branch: str, base: str) -> set[str]:
+    """The first-parent commits of a branch after ``base``; empty if ``base`` is not among them."""
     found: set[str] = set()
-    commit_id = repository.refs().get(f"refs/heads/{branch}")
+    commit_id = repository.refs().get(BRANCHES + branch)
     try:
         while commit_id is not None and commit_id != base:
             found.add(commit_id)
@@ -223,29 +215,24 @@ def _since(repository: GitRepository, branch: str, base: str) -> set[str]:
     return found if commit_id == base else set()
 
 
-async def _waiting_sessions(conn: Connection, workspace_id: str, repository: GitRepository) -> _Waiting:
-    """Of the sessions, those that stand on a mirrored commit.
+async def _waiting_sessions(conn: Connection, workspace_id: str, repository: CommitStore) -> _Waiting:
+    """The sessions whose base commit is mirrored.
 
-    When it is not, the mirror is being built again; then the session has heard of all its commits, and replaying them
-    would take later edits for committed ones and move the session back.
+    If it is not, the mirror is being rebuilt. Then the session knows of all its commits, and replaying them would take
+    later edits for committed ones and move the session back.
     """
-    cursor = await conn.execute(
-        "select s.session_id, s.branch, s.base_commit from work.session s join mirror.commit c"
-        " on c.workspace_id = s.workspace_id and c.commit_id = s.base_commit where s.workspace_id = %s",
-        (workspace_id,),
-    )
-    sessions = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
-    return _Waiting(repository, await _committers(conn), sessions)
+    standing = await sessions.base_is_mirrored(conn, workspace_id)
+    return _Waiting(repository, await _committers(conn), standing)
 
 
 async def _mirror(
     conn: Connection,
     workspace_id: str,
-    repository: GitRepository,
+    repository: CommitReader,
     commits: Iterable[CommitInfo],
     waiting: _Waiting | None,
 ) -> None:
-    """Mirror commits, and settle the waiting sessions that they came from."""
+    """Mirror commits, and settle the waiting sessions that made them."""
     async for commit, changes, broken in _read_changes(repository, commits):
         await projector.project(conn, workspace_id, commit, changes, broken)
         session_id = None if waiting is None else await waiting.session_of(commit)
@@ -254,17 +241,17 @@ async def _mirror(
 
 
 async def _read_changes(
-    repository: GitRepository, commits: Iterable[CommitInfo]
+    repository: CommitReader, commits: Iterable[CommitInfo]
 ) -> AsyncIterator[tuple[CommitInfo, list[EntryChange], dict[str, str]]]:
     for commit in commits:
         changes, broken = await asyncio.to_thread(changes_of, repository, commit)
         yield commit, changes, broken
 
 
-def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
-    """What a commit changes against its first parent, and the files in it that cannot be read as entries.
+def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
+    """What a commit changes against its first parent, and why files in it cannot be read as entries, by path.
 
-    A file that cannot be read stands for an entry that is not alive there: the state is a function of the commit alone.
+    The entry of an unreadable file counts as not alive, so that the state is a function of the commit alone.
     """
     changes: list[EntryChange] = []
     broken: dict[str, str] = {}
@@ -288,10 +275,9 @@ def changes_of(repository: GitRepository, commit: CommitInfo) -> tuple[list[Entr
 
 
 async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
-    """Make the tags that a crash kept from being made; the trailer of the commit names them.
+    """Make the tags that a crash prevented; the trailer of the commit names them.
 
-    Only for commits of waiting sessions: another commit that lacks the tag it asked for has had it, and somebody has
-    deleted it since.
+    Only for commits of waiting sessions: if any other commit lacks its tag, somebody has deleted the tag since.
     """
     for commit in commits:
         name = trailers.trailers_of(commit.message).get(trailers.TAG)
@@ -299,8 +285,8 @@ async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
             await asyncio.to_thread(_make_tag, waiting.repository, name, commit)
 
 
-def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
-    ref = f"refs/tags/{name}"
+def _make_tag(repository: CommitStore, name: str, commit: CommitInfo) -> None:
+    ref = TAGS + name
     if ref in repository.refs():
         return
     subject = commit.message.split("\n", 1)[0]
@@ -308,9 +294,9 @@ def _make_tag(repository: GitRepository, name: str, commit: CommitInfo) -> None:
     try:
         repository.move_ref(ref, None, repository.write_tag(draft, commit.commit_id))
     except UnavailableError:
-        raise  # a full disk, say: the commit is mirrored, and its tag made, at the next try
+        raise  # for example a full disk: the next attempt mirrors the commit and makes its tag
     except MemoTreeError:
-        return  # a trailer that a person made up names no tag
+        return  # a person wrote a trailer with a name that no tag can have
 
 
 def _batches(commits: list[CommitInfo]) -> Iterator[list[CommitInfo]]:

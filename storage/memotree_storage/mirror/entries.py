@@ -1,4 +1,4 @@
-"""Reading whole entries from Git by blob, with a cache: a blob never changes, so what was read once stays right."""
+"""Reads whole entries from Git by blob id, with a cache. A blob never changes, so a cached entry never gets stale."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class EntryReader:
         self._cache: BoundedCache[str, Entry] = BoundedCache(_CACHE_BYTES, _weight)
 
     def remember(self, blobs: Mapping[str, Entry]) -> None:
-        """Put entries that were just written into the cache, by blob."""
+        """Put entries that were just written into the cache; the key is the blob id."""
         for blob, entry in blobs.items():
             self._cache.put(blob, entry)
 
@@ -44,7 +44,7 @@ class EntryReader:
         return entry
 
     async def load(self, workspace_id: str, versions: Iterable[Version]) -> dict[str, Entry]:
-        """The entries of committed versions, by blob."""
+        """The entries of committed versions, by blob id."""
         return await self.read(
             workspace_id,
             {
@@ -54,7 +54,7 @@ class EntryReader:
         )
 
     async def read(self, workspace_id: str, paths: Mapping[str, str]) -> dict[str, Entry]:
-        """The entries of blobs, given with the path that each stands at."""
+        """The entries of blobs, by blob id; ``paths`` gives the file path of each, which the decoder needs."""
         found: dict[str, Entry] = {}
         missing: dict[str, str] = {}
         for blob, path in paths.items():

@@ -1,1 +1,1 @@
-"""Nodes and archives as values: their file form, the rules for them, positions, merging. Pure: no input or output."""
+"""Nodes and archives as values: file format, validation, positions, three-way merge. Pure functions; no I/O."""

@@ -1,10 +1,10 @@
-"""What differs between two versions of an entry, field by field; for sessions and history alike."""
+"""Field-by-field differences between two versions of an entry, used by sessions and history."""
 
 from memotree_storage.model.node import Archive, Entry, Node
 
 
 def fields_changed(before: Entry | None, after: Entry | None) -> list[str]:
-    """The names of the fields in which two versions of an entry differ, in the order of the file."""
+    """Return the names of the fields in which two versions of an entry differ, in file order."""
     if before is None or after is None:
         return []
     if isinstance(before, Archive) and isinstance(after, Archive):

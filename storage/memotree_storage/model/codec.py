@@ -1,13 +1,13 @@
-"""The canonical form of nodes and archives as files of the tree.
+"""The canonical file format of nodes and archives.
 
-A file is a YAML front matter between two lines ``---`` and, behind it, the content as it is. In the form we write, keys
-stand in a fixed order, each value and each list item on a line of its own, empty fields are left out, and a string that
-YAML could take for something else (or that has a line break) is a double-quoted scalar that YAML 1.1, YAML 1.2 and JSON
-read alike. So a change of one field is a change of one line, and ``encode_entry(decode_entry(path, data)) == data`` for
-every file we wrote.
+A file is YAML front matter between two ``---`` lines, followed by the content as it is. In the form that this module
+writes, keys have a fixed order, each value and each list item is on its own line, empty fields are left out, and a
+string that YAML could take for something else (or that has a line break) is a double-quoted scalar that YAML 1.1, YAML
+1.2 and JSON read alike. So a change of one field changes one line, and ``encode_entry(decode_entry(path, data)) ==
+data`` holds for every file that this module wrote.
 
-Files that a person wrote or edited by hand may use any YAML: they are read through PyYAML's event parser, which builds
-nothing, so that aliases, tags and deep nesting can be refused before they cost anything.
+Files that a person wrote or edited may use any YAML. They are read through PyYAML's event parser, which builds no
+objects, so that aliases, tags and deep nesting are refused before they can cost anything.
 """
 
 import re
@@ -23,13 +23,13 @@ from memotree_storage.model.scalars import write_scalar
 from memotree_storage.model.validation import Limits, archive_faults, canonical_node, node_faults
 
 FORMAT_VERSION: Final = 1
-"""The version of the layout and of the files; a reader refuses a repository of a greater one."""
+"""The version of the repository layout and file format; a reader refuses a repository with a greater version."""
 
 READ_LIMITS: Final = Limits(content_bytes=1 << 28)
-"""What a file may hold to be read: a lower limit of the service's settings never hides what was committed before."""
+"""Limits for reading: lowering a limit in the service's settings never hides what was committed before."""
 
 README_PATH: Final = "README.md"
-"""Where `describe_layout` belongs."""
+"""The path of the file that `describe_layout` writes."""
 
 Kind = Literal["node", "archive"]
 
@@ -69,7 +69,7 @@ _SOURCE_KEYS: Final = frozenset({"document", "start", "end", "page", "heading", 
 
 
 class InvalidFileError(InvalidInputError):
-    """A file of the tree is no valid node or archive; ``path`` names it."""
+    """A file of the tree is not a valid node or archive; ``path`` names it."""
 
     reason = "INVALID_FILE"
 
@@ -77,7 +77,7 @@ class InvalidFileError(InvalidInputError):
         listed = "; ".join(
             f"{fault.field} {fault.description}" if fault.field else fault.description for fault in faults
         )
-        super().__init__(f"{path[:200]!r} cannot be read: {listed}. Mend the file and commit it again.", faults)
+        super().__init__(f"{path[:200]!r} cannot be read: {listed}. Correct the file and commit it again.", faults)
         self.path = path
 
 
@@ -85,22 +85,22 @@ class InvalidFileError(InvalidInputError):
 
 
 def node_path(node_id: str) -> str:
-    """Where a node's file stands: fanned out by the first four characters of its id."""
+    """Return the path of a node's file; folders are named by the first four characters of the id."""
     return f"nodes/{node_id[:2]}/{node_id[2:4]}/{node_id}.md"
 
 
 def archive_path(archive_id: str) -> str:
-    """Where an archive's file stands."""
+    """Return the path of an archive's file."""
     return f"archives/{archive_id}.md"
 
 
 def entry_path(entry: Entry) -> str:
-    """Where an entry's file stands."""
+    """Return the path of an entry's file."""
     return node_path(entry.id) if isinstance(entry, Node) else archive_path(entry.id)
 
 
 def parse_path(path: str) -> tuple[Kind, str] | None:
-    """What a path stands for, as kind and id; ``None`` for a file that is neither node nor archive."""
+    """Return the kind and id that a path stands for; ``None`` if it is not the path of a node or archive."""
     found = _NODE_PATH.fullmatch(path)
     if found is not None:
         entry_id = found[4]
@@ -115,7 +115,7 @@ def parse_path(path: str) -> tuple[Kind, str] | None:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The file of a valid node or archive (see ``validation.py``), in canonical form."""
+    """Encode a valid node or archive (see ``validation.py``) as a file in canonical form."""
     return _encode_node(entry) if isinstance(entry, Node) else _encode_archive(entry)
 
 
@@ -186,22 +186,22 @@ def _close(lines: list[str], body: str) -> bytes:
 
 
 def decode_entry(path: str, data: bytes, limits: Limits = READ_LIMITS, types: AbstractSet[str] = _ANY_TYPE) -> Entry:
-    """Read and check a file of the tree.
+    """Decode and validate a file of the tree.
 
     Args:
-        path: Where the file stands in the tree; the id in the file must agree with it.
-        data: Its bytes. A byte order mark and CRLF in the front matter are passed over; a missing ``position`` or
-            ``type`` gets its default; tags and relations are put in order.
-        limits: The greatest sizes.
-        types: The registry of node types; the empty default admits any well-formed name, since a plugin that wrote the
-            file may be missing here.
+        path: The path of the file in the tree; the id in the file must agree with it.
+        data: The bytes of the file. A byte order mark and CRLF in the front matter are ignored; a missing ``position``
+            or ``type`` gets its default; tags and relations are sorted.
+        limits: The maximum sizes.
+        types: The registry of node types. The default, an empty set, admits any well-formed name, since the plugin that
+            wrote the file may not be installed here.
 
     Raises:
-        InvalidFileError: With every fault, when the file cannot be read or breaks a rule.
+        InvalidFileError: The file cannot be read or breaks a rule; the error lists every fault.
     """
     place = parse_path(path)
     if place is None:
-        raise InvalidFileError(path, [FieldViolation("", "its path is no node's and no archive's")])
+        raise InvalidFileError(path, [FieldViolation("", "its path is not that of a node or an archive")])
     kind, entry_id = place
     tree, body = _split(path, data)
     reader = _Reader(tree)
@@ -219,7 +219,7 @@ def decode_entry(path: str, data: bytes, limits: Limits = READ_LIMITS, types: Ab
 
 
 def _split(path: str, data: bytes) -> tuple[Tree, str]:
-    """The front matter as a tree of strings, and the body without its final line break."""
+    """Return the front matter as a tree of strings, and the body without its final line break."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -232,7 +232,7 @@ def _split(path: str, data: bytes) -> tuple[Tree, str]:
         opening = _OPENING.match(text)
         closing = _CLOSING.search(text, opening.end()) if opening else None
         if opening is None or closing is None:
-            fault = FieldViolation("", "it does not start with a front matter between two lines '---'")
+            fault = FieldViolation("", "it does not start with front matter between two '---' lines")
             raise InvalidFileError(path, [fault])
         head, body = text[opening.end() : closing.start()], text[closing.end() :]
         line_break = "\r\n" if opening[0].endswith("\r\n") and body.endswith("\r\n") else "\n"
@@ -243,7 +243,7 @@ def _split(path: str, data: bytes) -> tuple[Tree, str]:
 
 
 class _Reader:
-    """Takes typed values out of a tree of strings and collects what is wrong with it."""
+    """Takes typed values from a tree of strings and collects the faults."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -319,7 +319,7 @@ def _read_source(reader: _Reader) -> Source | None:
     for key in ("start", "end", "page"):
         text = fields.get(key, "0")
         if not _NUMBER.fullmatch(text):
-            reader.fault(f"source.{key}", f"{text[:40]!r} is no number of up to 16 digits")
+            reader.fault(f"source.{key}", f"{text[:40]!r} is not a number of up to 16 digits")
             text = "0"
         numbers[key] = int(text)
     for key in fields:
@@ -349,12 +349,12 @@ def _read_archive(reader: _Reader, body: str) -> Archive:
 
 
 def describe_layout() -> bytes:
-    """The README at the root of a workspace's repository; it names the format version."""
+    """Return the README for the root of a workspace's repository; it names the format version."""
     return _README.format(version=FORMAT_VERSION).encode()
 
 
 def read_format_version(readme: bytes) -> int | None:
-    """The format version that a README of `describe_layout` names, or ``None`` when it names none."""
+    """Return the format version that a README of `describe_layout` names; ``None`` if it does not name one."""
     found = _VERSION_LINE.search(readme.decode("utf-8", "replace"))
     return int(found[1]) if found else None
 
@@ -376,7 +376,7 @@ Format version: {version}
 | `archives/….md` | one archive: a tree of nodes (or several) that belongs to one agent or model |
 
 A node never changes its path, so `git log -- nodes/ab/cd/abcd….md` is its whole life. Where it hangs in the tree is
-told by the line `parent:` in the file, not by the folder.
+recorded in the line `parent:` of the file, not by the folder.
 
 ## What a node looks like
 

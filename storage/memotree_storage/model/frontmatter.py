@@ -1,7 +1,7 @@
-"""Front matter: a mapping of texts, lists of texts and mappings of texts, read from YAML.
+"""Front matter: a mapping whose values are strings, lists of strings and mappings of strings, read from YAML.
 
-The form that the codec writes is read line by line; anything else goes through PyYAML's events. Both give the same
-answer for what we wrote, and only strings: ``id: 12e4`` is a text.
+The form that the codec writes is parsed line by line; any other YAML goes through PyYAML's events. Both parsers give
+the same result for files that the codec wrote. All values are strings: ``id: 12e4`` is a text.
 """
 
 import re
@@ -13,10 +13,10 @@ import yaml
 from memotree_storage.model.scalars import read_scalar
 
 Tree = dict[str, "str | list[str] | dict[str, str]"]
-"""Texts, lists of texts and mappings of texts by key."""
+"""Strings, lists of strings and mappings of strings, by key."""
 
 MAX_FOREIGN_CHARS: Final = 4 << 20
-"""The longest front matter read when it is not in the canonical form; in it, any length is read."""
+"""The maximum length of front matter that is not in canonical form; canonical front matter may have any length."""
 
 _KEY: Final = re.compile(r"[a-z][a-z0-9]*")
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -24,14 +24,14 @@ _MAX_DEPTH: Final = 2
 
 
 class FrontMatterError(ValueError):
-    """The text is no front matter; the message is a clause that says where and why."""
+    """The text is not valid front matter; the message is a clause that says where and why."""
 
 
 def parse_front_matter(text: str) -> Tree:
-    """Read a front matter.
+    """Parse front matter.
 
     Raises:
-        FrontMatterError: When it is not YAML, repeats a key, nests deeper than a list or mapping in a mapping, or uses
+        FrontMatterError: The text is not YAML, repeats a key, nests deeper than a list or mapping in a mapping, or uses
             anchors, aliases or tags.
     """
     tree = _parse_canonical(text)
@@ -39,7 +39,7 @@ def parse_front_matter(text: str) -> Tree:
 
 
 def _parse_canonical(text: str) -> Tree | None:
-    """Read the form the codec writes; ``None`` when a line is in any other form."""
+    """Parse the form that the codec writes; ``None`` if any line has another form."""
     tree: Tree = {}
     lines = text.removesuffix("\n").split("\n")
     index = 0
@@ -64,7 +64,7 @@ def _parse_canonical(text: str) -> Tree | None:
 
 
 def _read_block(lines: list[str]) -> list[str] | dict[str, str] | None:
-    """The lines below a key: list items, or pairs."""
+    """The lines below a key: list items, or key-value pairs."""
     if not lines:
         return None
     if lines[0].startswith("  - "):
@@ -100,11 +100,11 @@ def _parse_yaml(text: str) -> Tree:
         if not isinstance(first, yaml.MappingStartEvent):
             raise _fault(first, "the front matter must be a mapping of 'key: value' lines")
         tree = {key: _read_value(event, events) for key, event in _pairs(events)}
-        next(events, None)  # what follows the mapping is read too, since it can be a second document
+        next(events, None)  # also read what follows the mapping, since it could be a second document
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 2}: " if error.problem_mark else ""
-        raise FrontMatterError(f"its front matter is no YAML ({line}{error.problem})") from error
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # a character or an escape that no text can hold
+        raise FrontMatterError(f"its front matter is not YAML ({line}{error.problem})") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # a character or an escape that no string can hold
         if isinstance(error, FrontMatterError):
             raise
         raise FrontMatterError("its front matter has a character that YAML does not allow") from error
@@ -112,7 +112,7 @@ def _parse_yaml(text: str) -> Tree:
 
 
 def _content_events(text: str) -> Iterator[yaml.Event]:
-    """The events of one document; everything that YAML offers beyond texts, lists and mappings is refused."""
+    """Yield the events of one document; refuse every feature of YAML besides strings, lists and mappings."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.DocumentStartEvent):
@@ -126,7 +126,7 @@ def _content_events(text: str) -> Iterator[yaml.Event]:
                 raise _fault(event, "YAML tags (!) are not allowed")
             depth += isinstance(event, yaml.CollectionStartEvent)
             if depth > _MAX_DEPTH:
-                raise _fault(event, "lists and mappings may not stand inside one another here")
+                raise _fault(event, "lists and mappings may not be nested here")
             yield event
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -134,7 +134,7 @@ def _content_events(text: str) -> Iterator[yaml.Event]:
 
 
 def _pairs(events: Iterator[yaml.Event]) -> Iterator[tuple[str, yaml.Event]]:
-    """Keys of the mapping that was just opened, each with the first event of its value."""
+    """Yield the keys of the mapping that was just opened, each with the first event of its value."""
     seen = set()
     for event in events:
         if isinstance(event, yaml.MappingEndEvent):
@@ -142,7 +142,7 @@ def _pairs(events: Iterator[yaml.Event]) -> Iterator[tuple[str, yaml.Event]]:
         if not isinstance(event, yaml.ScalarEvent):
             raise _fault(event, "a key must be a text")
         if event.value in seen:
-            raise _fault(event, f"the key {event.value[:70]!r} stands twice")
+            raise _fault(event, f"the key {event.value[:70]!r} appears twice")
         seen.add(event.value)
         yield event.value, next(events)
 
@@ -162,7 +162,7 @@ def _read_value(event: yaml.Event, events: Iterator[yaml.Event]) -> str | list[s
 
 def _read_text(event: yaml.Event) -> str:
     if not isinstance(event, yaml.ScalarEvent):
-        raise _fault(event, "a text must stand here")
+        raise _fault(event, "a text is expected here")
     return str(event.value)
 
 

@@ -1,10 +1,10 @@
 """Three-way merge of nodes and archives, field by field.
 
-Two sides started from one base. A field that one side left alone takes the other side's value; a field that both
-changed to different values is a conflict. Tags, attributes and relations merge item by item. Where a node hangs
-(archive and parent) is one field; the position among its siblings never conflicts. Nor do two summaries that were made
-by MemoTree: one of them is taken, and is found to be out of date by what it was made of. The set of conflicts does not
-depend on which side is called ours.
+Both sides started from one base. If only one side changed a field, its value is taken; if both changed it to different
+values, that is a conflict. Tags, attributes and relations merge item by item. A node's place (archive and parent) is
+one field; its position among its siblings never conflicts. Two summaries that MemoTree generated do not conflict
+either: one of them is taken, and its provenance hash shows later that it is out of date. The set of conflicts does not
+depend on which side is called "ours".
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memotree_storage.errors import Conflict
+from memotree_storage.model.attributes import RESERVED, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
+from memotree_storage.model.provenance import PENDING_CONTENT
 
 NODE_TEXTS: Final = ("type", "title", "brief", "summary", "content")
 """The fields of a node that merge as a whole."""
@@ -21,19 +23,13 @@ ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
 """The fields of an archive that merge as a whole; its attributes merge key by key."""
 
 
-SUMMARY_ATTRIBUTES: Final = ("summary_by", "summary_of", "summary_pending")
-"""The attributes of a node that say where its summary comes from; one without the second was written by hand."""
-
-_MADE_OF, _PENDING = SUMMARY_ATTRIBUTES[1:]
-
-
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What a merge gives.
+    """The result of a merge.
 
     Attributes:
-        entry: The merged entry, ``None`` when it is deleted. Where there is a conflict it has our side's value.
-        conflicts: What both sides changed differently, by field; empty when the merge is clean.
+        entry: The merged entry, ``None`` if it is deleted. A field in conflict has the value of our side.
+        conflicts: The fields that both sides changed differently; empty if the merge is clean.
     """
 
     entry: Entry | None
@@ -41,9 +37,9 @@ class MergeResult:
 
 
 def merge_entries(base: Entry | None, ours: Entry | None, theirs: Entry | None) -> MergeResult:
-    """Merge two versions of one entry; ``None`` means that the side does not have it.
+    """Merge two versions of one entry; ``None`` means that this side (or the base) does not have it.
 
-    The result can break a rule that each side keeps (the number of tags, for one): check it again before it is stored.
+    The result can break a rule that each side keeps (the number of tags, for example): validate it before you store it.
     """
     side = _choose(base, ours, theirs)
     if side is not None:
@@ -72,14 +68,14 @@ def _kinds_differ(base: Entry | None, ours: Entry | None, theirs: Entry | None) 
 
 
 def _label(entry: Entry | None) -> str:
-    """An entry in a word or two: a whole one would be too long for an error."""
+    """A short name of an entry for an error message, where the whole entry would be too long."""
     if entry is None:
         return ""
     return entry.title if isinstance(entry, Node) else entry.name
 
 
 class _Merge:
-    """One merge: decides value by value and keeps the conflicts."""
+    """One merge: chooses each value and collects the conflicts."""
 
     def __init__(self, entry_id: str) -> None:
         self._id = entry_id
@@ -129,7 +125,7 @@ class _Merge:
         return theirs.source if side == "theirs" else ours.source
 
     def _placement(self, base: Node | None, ours: Node, theirs: Node) -> tuple[str, str | None, str]:
-        """Archive, parent and position. Who moved to another parent also brought the position there."""
+        """Archive, parent and position. The side that moved the node to another parent also decides the position."""
         start, our, their = _place(base) if base is not None else _MISSING, _place(ours), _place(theirs)
         side = _choose(start, our, their)
         if side is None:
@@ -144,7 +140,7 @@ class _Merge:
     def _items(
         self, field: str, base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
     ) -> dict[str, str]:
-        """Merge key by key; an absent key is a value like any other."""
+        """Merge key by key; a missing key counts as a value of its own."""
         merged: dict[str, str] = {}
         for key in sorted({*base, *ours, *theirs}):
             start, our, their = base.get(key), ours.get(key), theirs.get(key)
@@ -168,42 +164,50 @@ _MISSING: Final = object()
 
 
 def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "theirs"] | None:
-    """The side whose value stands, ``None`` when both changed it differently."""
+    """The side whose value is taken; ``None`` if both sides changed it differently."""
     if theirs in (ours, base):
         return "ours"
     return "theirs" if ours == base else None
 
 
 def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
-    """The sides, both with the same summary when both renewed one that was made; somebody's own words win."""
-    told = [_summary(side) for side in (base, ours, theirs)]
-    by_hand = [_MADE_OF not in side.attributes for side in (base, ours, theirs)]
-    if _choose(*told) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
+    """Give both sides one summary if both regenerated it; a summary that a person wrote wins over a generated one."""
+    summaries = [_summary(side) for side in (base, ours, theirs)]
+    by_hand = [SUMMARY_OF not in side.attributes for side in (base, ours, theirs)]
+    if _choose(*summaries) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
         return ours, theirs
-    # Whose content changed has to stay marked, since its hash is not compared; else any of the two will do.
-    ranks = [
-        (hand, side.attributes.get(_PENDING) == "content", side.attributes.get(_MADE_OF, ""), side.summary, side.brief)
-        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
-    ]
+    # A side whose summary is pending because its content changed must keep that mark, since its hash is not compared.
+    # Otherwise either side will do.
+    ranks = [(hand, *_rank(side)) for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)]
     if ranks[0] >= ranks[1]:
-        return ours, _as_told(base, theirs, ours)
-    return _as_told(base, ours, theirs), theirs
+        return ours, _with_summary_of(base, theirs, ours)
+    return _with_summary_of(base, ours, theirs), theirs
+
+
+def _rank(side: Node) -> tuple[bool, str, str, str]:
+    """Orders two generated summaries; the greater one is kept. A pending one comes first, then any fixed order."""
+    return (
+        side.attributes.get(SUMMARY_PENDING) == PENDING_CONTENT,
+        side.attributes.get(SUMMARY_OF, ""),
+        side.summary,
+        side.brief,
+    )
 
 
 def _summary(node: Node) -> tuple[str | None, ...]:
-    return (node.summary, *(node.attributes.get(name) for name in SUMMARY_ATTRIBUTES))
+    return (node.summary, *(node.attributes.get(name) for name in RESERVED))
 
 
-def _as_told(base: Node, node: Node, other: Node) -> Node:
-    """A node with the summary of the other, and with its brief when both have another one."""
-    attributes = {name: value for name, value in node.attributes.items() if name not in SUMMARY_ATTRIBUTES}
-    attributes |= {name: other.attributes[name] for name in SUMMARY_ATTRIBUTES if name in other.attributes}
+def _with_summary_of(base: Node, node: Node, other: Node) -> Node:
+    """Replace a node's summary by the other side's, and its brief too if both sides changed the brief differently."""
+    attributes = {name: value for name, value in node.attributes.items() if name not in RESERVED}
+    attributes |= {name: other.attributes[name] for name in RESERVED if name in other.attributes}
     brief = other.brief if _choose(base.brief, node.brief, other.brief) is None else node.brief
     return replace(node, summary=other.summary, brief=brief, attributes=attributes)
 
 
 def _merge_sets(base: Iterable[str], ours: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
-    """What both have, and what either added; what either removed is gone."""
+    """The items that both sides have or that either side added; an item that either side removed is gone."""
     start, our, their = set(base), set(ours), set(theirs)
     return tuple(sorted((our & their) | (our - start) | (their - start)))
 
@@ -213,7 +217,7 @@ def _place(node: Node) -> tuple[str, str | None]:
 
 
 def _place_text(node: Node | None) -> str:
-    """Archive and parent, joined by a slash; a root has nothing behind it."""
+    """Archive and parent joined by a slash; for a root, nothing follows the slash."""
     return "" if node is None else f"{node.archive_id}/{node.parent_id or ''}"
 
 
@@ -226,6 +230,6 @@ def _source_text(source: Source | None) -> str:
 
 
 def _described(node: Node | None) -> dict[str, str]:
-    """Descriptions by type and target."""
+    """The descriptions of a node's relations, by ``type.target``."""
     relations = node.relations if node is not None else ()
     return {f"{relation.type}.{relation.target_id}": relation.description for relation in relations}

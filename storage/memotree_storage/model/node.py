@@ -14,15 +14,15 @@ ID_LENGTH: Final = 16
 """Characters of a full id: 80 random bits, five per character."""
 
 MIN_PREFIX: Final = 4
-"""The shortest prefix that may stand for an id."""
+"""The shortest prefix that can stand for an id."""
 
 DEFAULT_TYPE: Final = "note"
 
 LEAF_TYPE: Final = "leaf_chunk"
-"""The type of a piece of a document."""
+"""The type of a chunk of a document."""
 
 SUMMARY_TYPE: Final = "summary_node"
-"""The one type whose content is made from its leaves and not stored."""
+"""The only type whose content is not stored but joined from its leaves."""
 
 NODE_TYPES: Final = frozenset(
     {
@@ -45,19 +45,19 @@ NODE_TYPES: Final = frozenset(
 RELATION_TYPES: Final = frozenset(
     {"REFERENCES", "INSPIRED_BY", "CONTRADICTS", "EXTENDS", "DEPENDS_ON", "SUPERSEDES", "PART_OF", "ABOUT"}
 )
-"""The types a relation may have (CANVAS-10)."""
+"""The types that a relation can have (CANVAS-10)."""
 
 _ID = re.compile(rf"[{ID_ALPHABET}]{{{ID_LENGTH}}}")
 _PREFIX = re.compile(rf"[{ID_ALPHABET}]{{{MIN_PREFIX},{ID_LENGTH}}}")
 
 
 def new_id() -> str:
-    """A fresh id: 80 random bits as 16 characters, spread evenly over every prefix."""
+    """Return a fresh id: 80 random bits as 16 characters, evenly distributed over every prefix."""
     return _written(secrets.randbits(5 * ID_LENGTH))
 
 
 def derived_id(*names: str | int) -> str:
-    """An id that names decide: as evenly spread as a fresh one, and the same whenever the names are."""
+    """Return an id derived from names: as evenly distributed as a fresh one, and the same for the same names."""
     digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
     return _written(int.from_bytes(digest[: 5 * ID_LENGTH // 8], "big"))
 
@@ -72,13 +72,13 @@ def is_id(text: str) -> bool:
 
 
 def is_id_prefix(text: str) -> bool:
-    """Whether ``text`` may abbreviate an id (or is one)."""
+    """Whether ``text`` is a full id or long enough to abbreviate one."""
     return _PREFIX.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Relation:
-    """A typed arrow from the node that holds it to ``target_id``; type and target together are its identity."""
+    """A typed edge from the node that holds it to ``target_id``; type and target identify it."""
 
     type: str
     target_id: str
@@ -90,11 +90,11 @@ class Source:
     """Where a node's content came from (FOREST-4).
 
     Attributes:
-        document_id: The document it was cut from.
+        document_id: The document that the content was cut from.
         start: Offset of the first character in the document's text.
-        end: Offset behind the last character.
-        page: Page number from 1, or 0 when the document has no pages.
-        heading: The heading it stands under, outermost first, joined by `` > ``.
+        end: Offset after the last character.
+        page: Page number from 1, or 0 if the document has no pages.
+        heading: The headings above it, outermost first, joined by `` > ``.
         sha256: Hash of the source text in hex.
     """
 
@@ -108,7 +108,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node as it stands in its file.
+    """One node, as its file represents it.
 
     ``parent_id`` is ``None`` for a root of its archive; ``position`` orders siblings (see ``position.py``); ``tags``
     and ``relations`` are sorted and free of duplicates; path, depth and times are derived and never stored.
@@ -131,9 +131,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One memory tree (or several roots) of a workspace; ``model_id`` names the agent or model it belongs to.
+    """A memory tree (with one or several roots) in a workspace; ``model_id`` names the agent or model it belongs to.
 
-    ``attributes`` has free facts by name; those of a document that was ingested stand here.
+    ``attributes`` holds free key-value facts, among them those of the document that was ingested into the archive.
     """
 
     id: str

@@ -1,14 +1,14 @@
-"""Positions: strings that order siblings, so that an insertion rewrites nobody else.
+"""Positions: strings that order siblings, so that inserting a node rewrites no other node.
 
 A position is a number in base 62, written so that the byte order of the strings (PostgreSQL's C collation) is the
-order of the numbers: a whole part whose first letter tells how many digits follow (``a`` one, ``b`` two, …; ``Z`` one,
-``Y`` two, … below zero), then the digits of a fraction without a zero at its end. The idea of a fraction per sibling
-is known as fractional indexing (D. Greenspan, "Implementing Fractional Indexing", 2020); the arithmetic on whole
-numbers here is our own. Between any two positions there is another; appending counts the whole part up, so that a
-position stays short (7 characters after 100,000 appends).
+order of the numbers. It has an integer part, whose first letter gives the number of digits that follow (``a`` one,
+``b`` two, …; below zero ``Z`` one, ``Y`` two, …), then the digits of a fraction without trailing zeros. The idea of a
+fraction per sibling is known as fractional indexing (D. Greenspan, "Implementing Fractional Indexing", 2020); the
+arithmetic on integers here is our own. There is always a position between two others. Appending increments the integer
+part, so positions stay short (7 characters after 100,000 appends).
 
-Every new position carries random digits: two writers who insert at one place at once rarely choose the same one (and
-if they do, the ids decide the order).
+Every new position carries random digits, so that two writers who insert at the same place at once rarely choose the
+same position (if they do, the ids decide the order).
 """
 
 import random
@@ -25,22 +25,22 @@ DIGITS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 BASE: Final = len(DIGITS)
 
 FIRST: Final = "a0"
-"""The position of a node whose file names none."""
+"""The position of a node whose file does not name one."""
 
 MAX_LENGTH: Final = 1000
-"""The longest position; about 5,000 insertions at one and the same place reach it."""
+"""The length of the longest position; about 5,000 insertions at exactly the same place reach it."""
 
-_JITTER_DIGITS: Final = 3  # at an open end: 1 in 238,328 that two writers meet
-_ROOM: Final = BASE**2  # between two neighbours: the middle third leaves 1 in 1,281
+_JITTER_DIGITS: Final = 3  # at an open end: two writers collide with a probability of 1 in 238,328
+_ROOM: Final = BASE**2  # between two neighbours: the middle third makes it 1 in 1,281
 _VALUE: Final = {digit: value for value, digit in enumerate(DIGITS)}
 _FORM: Final = re.compile(r"[A-Za-z][0-9A-Za-z]+")
 
 
 class Randomness(Protocol):
-    """Where the random digits come from; ``random.Random`` is one."""
+    """The source of the random digits; ``random.Random`` is one."""
 
     def randrange(self, start: int, stop: int, /) -> int:
-        """A number from ``start`` up to before ``stop``."""
+        """Return a number from ``start`` (inclusive) to ``stop`` (exclusive)."""
         ...
 
 
@@ -48,31 +48,31 @@ _SHARED: Final = random.SystemRandom()
 
 
 class InvalidPositionError(InvalidInputError):
-    """A text is no position, or the neighbours are not in order."""
+    """A text is not a position, or the two neighbours are not in order."""
 
     reason = "INVALID_POSITION"
 
 
 class PositionExhaustedError(FailedPreconditionError):
-    """So many insertions hit one place that its positions became too long."""
+    """So many nodes were inserted at one place that its positions became too long."""
 
     reason = "POSITION_EXHAUSTED"
 
 
 def position_fault(text: str) -> str:
-    """What keeps ``text`` from being a position, or ``""``."""
+    """Say why ``text`` is not a position; ``""`` if it is one."""
     if len(text) > MAX_LENGTH:
         return f"has {len(text)} characters, over the limit of {MAX_LENGTH}; leave it out to append the node"
     if not _FORM.fullmatch(text):
-        return f"{text[:40]!r} is no position; leave it out to append the node"
+        return f"{text[:40]!r} is not a position; leave it out to append the node"
     whole = _whole_length(text[0])
     if len(text) < whole or (len(text) > whole and text[-1] == "0"):
-        return f"{text[:40]!r} is no position in its shortest form; leave it out to append the node"
+        return f"{text[:40]!r} is not a position in its shortest form; leave it out to append the node"
     return ""
 
 
 def check_position(text: str, field: str = "position") -> None:
-    """Refuse a text that is no position.
+    """Refuse a text that is not a position.
 
     Raises:
         InvalidPositionError: With the fault.
@@ -83,7 +83,7 @@ def check_position(text: str, field: str = "position") -> None:
 
 
 def between(before: str | None, after: str | None, rng: Randomness | None = None) -> str:
-    """A new position strictly between two; ``None`` stands for the open end.
+    """Return a new position strictly between two others; ``None`` stands for an open end.
 
     Args:
         before: The position of the sibling in front, or ``None`` to come first.
@@ -100,10 +100,10 @@ def between(before: str | None, after: str | None, rng: Randomness | None = None
 
 
 def many_between(before: str | None, after: str | None, count: int, rng: Randomness | None = None) -> list[str]:
-    """``count`` ascending new positions between two, evenly spread inside a block of their own.
+    """Return ``count`` ascending new positions between two others, evenly spread inside one block.
 
-    The block's place is random, so that two batches inserted at one place at once follow each other instead of
-    interleaving. Arguments and errors are those of `between`.
+    The block's place is random, so that two batches inserted at the same place at once come one after the other instead
+    of interleaving. Arguments and errors are those of `between`.
     """
     if count <= 0:
         return []
@@ -119,7 +119,7 @@ def many_between(before: str | None, after: str | None, count: int, rng: Randomn
 
 
 def _pick(before: str | None, after: str | None, rng: Randomness) -> tuple[int, int]:
-    """A random number between two positions, in units of ``BASE ** -digits``, and those digits."""
+    """A random number between two positions, in units of ``BASE ** -digits``, and that number of digits."""
     for field, text in (("before", before), ("after", after)):
         if text is not None:
             check_position(text, field)
@@ -139,7 +139,7 @@ def _pick(before: str | None, after: str | None, rng: Randomness) -> tuple[int, 
 
 def _pick_inside(low: tuple[int, str], high: tuple[int, str], rng: Randomness) -> tuple[int, int]:
     digits = 0
-    if low[0] == high[0]:  # there is no room before the first digit that differs
+    if low[0] == high[0]:  # there is no gap before the first digit that differs
         digits = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(low[1], high[1], strict=False)))
     start, _ = _scaled(low, digits)
     stop, exact = _scaled(high, digits)
@@ -147,13 +147,13 @@ def _pick_inside(low: tuple[int, str], high: tuple[int, str], rng: Randomness) -
         digits += 1
         start, _ = _scaled(low, digits)
         stop, exact = _scaled(high, digits)
-    # Any of the numbers start+1 … start+room is right; the middle third halves the gap about fairly, whichever side
-    # the next insertion falls on.
+    # Any of the numbers start+1 … start+room would be correct. The middle third halves the gap roughly fairly,
+    # whichever side the next insertion falls on.
     return start + 1 + rng.randrange(room // 3, room - room // 3), digits
 
 
 def _scaled(position: tuple[int, str], digits: int) -> tuple[int, bool]:
-    """The position in units of ``BASE ** -digits``, rounded down, and whether that lost nothing."""
+    """The position in units of ``BASE ** -digits``, rounded down, and whether that is exact."""
     whole, fraction = position
     number = whole
     for digit in fraction[:digits].ljust(digits, "0"):
@@ -162,12 +162,12 @@ def _scaled(position: tuple[int, str], digits: int) -> tuple[int, bool]:
 
 
 def _whole_length(head: str) -> int:
-    """How many characters the whole part has, its head included."""
+    """The number of characters of the integer part, its first letter included."""
     return 2 + (ord(head) - ord("a") if head >= "a" else ord("Z") - ord(head))
 
 
 def _read(text: str) -> tuple[int, str]:
-    """The whole part as a number, and the fraction's digits."""
+    """The integer part as a number, and the fraction's digits."""
     length = _whole_length(text[0])
     value = 0
     for digit in text[1:length]:

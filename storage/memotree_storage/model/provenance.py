@@ -1,43 +1,33 @@
-"""Where a summary comes from: which model wrote it, from what, and whether it stands in for another.
+"""Where a summary comes from: which model wrote it, from which input, and whether it is only a stopgap.
 
-Three attributes of a node say so. `SUMMARY_OF` is a hash of what the summary was made from; when the hash of the
-present inputs differs, the summary is stale. So staleness is nowhere stored beside the text: an edit of a leaf touches
-no file of its ancestors, and a merge or a revert leaves nothing to be corrected. A summary without these attributes was
-written by hand, and is never renewed by itself.
+Three attributes of a node record this. `SUMMARY_OF` is a hash of the input of the summary; if the hash of the current
+input differs, the summary is stale. Staleness itself is not stored anywhere: editing a leaf touches no file of its
+ancestors, and a merge or revert leaves nothing to correct. A summary without these attributes was written by a person
+and is never regenerated automatically.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-SUMMARY_BY: Final = "summary_by"
-"""The model (and the version of its prompt) that wrote the summary."""
-
-SUMMARY_OF: Final = "summary_of"
-"""A hash of what the summary was made from: of a leaf its content, of another node its children and their summaries."""
-
-SUMMARY_PENDING: Final = "summary_pending"
-"""Why the summary is to be made anew: `PENDING_MODEL` or `PENDING_CONTENT`; absent when it is not."""
+from memotree_storage.model.attributes import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 
 PENDING_MODEL: Final = "model"
-"""The chat model failed, and a built-in summary stands in."""
+"""A value of `SUMMARY_PENDING`: the chat model failed, and a built-in summary stands in."""
 
 PENDING_CONTENT: Final = "content"
-"""The content was changed by a call that left the summary as it was."""
-
-RESERVED: Final = frozenset({SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING})
-"""The attributes that only MemoTree sets."""
+"""Another one: the content was changed by a call that left the summary as it was."""
 
 _HEX_DIGITS: Final = 16
 
 
 def hash_of_content(content: str) -> str:
-    """What `SUMMARY_OF` is for a node with content of its own: 16 hexadecimal digits."""
+    """Return the `SUMMARY_OF` hash of a node that has content of its own: 16 hexadecimal digits."""
     return hashlib.sha256(content.encode()).hexdigest()[:_HEX_DIGITS]
 
 
 def hash_of_children(children: Iterable[tuple[str, str]]) -> str:
-    """What `SUMMARY_OF` is for a node that is summed up from its children: (id, summary) of each, in their order."""
+    """Return the `SUMMARY_OF` hash of a node summarised from its children, given the (id, summary) of each in order."""
     digest = hashlib.sha256()
     for node_id, summary in children:
         digest.update(f"{node_id} {hashlib.sha256(summary.encode()).hexdigest()}\n".encode())
@@ -45,12 +35,12 @@ def hash_of_children(children: Iterable[tuple[str, str]]) -> str:
 
 
 def with_provenance(attributes: Mapping[str, str], made_by: str, made_of: str, pending: str = "") -> dict[str, str]:
-    """The attributes of a node whose summary was just made."""
+    """Return the attributes of a node whose summary has just been generated."""
     kept = without_provenance(attributes)
-    told = {SUMMARY_BY: made_by, SUMMARY_OF: made_of}
-    return {**kept, **told, **({SUMMARY_PENDING: pending} if pending else {})}
+    provenance = {SUMMARY_BY: made_by, SUMMARY_OF: made_of}
+    return {**kept, **provenance, **({SUMMARY_PENDING: pending} if pending else {})}
 
 
 def without_provenance(attributes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of a node whose summary is somebody's own words."""
+    """Return the attributes of a node whose summary was written by a person."""
     return {name: value for name, value in attributes.items() if name not in RESERVED}

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
 COUNTER_NAME: Final = "memotree-approx-1"
-"""The counter's name; another rule would be another name."""
+"""The counter's name. A counter with another rule gets another name."""
 
 CHARS_PER_TOKEN: Final = 4
 """Characters of spaced text that make one token."""
 
-# As the inside of a regular expression's class. Punctuation and spaces of these blocks are left out: they separate
-# words there too. Hangul is among them although Korean has spaces: a syllable block carries as much as an ideograph,
-# and endings stick to the words, so that whole words would be as useless for search as in Japanese.
+# The inside of a regular expression's character class. Punctuation and spaces of these blocks are left out, since they
+# separate words there too. Hangul is included although Korean is written with spaces: one syllable block carries as
+# much as one ideograph, and endings are attached to words, so whole words would be as useless for search as in
+# Japanese.
 UNSPACED: Final = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59"  # Thai
     "\u0e81-\u0edf"  # Lao
@@ -40,7 +41,7 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text has."""
+    """Return the number of tokens of a text."""
     unspaced = sum(map(len, _RUN.findall(text)))
     return unspaced + _spaced_tokens(len(text) - unspaced)
 
@@ -50,9 +51,9 @@ def _spaced_tokens(characters: int) -> int:
 
 
 def truncate_to_tokens(text: str, budget: int) -> str:
-    """The longest beginning of a text that has at most ``budget`` tokens and does not end inside a character.
+    """Return the longest prefix of a text that has at most ``budget`` tokens and does not split a character.
 
-    Marks, joiners and variation selectors stay with the character that they belong to.
+    Combining marks, joiners and variation selectors stay with the character that they belong to.
     """
     end = _cut(text, budget)
     while 0 < end < len(text) and (_continues(text[end]) or text[end - 1] in _JOINERS):
@@ -61,17 +62,17 @@ def truncate_to_tokens(text: str, budget: int) -> str:
 
 
 class Counted(Protocol):
-    """What knows how many tokens its content has."""
+    """An item that knows the number of tokens of its content."""
 
     @property
-    def tokens(self) -> int: ...  # noqa: D102 - the class says it
+    def tokens(self) -> int: ...  # noqa: D102 - the class docstring describes it
 
 
 _T = TypeVar("_T", bound=Counted)
 
 
 def in_pieces(items: Iterable[_T], most: int, most_tokens: int) -> Iterator[list[_T]]:
-    """The items in pieces of so many, or so many tokens, at most; one of more tokens is a piece by itself."""
+    """Group items into lists of at most ``most`` items and ``most_tokens`` tokens; a larger item gets its own list."""
     piece: list[_T] = []
     tokens = 0
     for item in items:
@@ -85,7 +86,7 @@ def in_pieces(items: Iterable[_T], most: int, most_tokens: int) -> Iterator[list
 
 
 def _cut(text: str, budget: int) -> int:
-    """The greatest offset whose beginning fits the budget."""
+    """The greatest offset such that the text before it fits the budget."""
     unspaced = spaced = offset = 0
     for run in _RUN.finditer(text):
         gap = run.start() - offset

@@ -1,4 +1,4 @@
-"""Commit trailers: what MemoTree adds to the end of a commit message, and reads back after a crash or in a rebuild."""
+"""Commit trailers: MemoTree writes them at the end of a commit message and reads them after a crash or in a rebuild."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _TRAILER: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.*)")
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
-    """The message with a last paragraph of trailers; empty values are left out."""
+    """Append the trailers to a message as its last paragraph; trailers with an empty value are left out."""
     lines = [f"{key}: {value}" for key, value in trailers.items() if value]
     body = message.rstrip("\n")
     return f"{body}\n\n" + "\n".join(lines) + "\n" if lines else body + "\n"
 
 
 def trailers_of(message: str) -> dict[str, str]:
-    """The trailers of a message: its last paragraph, when every line of that is one."""
+    """Read the trailers of a message: its last paragraph, if every line of that paragraph is a trailer."""
     paragraphs = message.rstrip("\n").split("\n\n")
     if len(paragraphs) < 2:  # noqa: PLR2004 - a subject alone holds no trailers
         return {}

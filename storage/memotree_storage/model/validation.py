@@ -1,7 +1,7 @@
-"""What may be stored: the rules for nodes, archives, names, authors and times.
+"""Validation: the rules for nodes, archives, names, authors and times.
 
-Every check collects all faults before it raises, so that a caller can mend them in one go. Text is kept exactly as it
-came: nothing is trimmed or normalised here (`canonical_node` brings the collections of a node into their order).
+Every check collects all faults before it raises, so that a caller can correct them in one go. Text is kept exactly as
+it was given: nothing is trimmed or normalised here (`canonical_node` sorts the collections of a node).
 """
 
 import re
@@ -19,7 +19,7 @@ from memotree_storage.model.position import position_fault
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The greatest sizes of a node's and an archive's parts; ``bytes`` are bytes of UTF-8, ``chars`` code points."""
+    """Maximum sizes of the parts of a node and an archive; ``bytes`` are bytes of UTF-8, ``chars`` are code points."""
 
     title_chars: int = 500
     brief_chars: int = 500
@@ -42,25 +42,26 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""The first moment a commit may bear; Git's clock starts here."""
+"""The earliest time of a commit: Git's clock starts here."""
 
 LATEST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-"""The last moment a commit may bear; calendars of most languages end here."""
+"""The latest time of a commit: the calendars of most languages end here."""
 
 MAX_OFFSET: Final = (1 << 53) - 1
-"""The greatest offset or page of a source: the last whole number that JSON and doubles keep exactly."""
+"""The greatest offset or page of a source: the greatest integer up to which JSON numbers and doubles are exact."""
 
 _WORKSPACE_NAME_CHARS: Final = 64
-_WORKSPACE_NAME_BYTES: Final = 200  # a folder's name holds 255 bytes, and a suffix may follow
+_WORKSPACE_NAME_BYTES: Final = 200  # a folder name can have 255 bytes, and a suffix may follow
 _AUTHOR_CHARS: Final = 200
 
-# Control characters (category Cc) and lone surrogates never pass; a single line has no tabs and no line breaks of any
-# kind, which adds the two separators of categories Zl and Zp.
+# Control characters (category Cc) and lone surrogates are never allowed. A single line has no tabs and no line breaks
+# of any kind, so the two separators of categories Zl and Zp are excluded too.
 _NOT_IN_TEXT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_LINE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MARKLESS: Final = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe0e\ufe0f")
-"""Letters and marks that Unicode calls so and that show nothing: fillers, joiners, an empty braille cell, selectors."""
+"""Characters that Unicode classifies as letters or marks but that are invisible: fillers, joiners, an empty braille
+cell, variation selectors."""
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -68,11 +69,9 @@ _DEVICE_NAME: Final = re.compile(
     r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])", re.IGNORECASE
 )
 
-_NO_TYPES: Final[frozenset[str]] = frozenset()
-
 
 class InvalidTextError(InvalidInputError):
-    """A text holds a character that is not allowed, is blank or is too long."""
+    """A text contains a character that is not allowed, is blank or is too long."""
 
     reason = "INVALID_TEXT"
 
@@ -96,13 +95,13 @@ class InvalidNameError(InvalidInputError):
 
 
 class InvalidAuthorError(InvalidInputError):
-    """An author's name or address cannot stand in a Git commit."""
+    """An author's name or address cannot be written into a Git commit."""
 
     reason = "INVALID_AUTHOR"
 
 
 class InvalidTimeError(InvalidInputError):
-    """A time lies outside of what a commit can bear."""
+    """A time is outside the range that a commit can have."""
 
     reason = "INVALID_TIME"
 
@@ -116,21 +115,21 @@ def text_faults(
     max_chars: int | None = None,
     max_bytes: int | None = None,
 ) -> Iterator[FieldViolation]:
-    """Yield what is wrong with a text.
+    """Yield the faults of a text.
 
     Args:
         field: The path to name in a violation.
-        text: The text as it came.
-        multiline: Whether tab, line feed and carriage return are allowed; without it, no line break of any kind is.
+        text: The text as it was given.
+        multiline: Whether tab, line feed and carriage return are allowed; if not, no line break of any kind is.
         required: Whether a blank text is a fault.
-        max_chars: The greatest number of code points.
-        max_bytes: The greatest size in UTF-8.
+        max_chars: The maximum number of code points.
+        max_bytes: The maximum size in UTF-8.
     """
     if required and not text.strip():
         yield FieldViolation(field, "must not be blank; give it at least one visible character")
     if max_chars is not None and len(text) > max_chars:
         yield FieldViolation(field, f"has {len(text)} characters, over the limit of {max_chars}; shorten it")
-    # Below a quarter of the limit no text can be too long, and most texts need no encoding to know it.
+    # A text shorter than a quarter of the limit cannot exceed it, so most texts need not be encoded for this check.
     if max_bytes is not None and len(text) > max_bytes // 4:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > max_bytes:
@@ -143,9 +142,9 @@ def text_faults(
 
 
 def _invisible(field: str, text: str) -> Iterator[FieldViolation]:
-    """Yield the fault of a text that is not blank and shows nothing, as one of U+200B alone.
+    """Yield a fault if a text is not blank but invisible, for example a single U+200B.
 
-    Only what is to be stored is asked this: a file that was committed before the rule stays readable.
+    Only texts that are to be stored are checked: a file that was committed before this rule stays readable.
     """
     marks = (
         not character.isspace() and character not in _BLANK and unicodedata.category(character) not in _MARKLESS
@@ -163,7 +162,7 @@ def _character_fault(character: str, offset: int, *, multiline: bool) -> str:
     elif unicodedata.category(character) == "Cs":
         what = f"half of a surrogate pair ({code})"
     elif not multiline and character in "\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029":
-        return f"must be one line, but has a tab or line break ({code}) at offset {offset}; replace it by a blank"
+        return f"must be one line, but has a tab or line break ({code}) at offset {offset}; replace it by a space"
     else:
         what = f"a control character ({code})"
     return f"has {what} at offset {offset}; remove it"
@@ -178,7 +177,7 @@ def check_text(
     max_chars: int | None = None,
     max_bytes: int | None = None,
 ) -> None:
-    """Refuse a text that breaks a rule (see `text_faults` for the arguments).
+    """Refuse a text that breaks a rule (the arguments are those of `text_faults`).
 
     Raises:
         InvalidTextError: With every fault.
@@ -197,9 +196,10 @@ def _raise_if(error: type[InvalidInputError], intro: str, faults: Sequence[Field
 
 
 def canonical_node(node: Node) -> Node:
-    """The same node with tags trimmed, and tags and relations sorted and free of duplicates.
+    """Return the node with tags trimmed, and tags and relations sorted and without duplicates.
 
-    Of two relations of one type to one target the last given stays. Blank tags stay, so that a check can name them.
+    Of several relations of one type to one target, the last is kept. Blank tags are kept, so that validation can report
+    them.
     """
     relations = {(relation.type, relation.target_id): relation for relation in node.relations}
     return replace(
@@ -219,9 +219,9 @@ def check_node(
 
     Args:
         node: The node, its tags and relations in canonical order (see `canonical_node`).
-        limits: The greatest sizes.
+        limits: The maximum sizes.
         types: The registry of node types; an empty set admits any well-formed name.
-        tell: Says a fault of the node as a fault of what the caller gave, whose fields may have other names.
+        tell: Translates a fault of the node into one of the caller's own input, whose fields may have other names.
 
     Raises:
         InvalidNodeError: With every fault.
@@ -233,7 +233,7 @@ def check_node(
 def node_faults(
     node: Node, limits: Limits = DEFAULT_LIMITS, types: AbstractSet[str] = NODE_TYPES
 ) -> Iterator[FieldViolation]:
-    """Yield every rule that the node breaks; the arguments are those of `check_node`."""
+    """Yield a fault for every rule that the node breaks; the arguments are those of `check_node`."""
     yield from _id_faults("id", node.id)
     yield from _id_faults("archive_id", node.archive_id)
     if node.parent_id is not None:
@@ -258,7 +258,7 @@ def node_faults(
 def _id_faults(field: str, text: str) -> Iterator[FieldViolation]:
     if not is_id(text):
         yield FieldViolation(
-            field, f"{text[:40]!r} is no full id; an id has 16 characters of 0-9 and a-z without i, l, o, u"
+            field, f"{text[:40]!r} is not a full id; an id has 16 characters of 0-9 and a-z without i, l, o, u"
         )
 
 
@@ -267,7 +267,7 @@ def _type_faults(name: str, types: AbstractSet[str]) -> Iterator[FieldViolation]
         yield FieldViolation("type", f"{name[:70]!r} is not registered; choose one of {', '.join(sorted(types))}")
     elif not types and not _TYPE_NAME.fullmatch(name):
         yield FieldViolation(
-            "type", f"{name[:70]!r} is no type name; use up to 64 lower-case letters, digits and _, a letter first"
+            "type", f"{name[:70]!r} is not a type name; use up to 64 lower-case letters, digits and _, a letter first"
         )
 
 
@@ -306,7 +306,7 @@ def _attribute_faults(attributes: Mapping[str, str], limits: Limits) -> Iterator
 
 
 def _is_word(letter: str) -> bool:
-    # Marks belong to the letters of many scripts (the vowel signs of Hindi), so \w would be too narrow.
+    # Marks are parts of letters in many scripts (the vowel signs of Hindi), so \w would be too narrow.
     return letter == "_" or unicodedata.category(letter)[0] in "LMN"
 
 
@@ -321,7 +321,9 @@ def _relation_faults(node: Node, limits: Limits) -> Iterator[FieldViolation]:
         field = f"relations[{index}]"
         if relation.type not in RELATION_TYPES:
             choice = ", ".join(sorted(RELATION_TYPES))
-            yield FieldViolation(f"{field}.type", f"{relation.type[:70]!r} is no relation type; choose one of {choice}")
+            yield FieldViolation(
+                f"{field}.type", f"{relation.type[:70]!r} is not a relation type; choose one of {choice}"
+            )
         yield from _id_faults(f"{field}.target_id", relation.target_id)
         if relation.target_id == node.id:
             yield FieldViolation(f"{field}.target_id", "is the node itself; a node cannot relate to itself")
@@ -365,7 +367,7 @@ def check_archive(
 
 
 def archive_faults(archive: Archive, limits: Limits = DEFAULT_LIMITS) -> Iterator[FieldViolation]:
-    """Yield every rule that the archive breaks."""
+    """Yield a fault for every rule that the archive breaks."""
     yield from _id_faults("id", archive.id)
     yield from text_faults("name", archive.name, required=True, max_chars=limits.archive_name_chars)
     yield from text_faults("model_id", archive.model_id, max_chars=limits.model_id_chars)
@@ -379,10 +381,10 @@ def archive_faults(archive: Archive, limits: Limits = DEFAULT_LIMITS) -> Iterato
 
 
 def check_name(field: str, name: str) -> None:
-    """Refuse a workspace name that could not be a folder everywhere, or could leave its folder.
+    """Refuse a workspace name that is not a valid folder name on every system, or that could escape its folder.
 
-    Allowed are 1 to 64 letters (of any script), digits, ``.``, ``_`` and ``-``, a letter or digit first, no ``..``, no
-    dot at the end, and none of the device names that Windows reserves. So a path, a drive and ``..`` are refused.
+    Allowed are 1 to 64 letters (of any script), digits, ``.``, ``_`` and ``-``, starting with a letter or digit,
+    without ``..``, a final dot, or a device name that Windows reserves. So a path, a drive and ``..`` are refused.
 
     Raises:
         InvalidNameError: With every fault.
@@ -395,7 +397,7 @@ def check_name(field: str, name: str) -> None:
 
 def _folder_faults(name: str) -> Iterator[str]:
     if not all((_is_word(letter) or letter in ".-") for letter in name):
-        yield "may have only letters, digits, '.', '_' and '-'; no path, no drive, no blank"
+        yield "may have only letters, digits, '.', '_' and '-'; no path, no drive, no space"
     if unicodedata.category(name[0])[0] not in "LN":
         yield "must start with a letter or a digit"
     if ".." in name:
@@ -403,7 +405,7 @@ def _folder_faults(name: str) -> Iterator[str]:
     if name.endswith("."):
         yield "must not end with a dot"
     if _DEVICE_NAME.fullmatch(name.partition(".")[0]):
-        yield "is a device's name on Windows; choose another"
+        yield "is a device name on Windows; choose another"
     if len(name.encode()) > _WORKSPACE_NAME_BYTES:
         yield f"has over {_WORKSPACE_NAME_BYTES} bytes of UTF-8; shorten it"
     if not unicodedata.is_normalized("NFC", name):
@@ -411,7 +413,7 @@ def _folder_faults(name: str) -> Iterator[str]:
 
 
 def check_archive_name(field: str, name: str, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Refuse an archive name that is blank, too long or not one line; any other text is free.
+    """Refuse an archive name that is blank, too long or has several lines; any other text is allowed.
 
     Raises:
         InvalidNameError: With every fault.
@@ -424,13 +426,13 @@ def check_archive_name(field: str, name: str, limits: Limits = DEFAULT_LIMITS) -
 
 
 def check_author(name: str, email: str, field: str = "author", name_field: str = "") -> None:
-    """Refuse an author that Git could not write into a commit; the address may be empty.
+    """Refuse an author that Git cannot write into a commit; the address may be empty.
 
     Args:
         name: The name.
         email: The address.
         field: The path of the author, whose parts are ``name`` and ``email``.
-        name_field: The path of the name, where it is not a part of an author.
+        name_field: The path of the name if it is not part of an author.
 
     Raises:
         InvalidAuthorError: With every fault.
@@ -443,7 +445,7 @@ def check_author(name: str, email: str, field: str = "author", name_field: str =
             faults.append(FieldViolation(part, "must not have '<' or '>', which delimit the address in a commit"))
         if text.strip() and text != text.strip():
             faults.append(FieldViolation(part, "starts or ends with a blank; trim it"))
-    _raise_if(InvalidAuthorError, "The author cannot stand in a commit", faults)
+    _raise_if(InvalidAuthorError, "The author cannot be written into a commit", faults)
 
 
 def check_time(field: str, when: datetime) -> None:
@@ -455,7 +457,9 @@ def check_time(field: str, when: datetime) -> None:
     if when.tzinfo is None or when.utcoffset() is None:
         fault = "has no time zone; give one"
     elif not EARLIEST <= when <= LATEST:
-        fault = f"is {when.isoformat()}, outside of 1970-01-01 to 9999-12-31 (UTC); choose a time between"
+        fault = f"is {when.isoformat()}, outside 1970-01-01 to 9999-12-31 (UTC); choose a time between them"
     else:
         return
-    raise InvalidTimeError(f"The time cannot stand in a commit: {field} {fault}.", [FieldViolation(field, fault)])
+    raise InvalidTimeError(
+        f"The time cannot be written into a commit: {field} {fault}.", [FieldViolation(field, fault)]
+    )

@@ -1,4 +1,4 @@
-"""What a workspace is: its id, name and purpose, the refs that MemoTree keeps in it, and who signs for the service."""
+"""A workspace's id, name and description, the refs that MemoTree keeps in it, and the service's signature."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from memotree_storage.ports import Signature
 
 WORKSPACE_REF: Final = "refs/memotree/workspace"
 KEEP_PREFIX: Final = "refs/memotree/keep/"
-"""The refs that hold the base commits of open sessions against ``git gc``."""
+"""Refs that protect the base commits of open sessions from ``git gc``."""
 
 DEFAULT_BRANCH: Final = "main"
 SERVICE_NAME: Final = "MemoTree"
@@ -17,7 +17,7 @@ SERVICE_EMAIL: Final = "memotree@localhost"
 
 
 class WorkspaceNotFoundError(NotFoundError):
-    """No workspace has that name or id."""
+    """No workspace has this name or id."""
 
     reason = "WORKSPACE_NOT_FOUND"
 
@@ -29,7 +29,7 @@ class WorkspaceNotFoundError(NotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceInfo:
-    """What a workspace is called, what it is for, and when it was made."""
+    """A workspace's name, description and time of creation."""
 
     workspace_id: str
     name: str
@@ -38,10 +38,10 @@ class WorkspaceInfo:
 
     @property
     def other_name(self) -> str:
-        """What it is registered as when an older workspace has its name."""
+        """The name under which it is registered if an older workspace already has its name."""
         return f"{self.name}-{self.workspace_id}"
 
 
 def service_signature(when: datetime | None = None) -> Signature:
-    """MemoTree itself as author or committer; now when no time is given."""
+    """Return MemoTree itself as author or committer, at the given time or now."""
     return Signature(SERVICE_NAME, SERVICE_EMAIL, (when or datetime.now(UTC)).replace(microsecond=0))

@@ -1,1 +1,1 @@
-"""PostgreSQL: the mirror of the tree, the working state, and the embedded server."""
+"""PostgreSQL: the mirror of the tree (schema ``mirror``) and the working state (schema ``work``)."""

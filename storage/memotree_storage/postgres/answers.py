@@ -1,4 +1,4 @@
-"""What models answered, by a hash of what they were asked: nothing is asked, or paid for, twice."""
+"""Answers of models, keyed by a hash of the request, so that no request is sent, or paid for, twice."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -7,18 +7,18 @@ from typing import Final
 from memotree_storage.postgres.database import Connection
 
 UNUSED: Final = timedelta(days=90)
-"""After how long an answer that nobody has asked for is forgotten."""
+"""An answer that was not used for this long is deleted."""
 
 _PAGE: Final = 1_000
 
 
 async def find(conn: Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The values that are known, by key; they count as used now."""
+    """Return the stored values by key, and mark them as used now."""
     found: dict[bytes, bytes] = {}
     for start in range(0, len(keys), _PAGE):
         page = list(keys[start : start + _PAGE])
-        # The day is precise enough, and spares most look-ups the write; what another one notes at this moment needs
-        # no second note.
+        # A precision of one day is enough and saves most lookups the write. If another transaction has locked the row,
+        # it is marking it as used already, hence "skip locked".
         cursor = await conn.execute(
             "with used as (update work.model_answer set used_at = now() where key in (select key from work.model_answer"
             " where key = any(%(keys)s) and used_at < now() - interval '1 day' for update skip locked))"
@@ -30,7 +30,7 @@ async def find(conn: Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 async def keep(conn: Connection, kind: str, model: str, values: Mapping[bytes, bytes]) -> None:
-    """Remember values; one that is known already is replaced."""
+    """Store values; existing ones are replaced."""
     await conn.execute(
         "insert into work.model_answer (key, kind, model, value)"
         " select a.key, %s, %s, a.value from unnest(%s::bytea[], %s::bytea[]) as a (key, value) order by a.key"
@@ -40,6 +40,6 @@ async def keep(conn: Connection, kind: str, model: str, values: Mapping[bytes, b
 
 
 async def forget_unused(conn: Connection, age: timedelta) -> int:
-    """Forget what nobody has asked for in so long; how many that were is returned."""
+    """Delete answers that were not used for ``age``; return how many."""
     cursor = await conn.execute("delete from work.model_answer where used_at < now() - %s", (age,))
     return cursor.rowcount

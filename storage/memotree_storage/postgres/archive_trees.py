@@ -1,36 +1,41 @@
-"""Whole trees at one state, read at once for a search inside documents: every alive node, in the order of the tree."""
+"""Whole archives at one state, read in one query for a search inside documents: every alive node, in tree order."""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
+from psycopg.rows import class_row
+
+from memotree_storage.model.attributes import SPEAKER, TIME
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
 
 _MOST_COMPARED: Final = 50_000
-"""More changed entries than these are not looked at one by one: then anything may have changed."""
+"""With more changed entries than this, they are not compared one by one, and any archive may have changed."""
 
 
 class TreeNode(NamedTuple):
-    """One alive node of a tree. A tuple, since a search makes hundreds of thousands of them at once.
+    """One alive node of a tree. A tuple, since a search creates hundreds of thousands of them at once.
 
     Attributes:
         entry_id: The node.
-        parent_id: The node above it; "" for a root, and for a node whose parent is not alive.
-        position: Its place among its siblings.
+        parent_id: Its parent; "" for a root, and for a node whose parent is not alive.
+        position: Its position among its siblings.
         archive_id: Its archive.
         type: Its type.
-        tokens: Of its own content.
-        version_id: Its version, the key of its passage; ``None`` while it is staged.
-        blob: Its file.
+        tokens: The number of tokens of its own content.
+        version_id: Its version, the key of its leaf features; ``None`` while it is staged.
+        blob: The blob id of its file.
         tags: Its tags.
         time: Its attribute ``time``, or ``None``.
         speaker: Its attribute ``speaker``, or ``None``.
         document_id: The document that it was cut from, or ``None``.
         committed_at: When its version was committed; ``None`` while it is staged.
-        depth: Nodes above it.
+        depth: The number of its ancestors.
     """
 
     entry_id: str
@@ -55,25 +60,34 @@ _Time: TypeAlias = datetime | None
 _Row: TypeAlias = tuple[
     str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Time, int, bool, bool
 ]
-"""A leaf with its line's depth in place of its own, ``None`` for no tags, and whether it is an archive and dead."""
+"""A leaf with its line's depth in place of its own, ``None`` for no tags, and whether it is an archive and dead.
 
+A bare tuple: of hundreds of thousands of rows most become a `TreeNode` at once, and a name for each first would make
+the choice among them more than twice as slow.
+"""
+
+_ENTRY: Final = 0
+_PARENT: Final = 1
+_POSITION: Final = 2
+_ARCHIVE: Final = 3
+_TAGS: Final = 8
 _DEPTH: Final = 13
 _IS_ARCHIVE: Final = 14
 _DEAD: Final = 15
 
-# Empty arrays come as nulls: reading an array costs more than the rest of a row, and most nodes have no tags.
+# Empty arrays are returned as null: reading an array costs more than the rest of a row, and most nodes have no tags.
 #
-# What is nearer than the farthest line may hide something of the wanted archives by having moved it out of them, so all
-# of it is read; it is what branches and sessions have changed, and so little.
+# A row on a line nearer than the farthest one can hide a node of the wanted archives by having moved it to another
+# archive. So all rows of the nearer lines are read; these are the changes of branches and sessions, which are few.
 _LEAVES: Final = f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
-         nullif(s.tags, '{{}}'), s.attributes ->> 'time', s.attributes ->> 'speaker', s.source ->> 'document_id',
+         nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
          null::timestamptz, -1, s.is_archive, s.dead
     from work.staged s where s.session_id = %(session)s
   union all
   select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
-         nullif(v.tags, '{{}}'), v.attributes ->> 'time', v.attributes ->> 'speaker', v.source ->> 'document_id',
+         nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
          c.committed_at, line.depth, v.is_archive, v.dead
     from line join mirror.version v on v.line_id = line.line_id
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
@@ -82,9 +96,9 @@ _LEAVES: Final = f"""
           or (not v.dead and not v.is_archive
               and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))))"""  # noqa: S608
 
-# Both states have the newer one's lineage in common; what differs was changed on it after the older state. An entry
-# that was moved belongs to the archive it left as well: that of the version that this one ended, here or, for the
-# first one on a line, on a line farther away.
+# The older state is on the newer one's lineage, so an entry differs only if it was changed on that lineage after the
+# older state. An entry that was moved also counts as a change of the archive that it left. That archive is in the
+# version before, on the same line or, for the first version on a line, on a line farther away.
 _CHANGED: Final = """
   with newer as materialized (select * from mirror.lineage(%(workspace)s, %(newer)s)),
   older as materialized (select * from mirror.lineage(%(workspace)s, %(older)s)),
@@ -97,7 +111,7 @@ _CHANGED: Final = """
       join mirror.version v on v.line_id = newer.line_id and v.from_seq <= newer.seq
        and v.from_seq > case when newer.line_id = common.line_id then common.seq else 0 end
      limit %(limit)s)
-  select exists (select from common), (select count(*) from changed), array(
+  select exists (select from common) as is_on_the_way, (select count(*) from changed) as changed, array(
     select archive_id from changed
     union
     select was.archive_id from (select distinct entry_id from changed) entry
@@ -106,14 +120,44 @@ _CHANGED: Final = """
          select v.archive_id from mirror.version v
           where v.line_id = older.line_id and v.entry_id = entry.entry_id and v.from_seq <= older.seq
           order by v.from_seq desc limit 1) one
-        order by older.depth limit 1) was)"""
+        order by older.depth limit 1) was) as archive_ids"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """Whether one commit is on the other's way, how many versions lie between them, and of which archives."""
+
+    is_on_the_way: bool
+    changed: int
+    archive_ids: list[str]
+
+
+# Of an entry that is staged, the archive it stands in now, and the one it stood in at the base.
+_STAGED: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
+  staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
+  select archive_id from staged
+  union
+  select was.archive_id from staged cross join lateral (
+    select one.archive_id from line cross join lateral (
+      select v.archive_id from mirror.version v
+       where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
+       order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
+
+_LEAF_COUNTS: Final = """
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
+  select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
+   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
+     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+   group by v.archive_id"""
 
 
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
-    """All alive nodes of some archives (``None``: of all) at a state, with what a session has staged over it.
+    """Return all alive nodes of some archives (``None``: of all) at a state, including a session's staged changes.
 
-    They come in the order of the tree: archive by archive, parents before children, siblings by position. A node whose
-    parent is not alive stands as a root. Not only leaves: who wants those picks the nodes with a content of their own.
+    They are in tree order: archive by archive, parents before children, siblings by position. A node whose parent is
+    not alive counts as a root. The result has all nodes, not only leaves; leaves are those with their own content.
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
     async with snapshot.conn.cursor(binary=True) as cursor:
@@ -123,22 +167,39 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
 
 
 async def changed_archives(conn: Connection, workspace_id: str, from_commit: str, to_commit: str) -> set[str] | None:
-    """The archives in which something differs between two commits of which one came out of the other.
+    """Return the archives that differ between two commits, one of which is an ancestor of the other.
 
-    ``None`` when that cannot be told cheaply: neither is on the other's way, or too much has changed. An archive whose
-    own description changed counts as well; one that was changed and changed back may be named.
+    Returns ``None`` if finding out would be expensive: neither commit is on the other's lineage, or too much has
+    changed. An archive whose own description changed is included; one that was changed and changed back may be too.
     """
     if from_commit == to_commit:
         return set()
     for older, newer in ((from_commit, to_commit), (to_commit, from_commit)):
-        cursor = await conn.execute(
-            _CHANGED,
-            {"workspace": workspace_id, "older": older, "newer": newer, "limit": _MOST_COMPARED + 1},
-        )
-        row = await cursor.fetchone()
-        if row and row[0]:
-            return set(row[2]) if row[1] <= _MOST_COMPARED else None
+        async with conn.cursor(row_factory=class_row(_Changed)) as cursor:
+            await cursor.execute(
+                _CHANGED,
+                {"workspace": workspace_id, "older": older, "newer": newer, "limit": _MOST_COMPARED + 1},
+            )
+            found = await cursor.fetchone()
+        if found is not None and found.is_on_the_way:
+            return set(found.archive_ids) if found.changed <= _MOST_COMPARED else None
     return None
+
+
+async def staged_archives(snapshot: Snapshot) -> set[str]:
+    """The archives that the staged changes of a session touch: those that their entries stand in, and stood in."""
+    cursor = await snapshot.conn.execute(_STAGED, snapshot.state.arguments())
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> dict[str, int]:
+    """About how many nodes with a content of their own each archive (``None``: of all) has; staged ones aside.
+
+    An entry that a nearer line has changed counts once for each line. An archive without any is left out.
+    """
+    wanted = None if archive_ids is None else sorted(archive_ids)
+    cursor = await snapshot.conn.execute(_LEAF_COUNTS, snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE))
+    return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
 def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeNode]:
@@ -146,16 +207,16 @@ def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeN
 
 
 def _nearest(rows: Sequence[_Row], wanted: frozenset[str] | None) -> dict[str, _Row]:
-    """The alive nodes: of each entry the row of the nearest line decides."""
+    """The alive nodes; for each entry, the row of the nearest line decides."""
     nearest: dict[str, _Row] = {}
     for row in rows:
-        known = nearest.get(row[0])
+        known = nearest.get(row[_ENTRY])
         if known is None or row[_DEPTH] < known[_DEPTH]:
-            nearest[row[0]] = row
+            nearest[row[_ENTRY]] = row
     return {
         entry_id: row
         for entry_id, row in nearest.items()
-        if not row[_IS_ARCHIVE] and not row[_DEAD] and (wanted is None or row[3] in wanted)
+        if not row[_IS_ARCHIVE] and not row[_DEAD] and (wanted is None or row[_ARCHIVE] in wanted)
     }
 
 
@@ -163,10 +224,10 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
     below: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     roots: list[tuple[str, str, str]] = []
     for entry_id, row in alive.items():
-        if row[1] in alive:
-            below[row[1]].append((row[2], entry_id))
+        if row[_PARENT] in alive:
+            below[row[_PARENT]].append((row[_POSITION], entry_id))
         else:
-            roots.append((row[3], row[2], entry_id))
+            roots.append((row[_ARCHIVE], row[_POSITION], entry_id))
     for siblings in below.values():
         siblings.sort(reverse=True)
     roots.sort(reverse=True)
@@ -178,14 +239,14 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
         children = below.get(entry_id)
         if children:
             waiting += [(child, entry_id, depth + 1) for _, child in children]
-    # Nodes that are each other's parents hang nowhere; Git may have such after a push.
+    # Nodes that are each other's ancestors are below no root; a push to Git can create them.
     for _, row in sorted(alive.items()):
         yield _leaf(row, "", 0)
 
 
 def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:
-    entry_id, _, position, archive_id, kind, tokens, version_id, blob, tags, *_ = row
-    when, speaker, document_id, committed_at = row[9], row[10], row[11], row[12]
+    entry_id, _, position, archive_id, kind, tokens, version_id, blob = row[:_TAGS]
+    tags, when, speaker, document_id, committed_at = row[_TAGS:_DEPTH]
     return TreeNode(
         *(entry_id, parent_id, position, archive_id, kind, tokens, version_id, blob),
         *(tags or (), when, speaker, document_id, committed_at, depth),

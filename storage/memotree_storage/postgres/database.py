@@ -1,6 +1,7 @@
 """The connection pool and the migrations.
 
-Two schemas: ``mirror`` is made again from Git whenever its format is another one; ``work`` is only migrated forward.
+There are two schemas. ``mirror`` is dropped and rebuilt from Git whenever its format changes; ``work`` is only migrated
+forward.
 """
 
 from collections import deque
@@ -19,13 +20,13 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from memotree_storage.errors import AbortedError, FailedPreconditionError, UnavailableError
 
 Connection = AsyncConnection[TupleRow]
-"""A connection of the pool; rows are tuples unless a cursor says otherwise."""
+"""A connection of the pool; rows are tuples unless a cursor has another row factory."""
 
 MIRROR_FORMAT: Final = 3
-"""The format of the schema ``mirror``; another number in the database means: drop it and build it again."""
+"""The format of the schema ``mirror``. If the database has another number, the schema is dropped and rebuilt."""
 
 WORK_MIGRATIONS: Final = ("work_0001.sql", "work_0002.sql", "work_0003.sql", "work_0004.sql", "work_0005.sql")
-"""The schema ``work``, step by step; a step that was released never changes."""
+"""The migrations of the schema ``work``, in order. A released migration never changes."""
 
 _LOCK: Final = 7_301_976_321
 _SESSION_SETTINGS: Final = (
@@ -47,30 +48,31 @@ class ServerBusyError(UnavailableError):
 
 
 class TransactionRacedError(AbortedError):
-    """PostgreSQL gave up this transaction, since it and another one waited for each other."""
+    """PostgreSQL aborted this transaction because of a deadlock with another one."""
 
     reason = "TRANSACTION_RACED"
 
 
 class DatabaseTooNewError(FailedPreconditionError):
-    """The working state was written by a later version of MemoTree."""
+    """A later version of MemoTree wrote the working state."""
 
     reason = "DATABASE_TOO_NEW"
 
 
 class _LastInFirstOut(deque[Connection]):
-    """A queue that gives back first what came last."""
+    """A queue that returns the last item first."""
 
     def append(self, connection: Connection, /) -> None:
-        """Put a connection where the next one is taken from."""
+        """Add a connection at the end from which the next one is taken."""
         self.appendleft(connection)
 
 
 class _HotFirstPool(AsyncConnectionPool[Connection]):
-    """A pool that lends the connection used last.
+    """A pool that lends the most recently used connection.
 
-    Its server process is awake and has the plans; taking turns, as the pool does by itself, doubles the time of a call
-    that comes alone. The pool has no setting for it, so a test holds that it still works.
+    The server process of that connection is awake and has cached plans. Rotating through the connections, the pool's
+    default, doubles the time of a call that comes alone. The pool has no setting for this, so a test checks that this
+    override still works.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -82,10 +84,10 @@ class Database:
     """A pool of connections to one PostgreSQL database that has both schemas.
 
     Args:
-        conninfo: Where it is.
-        min_size: Connections that are kept.
-        max_size: Connections at most.
-        statement_timeout: How long a statement may take.
+        conninfo: The connection string.
+        min_size: Minimum number of connections.
+        max_size: Maximum number of connections.
+        statement_timeout: Maximum duration of a statement.
         patience: How long a call waits for a connection.
     """
 
@@ -117,11 +119,11 @@ class Database:
         """Connect and migrate.
 
         Returns:
-            Whether the mirror was made anew and so is empty.
+            Whether the mirror was recreated and so is empty.
 
         Raises:
             DatabaseUnavailableError: PostgreSQL does not answer.
-            DatabaseTooNewError: The working state is of a later version.
+            DatabaseTooNewError: A later version of MemoTree wrote the working state.
         """
         try:
             await self._pool.open(wait=True, timeout=30)
@@ -135,11 +137,11 @@ class Database:
             return await _renew_mirror(conn)
 
     async def close(self) -> None:
-        """Give back every connection."""
+        """Close every connection."""
         await self._pool.close()
 
     async def renew_broken(self) -> None:
-        """The server was away and is back: replace the connections that it dropped, before a call meets one."""
+        """After an outage of the server, replace the connections that it dropped, before a call gets one of them."""
         await self._pool.check()
 
     @asynccontextmanager
@@ -147,9 +149,9 @@ class Database:
         """A connection in autocommit mode, for reads.
 
         Raises:
-            ServerBusyError: Other calls have all connections, and kept them for too long.
+            ServerBusyError: Other calls held all connections for too long.
             DatabaseUnavailableError: PostgreSQL does not answer.
-            TransactionRacedError: PostgreSQL chose this transaction to end a deadlock.
+            TransactionRacedError: PostgreSQL aborted this transaction to resolve a deadlock.
         """
         try:
             async with self._pool.connection() as conn:
@@ -164,18 +166,25 @@ class Database:
             raise _translated(error) from error
 
     def _no_connection(self, error: PoolTimeout) -> Exception:
-        """Why the pool gave none: with all of them lent, PostgreSQL is not at fault."""
+        """The error for a pool timeout: if all connections are lent, PostgreSQL is not at fault."""
         if self._lent < self._pool.max_size:
             return _translated(error)
         return ServerBusyError(
-            "The server is busy: other calls have all its connections to PostgreSQL. Send the same call again in a "
+            "The server is busy: other calls hold all its connections to PostgreSQL. Send the same call again in a "
             "moment, or give the server more of them (MEMOTREE_POSTGRES_POOL_MAX)."
         )
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside a transaction that commits when the block ends well."""
+        """A connection inside a transaction, which commits if the block ends without an exception."""
         async with self.connection() as conn, conn.transaction():
+            yield conn
+
+    @asynccontextmanager
+    async def repeatable_read(self) -> AsyncIterator[Connection]:
+        """A connection inside a read-only transaction whose statements all see the rows of one moment."""
+        async with self.transaction() as conn:
+            await conn.execute("set transaction isolation level repeatable read, read only")
             yield conn
 
     async def drop_mirror(self) -> None:
@@ -186,8 +195,14 @@ class Database:
             await _renew_mirror(conn)
 
 
+async def server_version(conn: Connection) -> str:
+    """The version of PostgreSQL as it tells it."""
+    row = await (await conn.execute("show server_version")).fetchone()
+    return str(row[0]) if row else ""
+
+
 def _translated(error: psycopg.Error) -> Exception:
-    """The domain error for a lost connection or a deadlock; a query that was at fault stays what it is."""
+    """The domain error for a lost connection or a deadlock; an error of the query itself is returned unchanged."""
     if isinstance(error, psycopg.errors.QueryCanceled):
         return error
     if isinstance(error, (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)):
@@ -218,7 +233,7 @@ async def _migrate_work(conn: Connection) -> None:
     if version > len(WORK_MIGRATIONS):
         raise DatabaseTooNewError(
             f"The working state has format {version} and this version of MemoTree knows {len(WORK_MIGRATIONS)}. "
-            "Start the newer version, or give this one a data folder of its own."
+            "Start the newer version, or give this one its own data folder."
         )
     for step in WORK_MIGRATIONS[version:]:
         await _run(conn, _script(step))
@@ -231,7 +246,7 @@ async def _renew_mirror(conn: Connection) -> bool:
     if there and there[0] and row and int(row[0]) == MIRROR_FORMAT:
         return False
     if there and there[0]:
-        _log.warning("the mirror has another format and is built again", found=row and row[0], wanted=MIRROR_FORMAT)
+        _log.warning("mirror has another format; rebuilding it", found=row and row[0], wanted=MIRROR_FORMAT)
     await conn.execute("drop schema if exists mirror cascade")
     await _run(conn, _script("mirror.sql"))
     await put_setting(conn, "mirror_format", str(MIRROR_FORMAT))
@@ -239,7 +254,7 @@ async def _renew_mirror(conn: Connection) -> bool:
 
 
 async def put_setting(conn: Connection, name: str, value: str) -> None:
-    """Remember a value of the working state under a name."""
+    """Store a value of the working state under a name."""
     await conn.execute(
         "insert into work.setting values (%s, %s) on conflict (name) do update set value = excluded.value",
         (name, value),
@@ -247,7 +262,7 @@ async def put_setting(conn: Connection, name: str, value: str) -> None:
 
 
 async def get_setting(conn: Connection, name: str) -> str | None:
-    """The value remembered under a name."""
+    """Return the value stored under a name; ``None`` if there is none."""
     row: tuple[Any, ...] | None = await (
         await conn.execute("select value from work.setting where name = %s", (name,))
     ).fetchone()

@@ -1,7 +1,7 @@
-"""Reading history: commits along a lineage, the versions of one entry, and what differs between two states.
+"""Reading history: commits along a lineage, the versions of one entry, and the differences between two states.
 
-Nothing here walks Git. The lineage of a commit is a handful of lines, and on each line the commits and the versions of
-an entry are ranges of an index; so a page costs the same after ten commits and after ten thousand.
+Nothing here walks Git. The lineage of a commit consists of a few lines, and on each line the commits and the versions
+of an entry are ranges of an index. So a page costs the same after ten commits and after ten thousand.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ NOTHING: Final = ""
 
 
 class CommitNotFoundError(NotFoundError):
-    """The mirror has no such commit."""
+    """The commit is not mirrored."""
 
     reason = "COMMIT_NOT_FOUND"
 
@@ -34,7 +34,7 @@ class CommitNotFoundError(NotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class CommitRow:
-    """A commit as the mirror has it, with the short names of the tags that name it."""
+    """A mirrored commit, with the short names of the tags that point to it."""
 
     commit_id: str
     parents: list[str]
@@ -49,12 +49,12 @@ class CommitRow:
 
 @dataclass(frozen=True, slots=True)
 class CommitFilter:
-    """Which commits are wanted; what is empty or ``None`` admits all.
+    """A filter for commits; a field that is empty or ``None`` matches all.
 
     Attributes:
         node_id: Only commits that touch this entry.
         entry_ids: Only commits that touch one of these.
-        author: A part of the author's name or address, in any case.
+        author: A part of the author's name or address, ignoring case.
         since: Committed at this time or later.
         until: Committed before this time.
     """
@@ -68,15 +68,27 @@ class CommitFilter:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One version of an entry (a dead one says that it was deleted), and the commit that made it."""
+    """One version of an entry, and the commit that created it; a dead version stands for the deletion."""
 
     version: Version
     commit: CommitRow
 
 
 @dataclass(frozen=True, slots=True)
+class TouchedNodes:
+    """The nodes that a commit touches, moved and deleted ones among them.
+
+    ``first_parent`` is the commit before it, where moved and deleted nodes stood; ``None`` for a first commit.
+    """
+
+    commit_id: str
+    first_parent: str | None
+    node_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
-    """How many entries differ between two states, counted up to a bound."""
+    """How many entries differ between two states, counted up to a limit."""
 
     created: int
     updated: int
@@ -84,17 +96,8 @@ class Counted:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of the three."""
         return self.created + self.updated + self.deleted
-
-
-@dataclass(frozen=True, slots=True)
-class RefRow:
-    """A branch or tag: its short name, the object it holds and the commit that this peels to."""
-
-    name: str
-    object_id: str
-    commit_id: str
 
 
 _COMMIT: Final = """c.commit_id, c.parents, c.author_name, c.author_email, c.authored_at, c.committed_at, c.message,
@@ -103,8 +106,8 @@ _COMMIT: Final = """c.commit_id, c.parents, c.author_name, c.author_email, c.aut
 _VERSION: Final = ", ".join(f"v.{name}" for name in FIELDS) + ", c.commit_id, c.committed_at, v.line_id, v.from_seq"
 _VERSION_WIDTH: Final = len(FIELDS) + 4
 
-# What is left of a lineage behind the commit that a page ended with. Named by the commit and not by its place: a
-# rebuild between two pages may give other lines.
+# The part of a lineage that comes after the last commit of the previous page. The page is identified by that commit and
+# not by its line and seq, since a rebuild between two pages may create other lines.
 _PART: Final = """
   line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
   part as materialized (
@@ -152,7 +155,7 @@ _TOUCHED: Final = f"""
 
 
 def _blob_at(line: str, session: str) -> str:
-    """SQL: the blob of the candidate's visible version at a state, '' when it is not alive there."""
+    """SQL: the blob of the candidate's visible version at a state; '' if it is not alive there."""
     return f"""coalesce((
       select blob from (
         select -1 as depth, s.blob from work.staged s
@@ -165,9 +168,10 @@ def _blob_at(line: str, session: str) -> str:
       ) any_version order by depth limit 1), '')"""  # noqa: S608 - fragments of this module
 
 
-# Only an entry with a row where the two lineages part can differ: on the lines that one of them alone has, and on the
-# first line of both between the two places. Everything beyond is common. The "offset 0" keeps the range of each line an
-# own query by index: joined, the planner would expect most rows to fit and read the whole table.
+# Two states can differ only in entries that have a row where the two lineages diverge: on the lines that only one of
+# them has, and on their first common line between the two seqs. All other lines are common. The "offset 0" makes the
+# range of each line its own index scan; in a join, the planner would expect most rows to match and read the whole
+# table.
 _DIFFERING: Final = f"""
   with old_line as materialized (select * from mirror.lineage(%(workspace)s, %(old)s)),
   new_line as materialized (select * from mirror.lineage(%(workspace)s, %(new)s)),
@@ -201,22 +205,39 @@ _DIFFERING_COUNT: Final = f"""{_DIFFERING}
   select count(*) filter (where old_blob = ''), count(*) filter (where old_blob <> '' and new_blob <> ''),
          count(*) filter (where new_blob = '') from differing"""  # noqa: S608
 
-_REFS: Final = """
-  select substr(name, length(%(prefix)s) + 1) as name, object_id, commit_id from mirror.ref
-   where workspace_id = %(workspace)s and name > %(prefix)s || %(after)s and name < %(end)s
-   order by name limit %(limit)s"""
+
+@dataclass(frozen=True, slots=True)
+class RequestedCommit:
+    """The commit that a request created, and the number of entries that it changed."""
+
+    commit_id: str
+    changes: int
+
+
+async def commit_of_request(
+    conn: Connection, workspace_id: str, session_id: str, request_id: str
+) -> RequestedCommit | None:
+    """Return the commit that a request created for a session, found by its trailers; ``None`` if there is none."""
+    async with conn.cursor(row_factory=class_row(RequestedCommit)) as cursor:
+        await cursor.execute(
+            "select c.commit_id, count(v.version_id) as changes from mirror.commit c"
+            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
+            (workspace_id, request_id, session_id),
+        )
+        return await cursor.fetchone()
 
 
 async def list_commits(
     snapshot: Snapshot, wanted: CommitFilter, *, after: str | None = None, limit: int
 ) -> list[CommitRow]:
-    """Commits along the lineage of first parents, newest first, behind the commit ``after``."""
+    """Return the commits along the first-parent lineage, newest first, that come after the commit ``after``."""
     arguments = {
         "workspace": snapshot.state.workspace_id,
         "commit": snapshot.state.commit_id,
         "after": after,
         "node": wanted.node_id,
-        # An object is searched by halves; an array of a generic plan is gone through from its beginning each time.
+        # As a JSON object, whose keys are found by binary search; an array in a generic plan is scanned each time.
         "entries": None if wanted.entry_ids is None else Jsonb(dict.fromkeys(wanted.entry_ids)),
         "author": _contains(wanted.author),
         "since": wanted.since,
@@ -229,10 +250,10 @@ async def list_commits(
 
 
 async def read_commit(conn: Connection, workspace_id: str, commit_id: str) -> CommitRow:
-    """One commit.
+    """Return one commit.
 
     Raises:
-        CommitNotFoundError: The mirror does not have it.
+        CommitNotFoundError: The commit is not mirrored.
     """
     async with conn.cursor(row_factory=class_row(CommitRow)) as cursor:
         await cursor.execute(
@@ -246,14 +267,14 @@ async def read_commit(conn: Connection, workspace_id: str, commit_id: str) -> Co
 
 
 async def touched(conn: Connection, workspace_id: str, commit_id: str, *, limit: int) -> list[Version]:
-    """The versions that a commit made, by id: its difference to its first parent; deletions are dead ones."""
+    """Return the versions that a commit created, by entry id: the changes to its first parent. Deletions are dead."""
     async with conn.cursor(row_factory=args_row(Version)) as cursor:
         await cursor.execute(_TOUCHED, {"workspace": workspace_id, "commit": commit_id, "limit": limit})
         return await cursor.fetchall()
 
 
 async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> int:
-    """How many entries a commit touches."""
+    """Return the number of entries that a commit changes."""
     cursor = await conn.execute(
         "select count(*) from mirror.commit c join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
         " where c.workspace_id = %s and c.commit_id = %s",
@@ -263,8 +284,28 @@ async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> 
     return int(row[0]) if row else 0
 
 
+async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequence[str]) -> list[TouchedNodes]:
+    """The nodes that each of some commits touches, in no order; a commit that touches none is left out."""
+    async with conn.cursor(row_factory=class_row(TouchedNodes)) as cursor:
+        await cursor.execute(
+            "select c.commit_id, c.parents[1] as first_parent, array_agg(v.entry_id) as node_ids from mirror.commit c"
+            " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
+            (workspace_id, list(commit_ids)),
+        )
+        return await cursor.fetchall()
+
+
+async def commits_of_request(conn: Connection, workspace_id: str, request_id: str) -> list[str]:
+    """The ids of the commits that were made for a request, as their trailers say."""
+    cursor = await conn.execute(
+        "select commit_id from mirror.commit where workspace_id = %s and request_id = %s", (workspace_id, request_id)
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def list_revisions(snapshot: Snapshot, entry_id: str, *, after: str | None = None, limit: int) -> list[Revision]:
-    """The versions of an entry along the lineage, newest first, behind the one of the commit ``after``."""
+    """Return the versions of an entry along the lineage, newest first, that come after the commit ``after``."""
     arguments = {
         "workspace": snapshot.state.workspace_id,
         "commit": snapshot.state.commit_id,
@@ -284,43 +325,16 @@ def _read_revision(*row: Any) -> Revision:
 async def differing(
     conn: Connection, old: State, new: State, *, node_id: str = "", after: str = "", limit: int
 ) -> list[str]:
-    """The entries whose version differs between two states of a workspace, by id behind ``after``; or one node only."""
+    """Return the ids above ``after`` of entries that differ between two states; ``node_id`` limits it to one node."""
     cursor = await conn.execute(_DIFFERING_IDS, _both(old, new, node_id, after, limit))
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def count_differing(conn: Connection, old: State, new: State, *, node_id: str = "", limit: int) -> Counted:
-    """How many entries differ between two states, looked at until ``limit`` are found."""
+    """Count the entries that differ between two states, up to ``limit``."""
     cursor = await conn.execute(_DIFFERING_COUNT, _both(old, new, node_id, "", limit))
     row = await cursor.fetchone()
     return Counted(*row) if row else Counted(0, 0, 0)
-
-
-async def list_refs(
-    conn: Connection, workspace_id: str, prefix: str, *, after: str = "", limit: int | None = None
-) -> list[RefRow]:
-    """The refs below a prefix (``refs/heads/``) by name, behind a short name."""
-    arguments = {
-        "workspace": workspace_id,
-        "prefix": prefix,
-        "end": prefix[:-1] + chr(ord(prefix[-1]) + 1),
-        "after": after,
-        "limit": limit,
-    }
-    async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
-        await cursor.execute(_REFS, arguments)
-        return await cursor.fetchall()
-
-
-async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str) -> RefRow | None:
-    """The ref of that short name below a prefix, or ``None``."""
-    async with conn.cursor(row_factory=class_row(RefRow)) as cursor:
-        await cursor.execute(
-            "select %(name)s as name, object_id, commit_id from mirror.ref"
-            " where workspace_id = %(workspace)s and name = %(prefix)s || %(name)s",
-            {"workspace": workspace_id, "prefix": prefix, "name": name},
-        )
-        return await cursor.fetchone()
 
 
 def _both(old: State, new: State, node_id: str, after: str, limit: int) -> dict[str, object]:
@@ -337,7 +351,7 @@ def _both(old: State, new: State, node_id: str, after: str, limit: int) -> dict[
 
 
 def _contains(text: str) -> str | None:
-    """A pattern of LIKE for texts that contain this one, whatever characters it has."""
+    """A LIKE pattern for texts that contain this one literally."""
     if not text:
         return None
     escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")

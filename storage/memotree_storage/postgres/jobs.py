@@ -1,6 +1,6 @@
-"""Jobs as rows: long work with its request, its state and what it has come to.
+"""Jobs as rows: long-running work with its request, state, progress and result.
 
-A row is changed in three ways: by who asks (``create``, ``ask_to_cancel``, ``resume``), by who runs it (``claim``,
+A row is changed by the caller (``create``, ``ask_to_cancel``, ``resume``), by the process that runs it (``claim``,
 ``note_progress``, ``finish``), and at the start of a process (``requeue_orphans``).
 """
 
@@ -24,7 +24,7 @@ STOPPED: Final = "stopped"
 CANCELLED: Final = "cancelled"
 
 OVER: Final = frozenset({SUCCEEDED, FAILED, STOPPED, CANCELLED})
-"""The states in which nothing happens any more unless somebody asks for it."""
+"""The final states: the job continues only if it is resumed."""
 
 RESUMABLE: Final = frozenset({FAILED, STOPPED, CANCELLED})
 
@@ -39,29 +39,29 @@ _BRIEF: Final = f"{_COLUMNS}, ''::bytea as request"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A piece of long work.
+    """A unit of long-running work.
 
     Attributes:
-        number: Grows with every job: the order of creation.
-        id: Sixteen characters, as a node's.
-        workspace_id: The workspace it belongs to.
-        kind: What is done, such as ``rebuild``.
-        subject: What it works on, for a person.
-        lane: Jobs of one lane run one after the other; an empty one names none.
+        number: Increases with every job, so it gives the order of creation.
+        id: Sixteen characters, like a node's id.
+        workspace_id: The workspace that the job belongs to.
+        kind: The kind of work, such as ``rebuild``.
+        subject: What the job works on, as a text for people.
+        lane: Jobs of the same lane run one after the other; jobs without a lane do not wait for each other.
         state: One of the states of this module.
-        step: What it does now.
+        step: The current step.
         done: Units of the step that are done.
-        total: Units that the step has; 0 when that is not known.
-        reason: Why it failed or stopped: an error code.
-        message: The same as a sentence.
-        attempts: How often it was begun.
-        crashes: How often in a row the process ended while it ran.
+        total: Units of the step; 0 if unknown.
+        reason: The error code, if the job failed or stopped.
+        message: The error as a sentence.
+        attempts: How often the job was started.
+        crashes: How many times in a row the process ended while the job ran.
         result_type: The full name of the result's message type; empty without a result.
-        result: The result's bytes.
-        usage: What models were asked for, a mapping for each kind and model.
-        created_at: When it was asked for.
-        updated_at: When it last changed.
-        request: The bytes of the request; a list leaves them out.
+        result: The bytes of the result.
+        usage: The use of models, one mapping for each kind and model.
+        created_at: When the job was created.
+        updated_at: When the job last changed.
+        request: The bytes of the request; left out in lists.
     """
 
     number: int
@@ -87,13 +87,13 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether it goes on only when somebody asks for it."""
+        """Whether the job is in a final state."""
         return self.state in OVER
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What makes a job; see ``Job``."""
+    """The fields of a new job; see ``Job``."""
 
     workspace_id: str
     kind: str
@@ -104,7 +104,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a list has: those that meet everything that is given."""
+    """A filter for a list of jobs; a job must match every field that is set."""
 
     workspace_id: str = ""
     states: Collection[str] = ()
@@ -113,7 +113,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an attempt."""
+    """The outcome of an attempt."""
 
     state: str
     reason: str = ""
@@ -123,12 +123,12 @@ class Outcome:
 
 
 def make_owner() -> str:
-    """A name for one process that runs jobs."""
+    """Return a unique name for a process that runs jobs."""
     return secrets.token_hex(8)
 
 
 async def create(conn: Connection, new: NewJob, inputs: Mapping[str, bytes]) -> str:
-    """Queue a job with its inputs; its id is returned."""
+    """Queue a job with its inputs; return its id."""
     job_id = new_id()
     await conn.execute(
         "insert into work.job (job_id, workspace_id, kind, subject, lane, request) values (%s, %s, %s, %s, %s, %s)",
@@ -140,14 +140,14 @@ async def create(conn: Connection, new: NewJob, inputs: Mapping[str, bytes]) -> 
 
 
 async def read(conn: Connection, job_id: str) -> Job | None:
-    """A job with its request, or ``None``."""
+    """Return a job with its request; ``None`` if there is none."""
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(f"select {_WHOLE} from work.job where job_id = %s", (job_id,))  # noqa: S608 - constants
         return await cursor.fetchone()
 
 
 async def with_prefix(conn: Connection, prefix: str, limit: int) -> list[str]:
-    """The ids that begin so, at most that many."""
+    """Return the ids that begin with the prefix, at most ``limit``."""
     cursor = await conn.execute(
         "select job_id from work.job where job_id >= %s and job_id < %s order by job_id limit %s",
         (prefix, f"{prefix}~", limit),
@@ -156,7 +156,7 @@ async def with_prefix(conn: Connection, prefix: str, limit: int) -> list[str]:
 
 
 async def list_jobs(conn: Connection, wanted: JobFilter, *, before: int | None, limit: int) -> list[Job]:
-    """Jobs without their requests, the newest first, older than the number ``before``."""
+    """Return jobs without their requests, newest first, with numbers below ``before``."""
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
             f"select {_BRIEF} from work.job where (%(workspace)s = '' or workspace_id = %(workspace)s)"  # noqa: S608 - constants
@@ -177,17 +177,17 @@ async def list_jobs(conn: Connection, wanted: JobFilter, *, before: int | None, 
 async def claim(
     conn: Connection, owner: str, kinds: Collection[str], *, max_crashes: int, running: Collection[str] = ()
 ) -> Job | None:
-    """Begin the oldest job whose lane is free; ``None`` when none can begin.
+    """Start the oldest job whose lane is free; return ``None`` if there is none.
 
     Args:
         conn: In a transaction.
-        owner: Who will run it.
-        kinds: The kinds that the owner knows.
-        max_crashes: Jobs in which more processes than this ended are left waiting.
-        running: The jobs that the owner knows to run. Another one of the owner's is one whose claim PostgreSQL
-            committed and could not say so any more; it begins again.
+        owner: The process that will run the job.
+        kinds: The kinds that the process can run.
+        max_crashes: Jobs with more crashes than this stay in the queue.
+        running: The jobs that the owner knows it is running. Any other job that it owns is one whose claim PostgreSQL
+            committed but could not confirm; such a job is started again.
     """
-    # One claim at a time: of two at once, each could take another job of one lane.
+    # One claim at a time: two concurrent claims could each take a job of the same lane.
     await conn.execute("select pg_advisory_xact_lock(%s)", (_CLAIM_LOCK,))
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
@@ -205,10 +205,10 @@ async def claim(
 
 
 async def note_progress(conn: Connection, owner: str, job: Job) -> bool | None:
-    """Write how far a running job is.
+    """Write the progress of a running job.
 
     Returns:
-        Whether somebody asked for its end; ``None`` when the job is gone or no longer the owner's.
+        Whether its cancellation was requested; ``None`` if the job was deleted or is no longer the owner's.
     """
     cursor = await conn.execute(
         "update work.job set step = %s, done = %s, total = %s, usage = %s, updated_at = now()"
@@ -220,7 +220,7 @@ async def note_progress(conn: Connection, owner: str, job: Job) -> bool | None:
 
 
 async def end_wanted(conn: Connection, owner: str, job_id: str) -> bool | None:
-    """Whether somebody asked for the end of a running job; ``None`` when it is gone or no longer the owner's."""
+    """Whether a running job is to be cancelled; ``None`` if it was deleted or is no longer the owner's."""
     cursor = await conn.execute(
         "select cancelling from work.job where job_id = %s and owner = %s and state = 'running'", (job_id, owner)
     )
@@ -229,9 +229,9 @@ async def end_wanted(conn: Connection, owner: str, job_id: str) -> bool | None:
 
 
 async def finish(conn: Connection, owner: str, job: Job, outcome: Outcome) -> Job | None:
-    """End an attempt of a running job; ``None`` when the job is gone or no longer the owner's.
+    """End an attempt of a running job; return ``None`` if the job was deleted or is no longer the owner's.
 
-    A job that has succeeded loses its inputs and notes; one that is queued again has the end asked for meanwhile.
+    A job that succeeded loses its inputs and notes. A job to be queued again is cancelled if that was requested.
     """
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
@@ -262,15 +262,15 @@ async def finish(conn: Connection, owner: str, job: Job, outcome: Outcome) -> Jo
 
 
 async def requeue_orphans(conn: Connection, max_crashes: int, last_words: Outcome) -> list[Job]:
-    """Queue again what ran when its process ended; for the start of the only process on a data folder.
+    """Queue the jobs again that ran when their process ended; call this at the start, with one process per data folder.
 
     Args:
         conn: In a transaction.
-        max_crashes: A job in which this many processes ended, one after the other, is not queued again.
-        last_words: How such a job ends.
+        max_crashes: A job with this many crashes in a row is not queued again.
+        last_words: The outcome of such a job.
 
     Returns:
-        The jobs that ran, as they are now.
+        The jobs that had been running, in their new state.
     """
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
@@ -291,7 +291,11 @@ async def requeue_orphans(conn: Connection, max_crashes: int, last_words: Outcom
 
 
 async def ask_to_cancel(conn: Connection, job_id: str) -> Job | None:
-    """End a job that does not run; note for one that runs that its end is wanted. ``None``: there is no such job."""
+    """Cancel a job that is not running, or request the cancellation of one that is.
+
+    Returns:
+        The job as it is now; ``None`` if there is no such job.
+    """
     await conn.execute(
         "update work.job set cancelling = (state = 'running'), updated_at = now(),"
         " reason = case state when 'stopped' then '' else reason end,"
@@ -304,7 +308,7 @@ async def ask_to_cancel(conn: Connection, job_id: str) -> Job | None:
 
 
 async def resume(conn: Connection, job_id: str) -> bool:
-    """Queue a job again that stopped, failed or was cancelled; whether it was one."""
+    """Queue a job again that stopped, failed or was cancelled; return whether it was in one of these states."""
     cursor = await conn.execute(
         "update work.job set state = 'queued', reason = '', message = '', crashes = 0, cancelling = false,"
         " updated_at = now() where job_id = %s and state = any(%s)",
@@ -314,12 +318,12 @@ async def resume(conn: Connection, job_id: str) -> bool:
 
 
 async def read_input(conn: Connection, job_id: str, name: str) -> bytes | None:
-    """An input of a job, or ``None``."""
+    """Return an input of a job; ``None`` if there is none."""
     return await _datum(conn, "job_input", job_id, name)
 
 
 async def put_note(conn: Connection, job_id: str, name: str, data: bytes) -> None:
-    """Keep something for a job under a name."""
+    """Store data for a job under a name."""
     await conn.execute(
         "insert into work.job_note select job_id, %s, %s from work.job where job_id = %s"
         " on conflict (job_id, name) do update set data = excluded.data",
@@ -328,7 +332,7 @@ async def put_note(conn: Connection, job_id: str, name: str, data: bytes) -> Non
 
 
 async def read_note(conn: Connection, job_id: str, name: str) -> bytes | None:
-    """What was kept for a job under a name, or ``None``."""
+    """Return the data that was stored for a job under a name; ``None`` if there is none."""
     return await _datum(conn, "job_note", job_id, name)
 
 
@@ -339,7 +343,7 @@ async def _datum(conn: Connection, table: str, job_id: str, name: str) -> bytes 
 
 
 async def forget_old(conn: Connection, retention: timedelta) -> int:
-    """Remove the jobs that are over for longer than that; how many."""
+    """Delete jobs that have been in a final state for longer than ``retention``; return how many."""
     cursor = await conn.execute(
         "delete from work.job where state = any(%s) and updated_at < now() - %s", (list(OVER), retention)
     )

@@ -1,4 +1,4 @@
-"""The outbox: what the index does not reflect yet, row by row, with the versions that it is about."""
+"""The outbox: the changes that the index does not reflect yet, each with its version."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _HELD: Final = f"{_ROWS} and o.outbox_id = any(%(ids)s::bigint[]) order by o.out
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A row of the outbox with what the index has to know of its version."""
+    """A row of the outbox, with the fields of its version that the index needs."""
 
     outbox_id: int
     ends: bool
@@ -41,21 +41,21 @@ class Pending:
 
 
 async def pending(conn: Connection, workspace_id: str, *, limit: int, after: int = 0) -> list[Pending]:
-    """The oldest rows behind an id that are not applied, in order; nothing keeps them as they are."""
+    """Return the oldest rows after an id that are not applied, in order, without locking them."""
     async with conn.cursor(row_factory=args_row(Pending)) as cursor:
         await cursor.execute(_NEXT, {"workspace": workspace_id, "after": after, "limit": limit})
         return await cursor.fetchall()
 
 
 async def held(conn: Connection, workspace_id: str, ids: Collection[int]) -> dict[int, Pending]:
-    """Those of the rows that are there and not applied, by id, as they are now; held until the transaction ends."""
+    """Lock those of the rows that still exist and are not applied; return them by id, with their current values."""
     async with conn.cursor(row_factory=args_row(Pending)) as cursor:
         await cursor.execute(_HELD, {"workspace": workspace_id, "ids": list(ids)})
         return {row.outbox_id: row async for row in cursor}
 
 
 async def is_behind(conn: Connection, workspace_id: str, *, after: int = 0) -> bool:
-    """Whether a row of the workspace behind an id is not applied."""
+    """Whether the workspace has a row after an id that is not applied."""
     cursor = await conn.execute(
         "select exists (select from mirror.outbox where workspace_id = %s and not applied and outbox_id > %s)",
         (workspace_id, after),
@@ -65,7 +65,7 @@ async def is_behind(conn: Connection, workspace_id: str, *, after: int = 0) -> b
 
 
 async def note(conn: Connection, *, counted: Collection[int], applied: Collection[int]) -> None:
-    """Note which rows the frequencies count, and which of all the index reflects."""
+    """Mark rows as counted in the document frequencies, and rows as applied to the index."""
     await conn.execute(
         "update mirror.outbox set counted = true, applied = applied or outbox_id = any(%(applied)s::bigint[])"
         " where outbox_id = any(%(all)s::bigint[])",

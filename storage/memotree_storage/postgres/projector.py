@@ -91,27 +91,6 @@ async def project(
     return place
 
 
-async def set_refs(conn: Connection, workspace_id: str, refs: Mapping[str, tuple[str, str]]) -> None:
-    """Make the mirrored refs exactly those given: name to (object id, id of the commit it peels to)."""
-    names = list(refs)
-    await conn.execute("delete from mirror.ref where workspace_id = %s and name <> all(%s)", (workspace_id, names))
-    await conn.execute(
-        "insert into mirror.ref as r select %s, * from unnest(%s::text[], %s::text[], %s::text[])"
-        " on conflict (workspace_id, name) do update set object_id = excluded.object_id, commit_id = excluded.commit_id"
-        " where (r.object_id, r.commit_id) <> (excluded.object_id, excluded.commit_id)",
-        (workspace_id, names, [pair[0] for pair in refs.values()], [pair[1] for pair in refs.values()]),
-    )
-
-
-async def put_ref(conn: Connection, workspace_id: str, name: str, object_id: str, commit_id: str) -> None:
-    """Mirror that a ref is at an object; ``commit_id`` is what it peels to."""
-    await conn.execute(
-        "insert into mirror.ref values (%s, %s, %s, %s) on conflict (workspace_id, name) do update"
-        " set object_id = excluded.object_id, commit_id = excluded.commit_id",
-        (workspace_id, name, object_id, commit_id),
-    )
-
-
 async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] | None = None) -> set[str]:
     """Which commits are mirrored: of those given, or all."""
     if ids is None:

@@ -1,4 +1,4 @@
-"""Workspaces as PostgreSQL knows them, and the revisions that names stand for."""
+"""The workspaces that are registered in PostgreSQL, and the resolution of revision names."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from memotree_storage.postgres.tree import State
 
 
 class WorkspaceExistsError(AlreadyExistsError):
-    """Another workspace has that name."""
+    """Another workspace has this name."""
 
     reason = "WORKSPACE_EXISTS"
 
@@ -23,7 +23,7 @@ class WorkspaceExistsError(AlreadyExistsError):
 
 
 class RevisionNotFoundError(NotFoundError):
-    """Nothing of the workspace has that name."""
+    """No session, branch, tag or commit of the workspace has this name."""
 
     reason = "REVISION_NOT_FOUND"
 
@@ -37,14 +37,14 @@ class RevisionNotFoundError(NotFoundError):
 
 
 class AmbiguousRevisionError(InvalidInputError):
-    """A commit prefix that several commits share, or a name that both a branch and a tag have."""
+    """A commit prefix matches several commits, or a branch and a tag have the same name."""
 
     reason = "AMBIGUOUS_REVISION"
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A workspace as the mirror has it."""
+    """A workspace as it is mirrored."""
 
     workspace_id: str
     name: str
@@ -55,17 +55,41 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a revision stands for.
+    """A resolved revision.
 
     Attributes:
         kind: ``session``, ``branch``, ``tag`` or ``commit``.
-        name: The session's id, the branch's or tag's name, or the whole commit id.
+        name: The session's id, the branch's or tag's name, or the full commit id.
         state: The state of the tree that it names.
+        is_use_due: Whether it is an open session whose last noted use is a minute ago, or a tenth of its time to live
+            if that is shorter. Who reads it then notes the use (`sessions.mark_used`); so reads seldom write.
     """
 
     kind: str
     name: str
     state: State
+    is_use_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceRow:
+    """A workspace, with one thing there that a revision may stand for; ``kind`` is ``None`` when there is nothing."""
+
+    workspace_id: str
+    workspace_name: str
+    description: str
+    default_branch: str
+    created_at: datetime
+    kind: str | None
+    rank: int | None
+    name: str
+    commit_id: str
+    session_id: str | None
+    is_use_due: bool
+
+    def workspace(self) -> Workspace:
+        """The workspace."""
+        return Workspace(self.workspace_id, self.workspace_name, self.description, self.default_branch, self.created_at)
 
 
 _WORKSPACE = "workspace_id, name, description, default_branch, created_at"
@@ -73,44 +97,44 @@ _WORKSPACE = "workspace_id, name, description, default_branch, created_at"
 BY_ID_OR_NAME: Final = (
     "where name = %(workspace)s or workspace_id = %(workspace)s order by workspace_id <> %(workspace)s limit 1"
 )
-"""Picks one row of ``mirror.workspace``. Ids go first: who passes one must not meet a workspace named like it."""
+"""Selects one row of ``mirror.workspace``. An id takes precedence over a workspace that has this id as its name."""
 
 _WHOLE_ID, _SESSION, _WHOLE, _BRANCH, _TAG, _PREFIX = range(6)
-"""What a revision is taken for, best first; git itself passes over a ref that is named like a whole commit id."""
+"""The interpretations of a revision, best first; git itself also ignores a ref that is named like a full commit id."""
 
 _PLACE = f"""
   with w as (
     select {_WORKSPACE}, coalesce(nullif(%(revision)s::text, ''), 'refs/heads/' || default_branch) as wanted
       from mirror.workspace {BY_ID_OR_NAME})
-  select w.workspace_id, w.name, w.description, w.default_branch, w.created_at, r.kind, r.rank, r.named,
-         r.commit_id, r.session_id
+  select w.workspace_id, w.name as workspace_name, w.description, w.default_branch, w.created_at, r.*
     from w left join lateral (
-      select 'session' as kind, {_SESSION} as rank, s.session_id as named, s.base_commit as commit_id, s.session_id
+      select 'session' as kind, {_SESSION} as rank, s.session_id as name, s.base_commit as commit_id, s.session_id,
+             s.state = 'open' and s.used_at + s.ttl >= now()
+               and s.used_at < now() - least(s.ttl / 10, interval '1 minute') as is_use_due
         from work.session s where s.workspace_id = w.workspace_id and s.session_id = w.wanted
       union all
       select 'branch', case when b.name = w.wanted then {_WHOLE} else {_BRANCH} end, substr(b.name, 12), b.commit_id,
-             null from mirror.ref b
+             null, false from mirror.ref b
        where b.workspace_id = w.workspace_id and b.name in ('refs/heads/' || w.wanted, w.wanted)
          and b.name like 'refs/heads/%%'
       union all
       select 'tag', case when t.name = w.wanted then {_WHOLE} else {_TAG} end, substr(t.name, 11), t.commit_id,
-             null from mirror.ref t
+             null, false from mirror.ref t
        where t.workspace_id = w.workspace_id and t.name in ('refs/tags/' || w.wanted, w.wanted)
          and t.name like 'refs/tags/%%'
       union all
       (select 'commit', case when c.commit_id = w.wanted then {_WHOLE_ID} else {_PREFIX} end, c.commit_id, c.commit_id,
-              null from mirror.commit c
+              null, false from mirror.commit c
         where w.wanted ~ '^[0-9a-f]{{4,40}}$' and c.workspace_id = w.workspace_id
           and c.commit_id >= w.wanted and c.commit_id < w.wanted || 'g' limit 2)
     ) r on true order by r.rank"""  # noqa: S608 - a constant of this module
-_WIDTH = 5
 
 
 async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
-    """Register a workspace, or its new name and description.
+    """Register a workspace, or update its name and description.
 
     Raises:
-        WorkspaceExistsError: Another one has the name.
+        WorkspaceExistsError: Another workspace has this name.
     """
     try:
         await conn.execute(
@@ -123,7 +147,7 @@ async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
 
 
 async def find_workspace(conn: Connection, name: str) -> Workspace:
-    """The workspace of that id or name; an id goes before a name.
+    """Return the workspace with this id or name; an id takes precedence over a name.
 
     Raises:
         WorkspaceNotFoundError: There is none.
@@ -140,7 +164,10 @@ async def find_workspace(conn: Connection, name: str) -> Workspace:
 
 
 async def made_by_request(conn: Connection, name: str, request_id: str) -> Workspace | None:
-    """The workspace of that name that this request made, as its first commit says; the answer may have been cut off."""
+    """Return the workspace with this name if this request created it, by the trailer of its first commit.
+
+    The caller may not have received the first answer, and repeat the request.
+    """
     if not request_id:
         return None
     async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
@@ -153,7 +180,7 @@ async def made_by_request(conn: Connection, name: str, request_id: str) -> Works
 
 
 async def list_workspaces(conn: Connection, *, after: str = "", limit: int | None = None) -> list[Workspace]:
-    """Workspaces by name, behind the name given."""
+    """Return workspaces ordered by name, starting after the given name."""
     async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
         await cursor.execute(
             f"select {_WORKSPACE} from mirror.workspace where name > %s order by name limit %s",  # noqa: S608
@@ -162,24 +189,30 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
         return await cursor.fetchall()
 
 
+async def count_workspaces(conn: Connection) -> int:
+    """How many workspaces there are."""
+    row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
+    return int(row[0]) if row else 0
+
+
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
-    """Forget a workspace: its mirror and its working state."""
+    """Delete the mirror and the working state of a workspace."""
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
     for table in ("session", "view", "request", "job"):
         await conn.execute(f"delete from work.{table} where workspace_id = %s", (workspace_id,))  # noqa: S608
 
 
 async def lock_workspace(conn: Connection, workspace_id: str, *, alone: bool = False) -> None:
-    """Hold the right to change the mirror of a workspace until the transaction ends.
+    """Lock the mirror of a workspace for changes until the transaction ends.
 
-    Nothing in it is cut off by the statement timeout from then on: a ref may have moved that the mirror has to follow.
-    With ``alone`` the indexer, which works beside commits, is held off as well.
+    This switches the statement timeout off for the transaction: a ref may have moved, which the mirror must follow.
+    With ``alone``, the lock also excludes the indexer, which otherwise runs beside commits.
 
     Raises:
-        WorkspaceNotFoundError: It is gone.
+        WorkspaceNotFoundError: The workspace was deleted.
     """
     strength = "update" if alone else "no key update"
-    for _ in range(2):  # a rebuild puts another row in the place of the one that the first look waited for
+    for _ in range(2):  # a rebuild replaces the row for which the first attempt waited
         cursor = await conn.execute(
             "select set_config('statement_timeout', '0', true) from mirror.workspace where workspace_id = %s"  # noqa: S608
             f" for {strength}",
@@ -193,32 +226,33 @@ async def lock_workspace(conn: Connection, workspace_id: str, *, alone: bool = F
 async def resolve(
     conn: Connection, workspace: str, revision: str, field: str = "revision"
 ) -> tuple[Workspace, Resolved]:
-    """The workspace of that id or name, and the state that a revision names there; "" is the default branch.
+    """Return the workspace with this id or name, and the state that a revision names in it; "" is the default branch.
 
-    A revision is a whole commit id, a session, a full ref name (``refs/tags/v1``), a branch or a tag, or a unique
-    prefix of a commit of four digits or more, in this order. ``field`` is what the caller calls the revision.
+    A revision is a full commit id, a session, a full ref name (``refs/tags/v1``), a branch or a tag, or a unique prefix
+    of a commit id of four digits or more, in this order. ``field`` is the caller's name for the revision.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
-        RevisionNotFoundError: Nothing there has that name.
-        AmbiguousRevisionError: Several commits begin with it, or both a branch and a tag have the name.
+        RevisionNotFoundError: Nothing in the workspace has this name.
+        AmbiguousRevisionError: Several commits match the prefix, or a branch and a tag have the name.
     """
-    cursor = await conn.execute(_PLACE, {"workspace": workspace, "revision": revision})
-    rows = await cursor.fetchall()
+    async with conn.cursor(row_factory=class_row(_PlaceRow)) as cursor:
+        await cursor.execute(_PLACE, {"workspace": workspace, "revision": revision})
+        rows = await cursor.fetchall()
     if not rows:
         raise WorkspaceNotFoundError(workspace)
-    found = Workspace(*rows[0][:_WIDTH])
-    kind, rank, name, commit_id, session_id = rows[0][_WIDTH:]
-    if kind is None:
-        raise RevisionNotFoundError(revision or found.default_branch)
-    if rank == _BRANCH and len(rows) > 1 and rows[1][_WIDTH + 1] == _TAG:
+    best, *others = rows
+    if best.kind is None:
+        raise RevisionNotFoundError(revision or best.default_branch)
+    if best.rank == _BRANCH and others and others[0].rank == _TAG:
         raise AmbiguousRevisionError.at(
             field,
-            f"{revision!r} is a branch and a tag; give 'refs/heads/{name}' for the branch or 'refs/tags/{name}' for "
-            "the tag, or delete one of them.",
+            f"{revision!r} is a branch and a tag; give 'refs/heads/{best.name}' for the branch or "
+            f"'refs/tags/{best.name}' for the tag, or delete one of them.",
         )
-    if rank == _PREFIX and len(rows) > 1:
+    if best.rank == _PREFIX and others:
         raise AmbiguousRevisionError.at(
-            field, f"{revision!r} could be {name[:16]} or {rows[1][_WIDTH + 2][:16]}; give more digits."
+            field, f"{revision!r} could be {best.name[:16]} or {others[0].name[:16]}; give more digits."
         )
-    return found, Resolved(kind, name, State(found.workspace_id, commit_id, session_id))
+    state = State(best.workspace_id, best.commit_id, best.session_id)
+    return best.workspace(), Resolved(best.kind, best.name, state, best.is_use_due)

@@ -1,4 +1,4 @@
-"""Repeatable calls: the first result of a request id answers every later call with it."""
+"""Idempotent calls: a request id is answered with the result of the first call that used it."""
 
 import hashlib
 from datetime import timedelta
@@ -8,27 +8,27 @@ from memotree_storage.postgres.database import Connection
 
 
 class RequestIdReusedError(InvalidInputError):
-    """A request id came with other arguments than the first time."""
+    """A request id was sent with other arguments than the first time."""
 
     reason = "REQUEST_ID_REUSED"
 
 
 async def begin_request(conn: Connection, workspace_id: str, request_id: str, call: bytes) -> bytes | None:
-    """Claim a request id for a call, or answer what the first one answered.
+    """Claim a request id for a call, or return the result of the first call with this id.
 
-    A second call with the id waits until the transaction of the first has ended.
+    A second call with the same id waits until the transaction of the first has ended.
 
     Args:
-        conn: In the transaction that the call's effects belong to.
+        conn: In the transaction that the effects of the call belong to.
         workspace_id: The workspace.
-        request_id: The id; an empty one claims nothing.
-        call: The call with its arguments, in bytes that are the same each time.
+        request_id: The id; an empty id claims nothing.
+        call: The call with its arguments, in a deterministic encoding.
 
     Returns:
-        The first result, or ``None`` when this call is the first.
+        The first result, or ``None`` if this is the first call.
 
     Raises:
-        RequestIdReusedError: The id came with another call.
+        RequestIdReusedError: The id was used for another call.
     """
     if not request_id:
         return None
@@ -45,7 +45,7 @@ async def begin_request(conn: Connection, workspace_id: str, request_id: str, ca
         (workspace_id, request_id),
     )
     row = await cursor.fetchone()
-    if row is None:  # the first was rolled back between the two statements
+    if row is None:  # the first transaction was rolled back between the two statements
         return await begin_request(conn, workspace_id, request_id, call)
     if bytes(row[0]) != digest:
         raise RequestIdReusedError.at(
@@ -55,7 +55,7 @@ async def begin_request(conn: Connection, workspace_id: str, request_id: str, ca
 
 
 async def end_request(conn: Connection, workspace_id: str, request_id: str, response: bytes) -> None:
-    """Keep the result of a claimed request id."""
+    """Store the result of a claimed request id."""
     if request_id:
         await conn.execute(
             "update work.request set response = %s where workspace_id = %s and request_id = %s",
@@ -64,5 +64,5 @@ async def end_request(conn: Connection, workspace_id: str, request_id: str, resp
 
 
 async def forget_old_requests(conn: Connection, retention: timedelta) -> None:
-    """Forget the results that are older than that."""
+    """Delete results that are older than ``retention``."""
     await conn.execute("delete from work.request where created_at < now() - %s", (retention,))

@@ -1,4 +1,4 @@
-"""The shape of a version: one row for nodes and archives, in the mirror and among the staged changes alike."""
+"""The columns of a version, shared by nodes and archives, in the mirror and in the staged changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -28,16 +28,16 @@ FIELDS: Final = (
     "source",
     "tokens",
 )
-"""The columns that `mirror.version` and `work.staged` share, in the order of `Version`."""
+"""The columns that `mirror.version` and `work.staged` have in common, in the order of `Version`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of an entry as the mirror knows it: everything but the content, which is read from Git by ``blob``.
+    """One version of an entry in the mirror: all fields except the content, which is read from Git by ``blob``.
 
     ``parent_id`` is ``""`` for a root. ``commit_id``, ``committed_at``, ``line_id`` and ``from_seq`` are ``None`` while
-    the version is staged. An archive stands in the same shape: ``title`` is its name, ``type`` its model, ``summary``
-    its description.
+    the version is staged. An archive uses the same columns: ``title`` is its name, ``type`` its model, ``summary`` its
+    description.
     """
 
     entry_id: str
@@ -62,11 +62,11 @@ class Version:
     from_seq: int | None = None
 
     def to_archive(self) -> Archive:
-        """The archive that this row describes."""
+        """Return the archive that this row describes."""
         return Archive(self.entry_id, self.title, self.type, self.summary, self.attributes)
 
     def to_node(self, content: str = "") -> Node:
-        """The node that this row describes, with the content given."""
+        """Return the node that this row describes, with the given content."""
         return Node(
             id=self.entry_id,
             archive_id=self.archive_id,
@@ -85,7 +85,7 @@ class Version:
 
 
 def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:
-    """The values of `FIELDS` for an entry, ready for PostgreSQL."""
+    """Return the values of `FIELDS` for an entry, adapted for PostgreSQL."""
     if isinstance(entry, Archive):
         return (
             *(entry.id, True, False, blob, entry.id, "", "", entry.model_id, entry.name, "", entry.description),
@@ -100,7 +100,7 @@ def row_of(entry: Entry, blob: str) -> tuple[Any, ...]:
 
 
 def staged_version(node: Node, blob: str) -> Version:
-    """The version that a node just staged has."""
+    """Return the version of a node that has just been staged."""
     return Version(
         entry_id=node.id,
         is_archive=False,
@@ -122,7 +122,7 @@ def staged_version(node: Node, blob: str) -> Version:
 
 
 def _source_row(source: Source) -> dict[str, Any]:
-    # Without `asdict`, which copies deeply: it took a third of the time that the rows of an import need.
+    # Not `asdict`, which copies deeply: it took a third of the time that an import needs for its rows.
     return {name: getattr(source, name) for name in _SOURCE_FIELDS}
 
 
@@ -130,7 +130,7 @@ _SOURCE_FIELDS: Final = tuple(field.name for field in fields(Source))
 
 
 def tombstone_of(last: Version) -> tuple[Any, ...]:
-    """The values of `FIELDS` that say that an entry is not alive any more, with the title it had last."""
+    """Return the values of `FIELDS` that mark an entry as deleted; the title stays the last one."""
     return (
         *(last.entry_id, last.is_archive, True, "", last.archive_id, last.parent_id, last.position, last.type),
         *(last.title, "", "", [], Jsonb({}), Jsonb([]), None, 0),
@@ -138,5 +138,5 @@ def tombstone_of(last: Version) -> tuple[Any, ...]:
 
 
 def targets_of(entry: Entry) -> list[str]:
-    """The ids that an entry's relations point to."""
+    """Return the ids that an entry's relations point to."""
     return [] if isinstance(entry, Archive) else sorted({relation.target_id for relation in entry.relations})

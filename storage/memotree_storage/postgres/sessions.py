@@ -1,8 +1,9 @@
-"""Working sessions: opened over a commit, held by who changes them, closed when their time has come."""
+"""Working sessions: opened on a base commit, locked while they are changed, closed when they expire."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from psycopg.rows import class_row
 
@@ -13,7 +14,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 
 class SessionNotFoundError(NotFoundError):
-    """No session of this workspace has that id."""
+    """No session of this workspace has this id."""
 
     reason = "SESSION_NOT_FOUND"
 
@@ -24,7 +25,7 @@ class SessionNotFoundError(NotFoundError):
 
 
 class SessionClosedError(FailedPreconditionError):
-    """The session takes no changes."""
+    """The session is closed and accepts no changes."""
 
     reason = "SESSION_CLOSED"
 
@@ -40,7 +41,7 @@ _WHY_CLOSED: Final = {
 class Session:
     """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
 
-    `hold_session` does not count the changes; the others do.
+    `hold_session` does not count the changes; the other functions do.
     """
 
     session_id: str
@@ -61,8 +62,15 @@ class Session:
 
     @property
     def base(self) -> State:
-        """The state that its changes lie over."""
+        """The state that the session's changes are based on."""
         return State(self.workspace_id, self.base_commit)
+
+
+class ClosedSession(NamedTuple):
+    """A session whose time ran out."""
+
+    workspace_id: str
+    session_id: str
 
 
 _HELD: Final = (
@@ -82,9 +90,29 @@ _HOLD: Final = f"""
        and s.used_at + s.ttl >= now() returning s.*)
   select {_HELD} from held"""  # noqa: S608
 
+_DIGEST: Final = """
+  select base_commit, coalesce(
+           (select encode(sha256(convert_to(string_agg(s.entry_id || ' ' || s.blob, ',' order by s.entry_id), 'UTF8')),
+                          'hex')
+              from work.staged s where s.session_id = %(session)s), '') as digest
+    from work.session where session_id = %(session)s and state = 'open'"""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDigest:
+    """What an open session has at one moment.
+
+    Attributes:
+        base_commit: The commit that its changes lie over.
+        digest: A hash of what it has staged, 64 hexadecimal digits; "" for nothing. Another digest is another state.
+    """
+
+    base_commit: str
+    digest: str
+
 
 async def open_session(snapshot: Snapshot, session_id: str, *, branch: str, agent: str, ttl: timedelta) -> Session:
-    """Make a session over a commit of a branch."""
+    """Create a session on a commit of a branch."""
     await snapshot.conn.execute(
         "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl)"
         " values (%s, %s, %s, %s, %s, %s)",
@@ -94,10 +122,10 @@ async def open_session(snapshot: Snapshot, session_id: str, *, branch: str, agen
 
 
 async def find_session(conn: Connection, workspace_id: str, session_id: str) -> Session:
-    """A session of a workspace.
+    """Return a session of a workspace.
 
     Raises:
-        SessionNotFoundError: There is none of that id, or it is of another workspace.
+        SessionNotFoundError: There is no such session, or it belongs to another workspace.
     """
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
         await cursor.execute(
@@ -110,18 +138,25 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     return found
 
 
+async def staged_digest(snapshot: Snapshot) -> StagedDigest | None:
+    """The base and a digest of the staged changes of a state's session; ``None`` when it is not open any more."""
+    async with snapshot.conn.cursor(row_factory=class_row(StagedDigest)) as cursor:
+        await cursor.execute(_DIGEST, {"session": snapshot.state.session_id})
+        return await cursor.fetchone()
+
+
 async def hold_session(conn: Connection, workspace: str, session_id: str) -> Session:
-    """An open session, held against other changes until the transaction ends, and marked as used now.
+    """Lock an open session against other changes until the transaction ends, and mark it as used now.
 
     Args:
         conn: In a transaction.
-        workspace: Id or name of the workspace; an id goes before a name.
+        workspace: Id or name of the workspace; an id takes precedence over a name.
         session_id: The session.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
         SessionNotFoundError: There is no such session.
-        SessionClosedError: It takes no changes any more.
+        SessionClosedError: The session is closed.
     """
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
         await cursor.execute(_HOLD, {"workspace": workspace, "session": session_id})
@@ -134,6 +169,16 @@ async def hold_session(conn: Connection, workspace: str, session_id: str) -> Ses
     return found
 
 
+async def mark_used(conn: Connection, session_id: str) -> None:
+    """Note that an open session was used now; one that a change holds is marked by that change, so nobody waits."""
+    await conn.execute(
+        "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
+        " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
+        " where s.session_id = free.session_id",
+        (session_id,),
+    )
+
+
 async def list_sessions(
     conn: Connection,
     workspace_id: str,
@@ -142,7 +187,7 @@ async def list_sessions(
     before: tuple[datetime, str] | None = None,
     limit: int | None = None,
 ) -> list[Session]:
-    """Sessions of a workspace, the last used first, behind the (time, id) given."""
+    """Return the sessions of a workspace, most recently used first, that come after ``before`` (time, id)."""
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
         await cursor.execute(
             f"select {_SESSION} from work.session where workspace_id = %(workspace)s"  # noqa: S608
@@ -161,26 +206,26 @@ async def list_sessions(
 
 
 async def close_session(conn: Connection, session_id: str, state: str) -> None:
-    """Forget the staged changes and views of a session and give it a closing state."""
-    # The session before what it holds, as every other change of it does: two that differ in this wait for each other.
+    """Delete the staged changes and views of a session and set its final state."""
+    # Lock the session before its rows, as every other change of a session does: another order could deadlock.
     await conn.execute("select from work.session where session_id = %s for update", (session_id,))
     await conn.execute("delete from work.staged where session_id = %s", (session_id,))
     await conn.execute("delete from work.view where scope = %s", (session_id,))
     await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
 
 
-async def close_expired(conn: Connection) -> list[tuple[str, str]]:
-    """Close the sessions whose time ran out, with what they staged; their workspaces and ids are returned.
+async def close_expired(conn: Connection) -> list[ClosedSession]:
+    """Close the sessions whose time ran out, with what they staged; which those are is returned.
 
-    Detached ones are among them, and views that somebody looked at in a session after it was closed go, too.
+    This includes detached sessions, and deletes views that were used in a session after it had been closed.
     """
     cursor = await conn.execute(
         "select workspace_id, session_id from work.session where state in ('open', 'detached')"
         " and used_at + ttl < now() for update skip locked"
     )
-    expired = [(row[0], row[1]) for row in await cursor.fetchall()]
-    for _, session_id in expired:
-        await close_session(conn, session_id, "expired")
+    expired = [ClosedSession(*row) for row in await cursor.fetchall()]
+    for each in expired:
+        await close_session(conn, each.session_id, "expired")
     await conn.execute(
         "delete from work.view v using work.session s where v.workspace_id = s.workspace_id"
         " and v.scope = s.session_id and s.state not in ('open', 'detached')"
@@ -189,5 +234,41 @@ async def close_expired(conn: Connection) -> list[tuple[str, str]]:
 
 
 async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
-    """Lay a session's changes over another commit."""
+    """Base a session's changes on another commit."""
     await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))
+
+
+async def detach_sessions(conn: Connection, workspace_id: str, branch: str) -> int:
+    """Detach the open sessions of a deleted branch; return how many of them had not expired."""
+    cursor = await conn.execute(
+        "update work.session set state = 'detached' where workspace_id = %s and branch = %s and state = 'open'"
+        " returning used_at + ttl >= now()",
+        (workspace_id, branch),
+    )
+    return sum(row[0] for row in await cursor.fetchall())
+
+
+async def detach_without_branch(conn: Connection, workspace_id: str, branches: Sequence[str]) -> None:
+    """Detach the open sessions whose branch is not among the given ones."""
+    await conn.execute(
+        "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
+        (workspace_id, list(branches)),
+    )
+
+
+async def base_is_mirrored(conn: Connection, workspace_id: str) -> dict[str, tuple[str, str]]:
+    """Return the sessions whose base commit is mirrored, as id to (branch, base commit)."""
+    cursor = await conn.execute(
+        "select s.session_id, s.branch, s.base_commit from work.session s join mirror.commit c"
+        " on c.workspace_id = s.workspace_id and c.commit_id = s.base_commit where s.workspace_id = %s",
+        (workspace_id,),
+    )
+    return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
+
+
+async def unclosed_ids(conn: Connection, workspace_id: str) -> set[str]:
+    """Return the ids of the sessions that are open or detached."""
+    cursor = await conn.execute(
+        "select session_id from work.session where workspace_id = %s and state in ('open', 'detached')", (workspace_id,)
+    )
+    return {row[0] for row in await cursor.fetchall()}

@@ -243,6 +243,13 @@ async def settle(
     )
 
 
+async def count_staged(conn: Connection, session_id: str) -> int:
+    """How many changes a session has staged."""
+    cursor = await conn.execute("select count(*) from work.staged where session_id = %s", (session_id,))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
 async def id_was_used(conn: Connection, session: Session, ids: Sequence[str]) -> set[str]:
     """Which ids ever named an entry in the session's lineage, alive or not."""
     return set(await tree.versions(Snapshot(conn, session.tree), ids, dead=True))

@@ -1,13 +1,14 @@
-"""Reading the tree at one state: a commit, seen along its lineage, with the staged changes of a session over it.
+"""Reading the tree at one state: a commit, resolved along its lineage, plus the staged changes of a session.
 
-The newest row of an entry at or before a line's seq is its version on that line, and the nearest line that has one
-decides; staged rows are nearer than any line. Every statement resolves the lineage itself, so an answer is of one state
-even when lines are collected or built again meanwhile.
+An entry's version on a line is its newest row at or before the line's seq, and the nearest line that has one decides;
+staged rows are nearer than any line. Every statement resolves the lineage itself, so that its result belongs to one
+state even if lines are collected or rebuilt meanwhile. An entry's home is the node or archive that it is placed under:
+its parent, or the archive if it is a root.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from psycopg.rows import args_row
 
@@ -24,7 +25,7 @@ class State:
     session_id: str | None = None
 
     def arguments(self, **more: object) -> dict[str, object]:
-        """The parameters that every statement of this module takes."""
+        """Return the parameters that every statement of this module takes."""
         return {"workspace": self.workspace_id, "commit": self.commit_id, "session": self.session_id, **more}
 
 
@@ -42,24 +43,47 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """An entry of a subtree: how deep it stands below the top, and the top it stands under."""
+    """An entry of a subtree, and its depth below the top of the subtree."""
 
     entry_id: str
     depth: int
+
+
+class Child(NamedTuple):
+    """A node directly below another one, or a root of an archive. A tuple, since lists of them are long."""
+
+    entry_id: str
+    position: str
+
+
+class PlacedVersion(NamedTuple):
+    """A version, the ids of its ancestors (root first), and the number of its children."""
+
+    version: Version
+    path: list[str]
+    child_count: int
+
+
+class ParentVersion(NamedTuple):
+    """A version that gets a child: the ids of its ancestors (root first), and the last position below it, if any."""
+
+    version: Version
+    path: list[str]
+    last_position: str | None
 
 
 LINE: Final = (
     "line as materialized (select * from mirror.lineage(%(workspace)s, coalesce("
     "(select base_commit from work.session where session_id = %(session)s), %(commit)s)))"
 )
-"""SQL: the lineage of a state. A session's base is read here and now, together with its staged rows: a commit that ends
-meanwhile moves both at once."""
+"""SQL: the lineage of a state. The statement itself reads a session's base, together with the staged rows, since a
+commit changes both at the same time."""
 
 _COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
 
 
 def _version_of(entry: str, columns: str = _COLUMNS) -> str:
-    """SQL: the version of the entry named by an expression, as one row or none; it may be dead."""
+    """SQL: the version of an entry, given by an expression for its id; one row or none; it may be dead."""
     return f"""(
       select * from (
         select -1 as depth, {columns}, null::bigint as line_id, null::bigint as from_seq
@@ -73,7 +97,7 @@ def _version_of(entry: str, columns: str = _COLUMNS) -> str:
 
 
 def _placement_of(entry: str) -> str:
-    """SQL: where the entry named by an expression stands, as one row or none; it may be dead."""
+    """SQL: the placement of an entry, given by an expression for its id; one row or none; it may be dead."""
     return f"""(
       select * from (
         select -1 as depth, s.parent_id, s.archive_id, s.dead
@@ -87,7 +111,7 @@ def _placement_of(entry: str) -> str:
 
 
 def _children_of(home: str) -> str:
-    """SQL: id and position of the nodes whose home (a node, or an archive for its roots) an expression names."""
+    """SQL: id and position of the nodes in a home (a node, or an archive for its roots), given by an expression."""
     return f"""(
       select s.entry_id, s.position from work.staged s where s.session_id = %(session)s and {_staged_at(home)}
       union all
@@ -97,15 +121,15 @@ def _children_of(home: str) -> str:
 
 
 def _staged_at(home: str) -> str:
-    """SQL: whether the staged row ``s`` is a node alive in a home."""
+    """SQL: whether the staged row ``s`` is an alive node in a home."""
     return f"s.home = {home} and not s.dead and not s.is_archive"
 
 
 def _placed_at(home: str) -> str:
-    """SQL: whether the placement ``p`` of a line holds at its seq, in a home, with nothing nearer about its entry.
+    """SQL: whether the placement ``p`` is valid at its line's seq, in a home, and no nearer line places its entry.
 
-    The "offset 0" keeps both looks for something nearer one probe of an index each. As joins they were planned while
-    the tables were small, and then read all staged rows of the session for each child.
+    The "offset 0" makes both subqueries for nearer rows one index probe each. As joins, they were planned while the
+    tables were small, and then read all staged rows of the session for each child.
     """
     return f"""p.home = {home} and not p.dead and p.from_seq <= line.seq
          and (p.to_seq is null or p.to_seq > line.seq)
@@ -117,7 +141,7 @@ def _placed_at(home: str) -> str:
 
 
 def _in_order(home: str, limit: str, direction: str = "", after: str = "true") -> str:
-    """SQL: the same nodes by position and id, the first so many; each line gives that many from its index."""
+    """SQL: the first nodes in a home by position and id; each line reads at most ``limit`` from its index."""
     order = f"order by position {direction}, entry_id {direction} limit {limit}"
     return f"""(
       select entry_id, position from (
@@ -265,7 +289,7 @@ _WITH_ATTRIBUTE: Final = f"""
 
 
 async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
-    """The alive versions of entries by id (dead ones too when asked); ids that have none are left out."""
+    """Return the alive versions of entries by id (with ``dead``, also dead ones); ids without any are left out."""
     wanted = list(ids)
     if not wanted:
         return {}
@@ -274,24 +298,24 @@ async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False
         return {version.entry_id: version async for version in cursor}
 
 
-async def one(snapshot: Snapshot, entry_id: str) -> tuple[Version, list[str], int] | None:
+async def one(snapshot: Snapshot, entry_id: str) -> PlacedVersion | None:
     """An alive entry with the ids of its ancestors, root first, and the number of its children; in one round trip."""
     cursor = await snapshot.conn.execute(_WITH_COUNT, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
     *values, path, count = row
-    return Version(*values), path or [], count
+    return PlacedVersion(Version(*values), path or [], count)
 
 
-async def one_with_last(snapshot: Snapshot, entry_id: str) -> tuple[Version, list[str], str | None] | None:
+async def one_with_last(snapshot: Snapshot, entry_id: str) -> ParentVersion | None:
     """An alive entry with the ids of its ancestors, root first, and the greatest position of its children, if any."""
     cursor = await snapshot.conn.execute(_WITH_LAST, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
         return None
     *values, path, last = row
-    return Version(*values), path or [], last
+    return ParentVersion(Version(*values), path or [], last)
 
 
 async def children(
@@ -300,19 +324,19 @@ async def children(
     *,
     after: tuple[str, str] = ("", ""),
     limit: int | None = None,
-) -> list[tuple[str, str]]:
-    """(id, position) of the nodes directly below a node, or of the roots of an archive, in order.
+) -> list[Child]:
+    """The nodes directly below a node, or of the roots of an archive, in order.
 
-    ``after`` is the (position, id) to go on behind.
+    ``after`` is the (position, id) after which to continue.
     """
     position, entry_id = after
     arguments = snapshot.state.arguments(home=home_id, after_position=position, after_id=entry_id, limit=limit)
     cursor = await snapshot.conn.execute(_CHILDREN, arguments)
-    return [(row[0], row[1]) for row in await cursor.fetchall()]
+    return [Child(*row) for row in await cursor.fetchall()]
 
 
 async def directly_below(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, list[str]]:
-    """The ids of the nodes directly below each of the given ones, in order; nodes without any are left out."""
+    """Return the ids of each node's children, in order; nodes without children are left out."""
     found: dict[str, list[str]] = {}
     if ids:
         cursor = await snapshot.conn.execute(_BELOW, snapshot.state.arguments(ids=list(ids)))
@@ -322,14 +346,14 @@ async def directly_below(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, li
 
 
 async def last_position(snapshot: Snapshot, home_id: str) -> str | None:
-    """The greatest position directly below a node, or among the roots of an archive; ``None`` without any."""
+    """Return the greatest position of a node's children, or of an archive's roots; ``None`` if there are none."""
     cursor = await snapshot.conn.execute(_LAST, snapshot.state.arguments(home=home_id))
     row = await cursor.fetchone()
     return None if row is None else str(row[0])
 
 
 async def child_counts(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, int]:
-    """How many nodes stand directly below each of the given ones."""
+    """Return the number of children of each given node."""
     if not ids:
         return {}
     cursor = await snapshot.conn.execute(_COUNTS, snapshot.state.arguments(ids=list(ids)))
@@ -339,7 +363,7 @@ async def child_counts(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, int]
 async def subtree(
     snapshot: Snapshot, ids: Sequence[str], *, max_depth: int | None = None, limit: int | None = None
 ) -> list[Branching]:
-    """The given nodes and all below them, parents before children and siblings in their order; depth 0 is the top."""
+    """Return nodes and their descendants, parents before children, siblings in order; the given nodes have depth 0."""
     arguments = snapshot.state.arguments(
         ids=list(ids), max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
     )
@@ -350,7 +374,7 @@ async def subtree(
 async def archive_tree(
     snapshot: Snapshot, archive_id: str, *, max_depth: int | None = None, limit: int | None = None
 ) -> list[Branching]:
-    """All nodes of an archive, parents before children and siblings in their order; its roots have depth 0."""
+    """Return all nodes of an archive, parents before children, siblings in order; its roots have depth 0."""
     arguments = snapshot.state.arguments(
         archive=archive_id, max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
     )
@@ -359,7 +383,7 @@ async def archive_tree(
 
 
 async def ancestors(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
-    """The ids above each entry, root first; roots and unknown ids have an empty list."""
+    """Return the ids of each entry's ancestors, root first; empty for roots and unknown ids."""
     wanted = list(ids)
     found: dict[str, list[str]] = {entry_id: [] for entry_id in wanted}
     if wanted:
@@ -369,28 +393,28 @@ async def ancestors(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[st
 
 
 async def with_prefix(snapshot: Snapshot, prefix: str) -> list[str]:
-    """Ids that begin with a prefix and may be alive; ask `versions` which are."""
+    """Return ids that begin with a prefix and may be alive; `versions` tells which are."""
     cursor = await snapshot.conn.execute(_PREFIX, snapshot.state.arguments(low=prefix, high=prefix + "~"))
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def archives(snapshot: Snapshot) -> list[Version]:
-    """The alive archives by name."""
+    """Return the alive archives, ordered by name."""
     return await _listed(snapshot.conn, _ARCHIVES, snapshot.state.arguments())
 
 
 async def everything(snapshot: Snapshot) -> list[Version]:
-    """Every alive entry, by id; for `verify` and for exports."""
+    """Return every alive entry, ordered by id; for `verify` and for exports."""
     return await _listed(snapshot.conn, _ALL, snapshot.state.arguments())
 
 
 async def pointing_at(snapshot: Snapshot, ids: Iterable[str]) -> list[Version]:
-    """The alive nodes that hold a relation to one of the given ids."""
+    """Return the alive nodes that have a relation to one of the given ids."""
     return await _listed(snapshot.conn, _POINTING, snapshot.state.arguments(ids=list(ids)))
 
 
 async def with_attribute(snapshot: Snapshot, name: str, value: str) -> list[Version]:
-    """The alive nodes whose attribute has a value; reads all versions of the lineage."""
+    """Return the alive nodes whose attribute has a value; reads all versions of the lineage."""
     return await _listed(snapshot.conn, _WITH_ATTRIBUTE, snapshot.state.arguments(name=name, value=value))
 
 

@@ -1,4 +1,4 @@
-"""Views: named maps from nodes to levels of detail, kept beside a session or branch and never committed."""
+"""Views: named maps from nodes to levels of detail. They belong to a session or branch and are never committed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from memotree_storage.postgres.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class ViewKey:
-    """Which view: its workspace, the session or branch it belongs to, and its name."""
+    """The key of a view: its workspace, the session or branch that it belongs to, and its name."""
 
     workspace_id: str
     scope: str
@@ -20,9 +20,9 @@ class ViewKey:
 
 @dataclass(frozen=True, slots=True)
 class ViewLevel:
-    """One node of a view: its level (1 to 4), whether it is shown, and when it was used last (greater is later).
+    """One node of a view: its level (1 to 4), whether it is shown, and its last use (a greater number is later).
 
-    A node that is not shown was hidden then.
+    For a node that is not shown, the last use is when it was hidden.
     """
 
     entry_id: str
@@ -33,7 +33,7 @@ class ViewLevel:
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """One view of a listing."""
+    """One view in a list."""
 
     name: str
     expanded: int
@@ -41,7 +41,7 @@ class ViewRow:
 
 
 async def levels(conn: Connection, key: ViewKey) -> dict[str, ViewLevel]:
-    """The nodes of a view by id; empty for a view that nobody has used yet."""
+    """Return the nodes of a view by id; empty for a view that was never used."""
     async with conn.cursor(row_factory=class_row(ViewLevel)) as cursor:
         await cursor.execute(
             "select entry_id, level, shown, used from work.view_node join work.view using (view_id)"
@@ -51,20 +51,20 @@ async def levels(conn: Connection, key: ViewKey) -> dict[str, ViewLevel]:
         return {row.entry_id: row async for row in cursor}
 
 
-async def set_levels(conn: Connection, key: ViewKey, nodes: Mapping[str, int], *, shown: bool = True) -> None:
-    """Put nodes into a view at their levels, as used now; the view is made when it is not there."""
+async def set_levels(conn: Connection, key: ViewKey, nodes: Mapping[str, int]) -> None:
+    """Show nodes at the given levels and mark them as used now; create the view if necessary."""
     await conn.execute(
         "insert into work.view_node (view_id, entry_id, level, shown, used)"
-        " select %s, n.id, n.level, %s, nextval('work.view_use') "
+        " select %s, n.id, n.level, true, nextval('work.view_use') "
         "from unnest(%s::text[], %s::smallint[]) as n (id, level)"
         " on conflict (view_id, entry_id) do update"
         " set level = excluded.level, shown = excluded.shown, used = excluded.used",
-        (await _touch(conn, key), shown, list(nodes), list(nodes.values())),
+        (await _touch(conn, key), list(nodes), list(nodes.values())),
     )
 
 
 async def bring_in(conn: Connection, key: ViewKey, ids: Iterable[str], level: int) -> None:
-    """Show nodes at the level they had, or at the one given."""
+    """Show nodes, each at the level that it had, or at ``level`` if it had none."""
     await conn.execute(
         "insert into work.view_node (view_id, entry_id, level, shown, used)"
         " select %s, id, %s, true, nextval('work.view_use') from unnest(%s::text[]) as id"
@@ -74,7 +74,7 @@ async def bring_in(conn: Connection, key: ViewKey, ids: Iterable[str], level: in
 
 
 async def hide(conn: Connection, key: ViewKey, ids: Iterable[str], level: int) -> None:
-    """Hide nodes; each keeps its level (the one given when it had none)."""
+    """Hide nodes; each keeps its level, or gets ``level`` if it had none."""
     await conn.execute(
         "insert into work.view_node (view_id, entry_id, level, shown, used)"
         " select %s, id, %s, false, nextval('work.view_use') from unnest(%s::text[]) as id"
@@ -84,7 +84,7 @@ async def hide(conn: Connection, key: ViewKey, ids: Iterable[str], level: int) -
 
 
 async def forget(conn: Connection, key: ViewKey, ids: Iterable[str]) -> None:
-    """Take nodes out of a view, with their levels."""
+    """Remove nodes and their levels from a view."""
     await conn.execute(
         "delete from work.view_node where view_id = %s and entry_id = any(%s)", (await _touch(conn, key), list(ids))
     )
@@ -93,7 +93,7 @@ async def forget(conn: Connection, key: ViewKey, ids: Iterable[str]) -> None:
 async def list_views(
     conn: Connection, workspace_id: str, scope: str, *, after: str = "", limit: int | None = None
 ) -> list[ViewRow]:
-    """The views of a session or branch by name, behind the name given."""
+    """Return the views of a session or branch, ordered by name, that come after the given name."""
     async with conn.cursor(row_factory=class_row(ViewRow)) as cursor:
         await cursor.execute(
             "select name, updated_at, (select count(*) from work.view_node n where n.view_id = view.view_id"
@@ -105,7 +105,7 @@ async def list_views(
 
 
 async def delete_view(conn: Connection, key: ViewKey) -> bool:
-    """Forget a view; whether it was there is returned."""
+    """Delete a view; return whether it existed."""
     cursor = await conn.execute(
         "delete from work.view where workspace_id = %s and scope = %s and name = %s",
         (key.workspace_id, key.scope, key.name),

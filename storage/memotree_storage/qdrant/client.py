@@ -1,4 +1,4 @@
-"""Connections to a Qdrant, embedded or not, and what its failures mean."""
+"""Connections to a Qdrant server or the embedded engine, and the translation of its failures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ _REFUSALS: Final = frozenset(
         grpc.StatusCode.OUT_OF_RANGE,
     }
 )
-"""What another try cannot change; everything else (away, too slow, overloaded, disk full) may pass."""
+"""Failures that a retry cannot fix; all others (away, too slow, overloaded, disk full) may be temporary."""
 
 _HTTP_NOT_FOUND: Final = 404
 _HTTP_SERVER_FAULT: Final = 500
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class IndexMissingError(FailedPreconditionError):
-    """The collection that the index needs is gone."""
+    """The collection that the index needs does not exist."""
 
     reason = "INDEX_MISSING"
 
@@ -44,7 +44,7 @@ class IndexMissingError(FailedPreconditionError):
 
 
 class IndexRefusedError(FailedPreconditionError):
-    """Qdrant understood the call and does not carry it out."""
+    """Qdrant understood the call and refused it."""
 
     reason = "INDEX_REFUSED"
 
@@ -56,23 +56,25 @@ class IndexRefusedError(FailedPreconditionError):
 
 
 def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOUT) -> AsyncQdrantClient:
-    """A client of the Qdrant at ``url``; it connects with the first call and reconnects by itself.
+    """Return a client for the Qdrant at ``url``; it connects with the first call and reconnects automatically.
 
-    All calls go over gRPC. The URL's port is that of the gRPC interface; without a port, or with the REST interface's
-    6333, it is Qdrant's default 6334. ``timeout`` is in seconds and per call.
+    All calls use gRPC. The URL's port is that of the gRPC interface; without a port, or with the REST interface's 6333,
+    Qdrant's default 6334 is used. ``timeout`` is in seconds and per call.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InvalidInputError.at("qdrant_url", f"{url!r} is no address; write http(s)://host or http(s)://host:port.")
+        raise InvalidInputError.at(
+            "qdrant_url", f"{url!r} is not an address; write http(s)://host or http(s)://host:port."
+        )
     port = parts.port if parts.port not in {None, _REST_PORT} else _GRPC_PORT
     return AsyncQdrantClient(
         url=url,
         grpc_port=port or _GRPC_PORT,
         prefer_grpc=True,
-        # As a header: given as api_key it makes the client warn about plain text even on the loopback interface.
+        # As a header, because with api_key the client warns about plain text even on the loopback interface.
         headers={"api-key": api_key} if api_key else None,
         timeout=timeout,
-        check_compatibility=False,  # it asks over REST, in a thread, and prints
+        check_compatibility=False,  # the check uses REST, runs in a thread, and prints
         grpc_options={
             "grpc.initial_reconnect_backoff_ms": 50,
             "grpc.min_reconnect_backoff_ms": 50,
@@ -83,12 +85,12 @@ def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOU
 
 @contextmanager
 def failures(collection: str) -> Iterator[None]:
-    """Turn the client's failures into the store's errors, and log what it said: that is not for every reader."""
+    """Translate the client's failures into the store's errors, and log the details, which clients must not see."""
     try:
         with _translated(collection):
             yield
     except (IndexUnavailableError, IndexRefusedError) as error:
-        _log.warning("the index failed", collection=collection, reason=error.reason, detail=error.detail)
+        _log.warning("index call failed", collection=collection, reason=error.reason, detail=error.detail)
         raise
 
 

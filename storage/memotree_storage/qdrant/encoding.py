@@ -1,4 +1,4 @@
-"""What the index stores: points as Qdrant's messages, and the filter of a lineage."""
+"""The encoding of points and queries as Qdrant's messages, and the filters of a lineage."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -10,13 +10,13 @@ from qdrant_client.conversions.conversion import RestToGrpc
 from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
 
 SUMMARY: Final = "summary"
-"""The dense vector of a point."""
+"""The name of a point's dense vector."""
 
 TEXT: Final = "text"
-"""The sparse vector of a point; the query's weights carry the idf."""
+"""The name of a point's sparse vector; the weights of a query contain the idf."""
 
 ALIVE: Final = 2**53
-"""``to_seq`` of a version alive at its line's tip: the greatest whole number that a double holds exactly."""
+"""``to_seq`` of a version that is alive at its line's tip: the greatest integer up to which doubles are exact."""
 
 PAYLOAD_INDEXES: Final = {
     "tip": models.PayloadSchemaType.KEYWORD,
@@ -29,7 +29,7 @@ PAYLOAD_INDEXES: Final = {
     "type": models.PayloadSchemaType.KEYWORD,
     "tags": models.PayloadSchemaType.KEYWORD,
 }
-"""The fields that filters ask for; without these indexes a filtered search reads payloads and is five times slower."""
+"""The fields that filters use; without these indexes a filtered search reads payloads and is five times slower."""
 
 ENTRY_FIELDS: Final = ["node_id", "line", "from_seq", "to_seq"]
 HIT_FIELDS: Final = ["node_id", "line", "from_seq"]
@@ -40,7 +40,7 @@ _NOTHING: Final = wire.Value(null_value=wire.NULL_VALUE)
 
 
 def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
-    """The points in pieces of about two MiB on the wire: far below any server's limit, and short to encode."""
+    """Split points into slices of about two MiB on the wire: far below any server's limit, and quick to encode."""
     piece: list[IndexPoint] = []
     size = 0
     for point in points:
@@ -54,7 +54,7 @@ def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
 
 
 def encode(point: IndexPoint) -> wire.PointStruct:
-    """The point as a message; built directly, three times as fast as over the client's models."""
+    """Encode a point as a message, directly, which is three times as fast as through the client's models."""
     vectors = {}
     if point.vector is not None:
         vectors[SUMMARY] = wire.Vector(dense=wire.DenseVector(data=point.vector.tolist()))
@@ -69,7 +69,7 @@ def encode(point: IndexPoint) -> wire.PointStruct:
         "to_seq": wire.Value(double_value=ALIVE if point.to_seq is None else point.to_seq),
         "archive_id": _text(point.archive_id),
         "type": _text(point.type),
-        "node_type": _text(point.type.upper()),  # as other readers of the collection know it: LEAF_CHUNK, SUMMARY_NODE
+        "node_type": _text(point.type.upper()),  # for other readers of the collection: LEAF_CHUNK, SUMMARY_NODE
         "tip": _text(_tip(point.workspace_id, point.line_id)) if point.to_seq is None else _NOTHING,
         "tags": wire.Value(list_value=wire.ListValue(values=[_text(tag) for tag in point.tags])),
     }
@@ -85,19 +85,19 @@ def _text(value: str) -> wire.Value:
 
 
 def dense(vector: Vector) -> wire.VectorInput:
-    """A vector to look for."""
+    """Encode a vector to search for."""
     return wire.VectorInput(dense=wire.DenseVector(data=vector.tolist()))
 
 
 def sparse(terms: TermVector) -> wire.VectorInput:
-    """Weighted terms to look for."""
+    """Encode weighted terms to search for."""
     return wire.VectorInput(sparse=wire.SparseVector(indices=terms.ids, values=terms.weights))
 
 
 def question(
     collection: str, wanted: wire.VectorInput, using: str, condition: models.Filter, limit: int
 ) -> wire.QueryPoints:
-    """The request for the best points of a filter, with what a hit needs."""
+    """Build the request for the best points that match a filter, with the payload fields that a hit needs."""
     return wire.QueryPoints(
         collection_name=collection,
         query=wire.Query(nearest=wanted),
@@ -109,7 +109,7 @@ def question(
 
 
 def hit(found: wire.ScoredPoint) -> IndexHit:
-    """A search result with ``HIT_FIELDS``."""
+    """Decode a search result that has ``HIT_FIELDS``."""
     payload = found.payload
     return IndexHit(
         found.id.uuid,
@@ -121,12 +121,12 @@ def hit(found: wire.ScoredPoint) -> IndexHit:
 
 
 def _whole(value: wire.Value) -> int:
-    """A number of a payload, which may come back as either kind."""
+    """An integer in a payload, which may come back as either kind of number."""
     return value.integer_value or int(value.double_value)
 
 
 def entry(record: models.Record) -> IndexEntry:
-    """A scrolled point with ``ENTRY_FIELDS``."""
+    """Decode a scrolled point that has ``ENTRY_FIELDS``."""
     payload = record.payload or {}
     end = int(payload["to_seq"])
     return IndexEntry(
@@ -139,15 +139,15 @@ def entry(record: models.Record) -> IndexEntry:
 
 
 def tip_filter(query: IndexQuery, *, strict: bool) -> models.Filter:
-    """The points alive at the tips of the lineage's lines; ``strict`` leaves out those born after the state.
+    """The points alive at the tips of the lineage's lines; ``strict`` leaves out points created after the state.
 
-    The shape decides the time, at 1e5 points: with the definition's four conditions as ``must`` the engine walks the
-    index of a range and jumps through the vectors (25 ms, for a common term 13). One keyword that names tenant and
-    line lets it walk them in the order of storage (8 and 1.2), and what is too young is best a ``must_not`` (9 to 20,
-    as the numbers happen to lie in memory).
+    The shape of the filter decides the speed, measured with 1e5 points. With the four conditions of the definition as
+    ``must``, the engine walks the index of a range and jumps around in the vectors (25 ms; 13 ms for a common term).
+    One keyword for workspace and line together lets it walk them in storage order (8 ms and 1.2 ms). Points that are
+    too young are best excluded with ``must_not`` (9 to 20 ms, depending on where the numbers are in memory).
     """
     tips = [_tip(query.workspace_id, span.line_id) for span in query.lineage]
-    must: list[Any] = [match("tip", tips[0]) if len(tips) == 1 else match_any("tip", tips), *_wishes(query)]
+    must: list[Any] = [match("tip", tips[0]) if len(tips) == 1 else match_any("tip", tips), *_caller_filters(query)]
     if not strict:
         return models.Filter(must=must)
     too_young: list[Any] = [_range("from_seq", gt=query.lineage[0].seq)]
@@ -157,34 +157,37 @@ def tip_filter(query: IndexQuery, *, strict: bool) -> models.Filter:
 
 
 def past_filter(query: IndexQuery) -> models.Filter:
-    """The points alive at the state and ended since: none, found at once, when every line is at its tip."""
+    """The points that were alive at the state and have ended since.
+
+    If all lines are at their tips there are none, which the engine finds out immediately.
+    """
     spans = [
         _all_of(match("line", span.line_id), _range("from_seq", lte=span.seq), _range("to_seq", gt=span.seq, lt=ALIVE))
         for span in query.lineage
     ]
     either = spans[0] if len(spans) == 1 else models.Filter(should=list(spans))
-    return _all_of(match("workspace", query.workspace_id), either, *_wishes(query))
+    return _all_of(match("workspace", query.workspace_id), either, *_caller_filters(query))
 
 
 def _all_of(*conditions: Any) -> models.Filter:
     return models.Filter(must=list(conditions))
 
 
-def _wishes(query: IndexQuery) -> list[Any]:
-    """The conditions that the caller chose."""
-    wishes: list[Any] = []
+def _caller_filters(query: IndexQuery) -> list[Any]:
+    """The conditions for the filters that the caller gave."""
+    conditions: list[Any] = []
     if query.types:
-        wishes.append(match_any("type", query.types))
+        conditions.append(match_any("type", query.types))
     if query.archive_ids:
-        wishes.append(match_any("archive_id", query.archive_ids))
-    wishes += [match("tags", tag) for tag in query.tags]
+        conditions.append(match_any("archive_id", query.archive_ids))
+    conditions += [match("tags", tag) for tag in query.tags]
     if query.node_ids is not None:
-        wishes.append(match_any("node_id", query.node_ids))
-    return wishes
+        conditions.append(match_any("node_id", query.node_ids))
+    return conditions
 
 
 def _tip(workspace_id: str, line_id: int) -> str:
-    """The key of what is alive at a line's tip: tenant and line in one."""
+    """The payload key of the points alive at a line's tip: workspace and line in one keyword."""
     return f"{workspace_id}/{line_id}"
 
 
@@ -193,16 +196,16 @@ def _range(key: str, **bounds: float) -> models.FieldCondition:
 
 
 def ended(seq: int) -> dict[str, Any]:
-    """The payload fields that end a version at ``seq``."""
+    """Return the payload fields that end a version at ``seq``."""
     return {"to_seq": float(seq), "tip": None}
 
 
 def match(key: str, value: str | int) -> models.FieldCondition:
-    """The field has (or, as a list, contains) the value."""
+    """Condition: the field has (or, if it is a list, contains) the value."""
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
 
 
 def match_any(key: str, values: Sequence[str] | Sequence[int]) -> models.FieldCondition:
-    """The field has one of the values."""
-    some: Any = list(values)
-    return models.FieldCondition(key=key, match=models.MatchAny(any=some))
+    """Condition: the field has one of the values."""
+    alternatives: Any = list(values)
+    return models.FieldCondition(key=key, match=models.MatchAny(any=alternatives))

@@ -12,30 +12,31 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client import grpc as wire
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
+from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
 from memotree_storage.qdrant import encoding
 from memotree_storage.qdrant.client import failures
 
 ALIAS: Final = "memory_forest"
-"""The name under which people and other programs find the current collection."""
+"""The alias under which people and other programs find the current collection."""
 
 SERVER_FLUSH_INTERVAL: Final = 5.0
-"""Seconds between a Qdrant server's own flushes, as it is configured by default."""
+"""Seconds between a Qdrant server's own flushes in its default configuration."""
 
 _PAGE: Final = 1000
 _SPARE: Final = 16
-"""Hits fetched beyond the cut, so that equal scores around it are all seen and ordered by node id."""
+"""Extra hits to fetch, so that all hits with the score at the limit are seen and can be ordered by node id."""
 _MOST: Final = 10_000
 _REMEMBERED: Final = 10_000
 _IN_FLIGHT: Final = 2
-"""Slices on their way at once: the engine finds the next one waiting when it is done with one."""
+"""Slices that are sent concurrently: when the engine finishes one, the next is already there."""
 
 _T = TypeVar("_T")
 
 
 class IndexShapeError(FailedPreconditionError):
-    """The collection was made for vectors of another size."""
+    """The collection was created for vectors of another size."""
 
     reason = "INDEX_SHAPE_MISMATCH"
 
@@ -47,15 +48,15 @@ class IndexShapeError(FailedPreconditionError):
 
 
 class QdrantIndex:
-    """A ``VectorIndex`` in Qdrant, whichever kind the client is connected to.
+    """A ``VectorIndex`` in Qdrant, either a server or the embedded engine.
 
     Args:
         client: A ready client (see ``client.connect``), over gRPC or ``:memory:``; the caller closes it.
-        model: Name of the embedding model; each has a collection of its own.
+        model: Name of the embedding model; each model has its own collection.
         dimensions: Size of its vectors.
-        flush: Puts what was written on stable storage (``EmbeddedQdrant.flush``). A Qdrant server has no such call:
-            it writes a log that survives a kill and syncs it at an interval. Without ``flush``, this index's
-            ``flush()`` therefore waits until two such intervals have passed since the last write.
+        flush: Makes everything written durable (``EmbeddedQdrant.flush``). A Qdrant server has no such call: it writes
+            a log that survives a kill and syncs it at an interval. So without ``flush``, this index's ``flush()``
+            waits until two such intervals have passed since the last write.
         flush_interval: That interval in seconds.
     """
 
@@ -74,13 +75,13 @@ class QdrantIndex:
         self._flush = flush
         self._settle = 2 * flush_interval
         self._last_write: float | None = None
-        self._born_later: dict[int, int] = {}
+        self._born_later: BoundedCache[int, int] = BoundedCache(_REMEMBERED)
         self._in_process = _is_in_process(client)
         self._timeout: float | None = client.init_options.get("timeout")
 
     @property
     def collection(self) -> str:
-        """The collection of this index's model."""
+        """The name of the collection for this index's model."""
         return self._collection
 
     async def prepare(self) -> None:
@@ -97,7 +98,7 @@ class QdrantIndex:
             await self.make_current()
 
     async def make_current(self) -> None:
-        """Point the alias ``memory_forest`` at this index's collection, in one step."""
+        """Point the alias ``memory_forest`` to this index's collection, in one step."""
         create = models.CreateAlias(collection_name=self._collection, alias_name=ALIAS)
         with failures(self._collection):
             await self._client.update_collection_aliases([models.CreateAliasOperation(create_alias=create)])
@@ -112,7 +113,7 @@ class QdrantIndex:
         )
 
     async def _check_shape(self) -> set[str]:
-        """Refuse a collection of another shape; returns the fields that are indexed."""
+        """Refuse a collection of another shape; return the fields that are indexed."""
         info = await self._client.get_collection(self._collection)
         vectors: Any = info.config.params.vectors
         found = vectors[encoding.SUMMARY].size
@@ -121,8 +122,8 @@ class QdrantIndex:
         return set(info.payload_schema)
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:
-        """Put points, replacing those of the same id; visible to searches when this returns."""
-        # By id, so that no id stands in two slices: they may arrive in any order.
+        """Insert points, replacing those with the same id; visible to searches when this returns."""
+        # Deduplicated by id, so that no id is in two slices, which may arrive in any order.
         latest = {point.point_id: point for point in points}
         under_way: deque[asyncio.Task[None]] = deque()
         try:
@@ -143,17 +144,17 @@ class QdrantIndex:
             if self._in_process:
                 await self._client.upsert(self._collection, [GrpcToRest.convert_point_struct(one) for one in messages])
             else:
-                # The client's own stub: its upsert() builds every point as a model first, at three times the cost.
+                # The client's own stub: its upsert() first builds every point as a model, at three times the cost.
                 request = wire.UpsertPoints(collection_name=self._collection, points=messages, wait=True)
                 await self._client.grpc_points.Upsert(request, timeout=self._timeout)
         self._wrote()
 
     async def close_versions(self, ended: Sequence[tuple[str, int]]) -> None:
-        """Set ``to_seq`` of points (id, to_seq); a missing id is passed over."""
+        """Set ``to_seq`` of points given as (id, to_seq); missing ids are ignored."""
         by_end: dict[int, list[models.ExtendedPointId]] = defaultdict(list)
         for point_id, end in dict(ended).items():
             by_end[end].append(point_id)
-        # By filter: by id, a missing point makes the call fail after it has changed the others.
+        # By filter: with ids, a missing point makes the call fail after it has changed the others.
         operations = [
             models.SetPayloadOperation(
                 set_payload=models.SetPayload(
@@ -170,11 +171,11 @@ class QdrantIndex:
             self._wrote()
 
     async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
-        """The alive points nearest by cosine, best first, ties by node id."""
+        """Return the alive points nearest by cosine, best first, ties by node id."""
         return await self._search(query, encoding.dense(vector), encoding.SUMMARY)
 
     async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
-        """The alive points with the greatest dot product over the terms (all greater than 0), ties by node id."""
+        """Return the alive points with the greatest dot product over the terms, if above 0; ties by node id."""
         if not terms.ids:
             return []
         wanted = encoding.sparse(terms)
@@ -189,28 +190,28 @@ class QdrantIndex:
             lists = await self._look(query, wanted, using, ask)
             merged = {hit.point_id: hit for hits in lists for hit in hits}
             best = sorted(merged.values(), key=lambda hit: (-hit.score, hit.node_id, hit.line_id, hit.from_seq))
-            # All that score as much as the last one inside the cut have been seen once a worse one has.
+            # All hits with the score of the last one inside the limit have been seen once a worse hit has.
             if ask >= _MOST or all(len(hits) < ask or hits[-1].score < best[end - 1].score for hits in lists):
                 return best[query.offset : end]
             ask = min(2 * ask, max(_MOST, end))
 
     async def _look(self, query: IndexQuery, wanted: wire.VectorInput, using: str, ask: int) -> list[list[IndexHit]]:
-        """The best at the lines' tips, and the best of what has ended since the state.
+        """Search the lines' tips, and the versions that have ended since the state.
 
-        The tips are asked first: a version that ends in between then stands in both lists, and never in none. The
-        plain filter also finds what was born after the state; when none of that is among its best, they are right.
-        A line where that failed is remembered, so that a state far behind its tip pays for it once.
+        Both filters go in one request, tips first: a version that ends in between is then in both results, never in
+        neither. The plain tip filter also finds points created after the state; if none of them is among the best, the
+        result is correct. If one is, the lines concerned are remembered, so that states far behind a tip pay for the
+        failed attempt only once.
         """
         past = encoding.past_filter(query)
-        if all(span.seq >= self._born_later.get(span.line_id, 0) for span in query.lineage):
+        if all(span.seq >= (self._born_later.get(span.line_id) or 0) for span in query.lineage):
             lists = await self._query([encoding.tip_filter(query, strict=False), past], wanted, using, ask)
             seqs = {span.line_id: span.seq for span in query.lineage}
             young = [hit for hit in lists[0] if hit.from_seq > seqs[hit.line_id]]
             if not young:
                 return lists
-            if len(self._born_later) > _REMEMBERED:
-                self._born_later.clear()
-            self._born_later.update({hit.line_id: hit.from_seq for hit in young})
+            for line_id, seq in {hit.line_id: hit.from_seq for hit in young}.items():
+                self._born_later.put(line_id, seq)
         return await self._query([encoding.tip_filter(query, strict=True), past], wanted, using, ask)
 
     async def _query(
@@ -220,13 +221,13 @@ class QdrantIndex:
         with failures(self._collection):
             if self._in_process:
                 return [await self._query_here(question) for question in questions]
-            # The client's own stub, as in _put: its models double the time of a question.
+            # The client's own stub, as in _put: its models would double the time of a query.
             request = wire.QueryBatchPoints(collection_name=self._collection, query_points=questions)
             answer = await self._client.grpc_points.QueryBatch(request, timeout=self._timeout)
         return [[encoding.hit(point) for point in batch.result] for batch in answer.result]
 
     async def _query_here(self, question: wire.QueryPoints) -> list[IndexHit]:
-        """The same by the client that is its own store."""
+        """The same query through the in-process client."""
         found = await self._client.query_points(
             self._collection,
             query=GrpcToRest.convert_query(question.query),
@@ -238,7 +239,7 @@ class QdrantIndex:
         return [encoding.hit(RestToGrpc.convert_scored_point(point)) for point in found.points]
 
     async def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
-        """Every point of a workspace, in no order."""
+        """Yield every point of a workspace, in any order."""
         condition = models.Filter(must=[encoding.match("workspace", workspace_id)])
         position: Any = None
         while True:
@@ -256,7 +257,7 @@ class QdrantIndex:
                 return
 
     async def count(self, workspace_id: str) -> int:
-        """How many points a workspace has, exactly."""
+        """Return the exact number of points of a workspace."""
         condition = models.Filter(must=[encoding.match("workspace", workspace_id)])
         with failures(self._collection):
             return (await self._client.count(self._collection, count_filter=condition, exact=True)).count
@@ -264,7 +265,7 @@ class QdrantIndex:
     async def delete(
         self, workspace_id: str, *, lines: Sequence[int] | None = None, keep_lines: Sequence[int] | None = None
     ) -> None:
-        """Remove the workspace's points; with ``lines`` only those of these, with ``keep_lines`` those of others."""
+        """Remove the points of a workspace: all, only those of ``lines``, or all except those of ``keep_lines``."""
         parts: list[list[int]] = [[]] if lines is None else list(_pages(list(lines)))
         for part in parts:
             condition = models.Filter(
@@ -276,7 +277,7 @@ class QdrantIndex:
             self._wrote()
 
     async def flush(self) -> None:
-        """Return when all that was put before is on stable storage."""
+        """Return when everything that was written before is on stable storage."""
         if self._flush is not None:
             await self._flush()
         elif self._last_write is not None and not self._in_process:
@@ -287,7 +288,7 @@ class QdrantIndex:
 
 
 def collection_name(model: str, dimensions: int) -> str:
-    """``memory_forest__<slug>-<hash>``: readable, and different for models that only look alike."""
+    """Return ``memory_forest__<slug>-<hash>``: readable, and distinct even for models with similar names."""
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:48]
     mark = hashlib.sha256(f"{model}\0{dimensions}".encode()).hexdigest()[:8]
     return f"{ALIAS}__{slug}-{mark}"
@@ -302,6 +303,6 @@ def _pages(items: list[_T]) -> Iterator[list[_T]]:
 
 
 def _is_in_process(client: AsyncQdrantClient) -> bool:
-    """Whether the client is its own store (``:memory:``), which takes models only and has no payload indexes."""
+    """Whether the client is the in-process one (``:memory:``), which takes models only and has no payload indexes."""
     options = client.init_options
     return options.get("location") == ":memory:" or options.get("path") is not None

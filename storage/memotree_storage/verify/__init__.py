@@ -1,7 +1,7 @@
-"""Comparing Git, the mirror and the index, row by row and point by point; every difference is named.
+"""Compares Git, the mirror and the index, row by row and point by point, and reports every difference.
 
-Imported from here: `verify`, `Difference` and `Step`. What it finds is repaired by `Store.rebuild`, but for what is
-wrong in Git itself.
+Import `verify`, `Difference` and `Step` from here. `Store.rebuild` repairs what it finds, except for faults in Git
+itself.
 """
 
 from memotree_storage.verify.report import Difference, Step

@@ -1,4 +1,4 @@
-"""Every commit against its rows: what Git says it changed, decoded, beside what the mirror has at its place."""
+"""Compares every commit with its rows: the changes in Git, decoded, and the versions and placements in the mirror."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -8,22 +8,21 @@ from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import CommitInfo, PathChange
+from memotree_storage.ports import CommitInfo, CommitReader, PathChange
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
 
 _ROWS: Final = 500
-"""Rows that are compared in one statement."""
+"""Rows that one statement compares."""
 
 _COMMITS: Final = 200
-"""Commits of which rows are compared in one statement."""
+"""Commits whose rows one statement compares."""
 
 _COLUMNS: Final = (*FIELDS, "targets")
 _PLACE: Final = ("dead", "archive_id", "parent_id", "position")
@@ -43,7 +42,7 @@ class _Expected:
 
 @dataclass(slots=True)
 class _Part:
-    """A piece of what Git says about one commit; a big commit has several."""
+    """A part of the changes of one commit; a big commit has several."""
 
     commit: CommitInfo
     rows: list[_Expected] = field(default_factory=list)
@@ -54,7 +53,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Mirrored:
-    """Where the mirror has a commit, and what it says about it."""
+    """The place and the facts of a commit in the mirror."""
 
     line_id: int
     seq: int
@@ -62,16 +61,16 @@ class _Mirrored:
 
 
 class CommitCheck:
-    """Compares all commits that refs reach, and those that the mirror has besides.
+    """Compares all commits that refs reach, and all others in the mirror.
 
-    ``meet`` is told of each node that a mirrored commit writes, in a thread.
+    ``meet`` is called in a thread with each node that a mirrored commit writes.
     """
 
     def __init__(
         self,
         conn: Connection,
         workspace_id: str,
-        repository: GitRepository,
+        repository: CommitReader,
         refs: Mapping[str, str],
         meet: Callable[[str, Node], None] = lambda *_: None,
     ) -> None:
@@ -91,7 +90,7 @@ class CommitCheck:
         for found in damage:
             yield found
         for commit_id in sorted(known - {commit.commit_id for commit in commits}):
-            yield in_postgres("commit", f"Commit {commit_id} is mirrored and not in Git.", commit_id=commit_id)
+            yield in_postgres("commit", f"Commit {commit_id} is mirrored but not in Git.", commit_id=commit_id)
         done = 0
         yield Step("commits", done, len(commits))
         parts = self._parts(commits)
@@ -110,7 +109,7 @@ class CommitCheck:
         return {row[0] for row in await cursor.fetchall()}
 
     def _history(self, known: set[str]) -> tuple[list[CommitInfo], list[Difference]]:
-        """The commits that refs and open sessions reach, then those that only the mirror still has."""
+        """Return the commits that refs and open sessions reach, then those that only the mirror still has."""
         tips = [
             *mirrored_refs(self._refs).values(),
             *(target for name, target in self._refs.items() if name.startswith(KEEP_PREFIX)),
@@ -145,7 +144,7 @@ class CommitCheck:
         parsed = parse_path(change.path)
         if parsed is None:
             return
-        if parsed[1] in seen:  # a node and an archive of one id: the second file is no entry
+        if parsed[1] in seen:  # a node and an archive with the same id: the second file is not an entry
             part.faults[change.path] = f"Another file of this commit has the id {parsed[1]}."
             return
         seen.add(parsed[1])
@@ -164,7 +163,7 @@ class CommitCheck:
         elif last is not None:
             version = (*_plain(tombstone_of(last)), [])
         else:
-            return  # it was not alive before and is not now
+            return  # it was not alive before and is not alive now
         part.rows.append(_Expected(parsed[1], version, _placement(version, last)))
 
     def _decode(self, path: str, blob: str) -> tuple[Entry | None, str]:
@@ -174,7 +173,7 @@ class CommitCheck:
             return None, error.message
 
     def _standing_faults(self) -> list[Difference]:
-        """Files that cannot be read as entries and still stand at the head of a branch."""
+        """Report files that cannot be read as entries and still exist at the head of a branch."""
         found = []
         heads = {name: target for name, target in self._refs.items() if name.startswith("refs/heads/")}
         for commit_id, faults in self._faults.items():
@@ -185,7 +184,7 @@ class CommitCheck:
                     try:
                         decode_entry(path, data)
                     except InvalidFileError as error:
-                        sentence = f"On {name}, {error.message} A rebuild cannot do that."
+                        sentence = f"On {name}, {error.message} A rebuild cannot repair it."
                         found.append(in_git("file", sentence, commit_id=commit_id))
         return list(dict.fromkeys(found))
 
@@ -199,7 +198,9 @@ class CommitCheck:
             commit_id = part.commit.commit_id
             if part.damage:
                 found.append(
-                    in_git("object", f"Commit {commit_id} cannot be read whole. {part.damage}", commit_id=commit_id)
+                    in_git(
+                        "object", f"Commit {commit_id} cannot be read completely. {part.damage}", commit_id=commit_id
+                    )
                 )
             if commit_id in mirrored:
                 present.append((part, mirrored[commit_id]))
@@ -209,7 +210,7 @@ class CommitCheck:
                     found += _facts_differ(part.commit, mirrored[commit_id])
             elif part.last:
                 found.append(
-                    in_postgres("commit", f"Commit {commit_id} is in Git and not mirrored.", commit_id=commit_id)
+                    in_postgres("commit", f"Commit {commit_id} is in Git but not mirrored.", commit_id=commit_id)
                 )
         keys = [(at.line_id, at.seq, row.entry_id) for part, at in present for row in part.rows]
         versions = await self._at(keys, "version", _COLUMNS)
@@ -241,7 +242,7 @@ class CommitCheck:
         return {(row[0], row[1], row[2]): tuple(row[3:]) for row in await cursor.fetchall()}
 
     async def _surplus(self, whole: Sequence[tuple[str, _Mirrored]], damaged: set[str]) -> list[Difference]:
-        """Rows at a commit's place that Git does not account for."""
+        """Report rows at a commit's place for which there is no change in Git."""
         cursor = await self._conn.execute(
             "select k.line, k.seq, count(v.entry_id) from unnest(%s::bigint[], %s::bigint[]) as k (line, seq)"
             " left join mirror.version v on v.line_id = k.line and v.from_seq = k.seq group by k.line, k.seq",
@@ -281,8 +282,8 @@ class CommitCheck:
         return [
             in_postgres(
                 "fault",
-                f"That {path} of commit {commit_id} {'is' if (commit_id, path) in there else 'is no'} entry that cannot"
-                " be read is what the mirror notes, and Git says otherwise.",
+                f"The mirror {'says' if (commit_id, path) in there else 'does not say'} that {path} of commit "
+                f"{commit_id} cannot be read, but Git says otherwise.",
                 commit_id=commit_id,
             )
             for commit_id, path in sorted(there ^ should)
@@ -290,7 +291,7 @@ class CommitCheck:
 
 
 def _take(parts: Iterator[_Part]) -> list[_Part]:
-    """The next parts: few commits with many rows, or many with few."""
+    """Take the next parts: few commits with many rows, or many with few."""
     taken: list[_Part] = []
     rows = 0
     for part in islice(parts, _COMMITS):
@@ -302,12 +303,12 @@ def _take(parts: Iterator[_Part]) -> list[_Part]:
 
 
 def _plain(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Values as they come back from PostgreSQL."""
+    """Values as PostgreSQL returns them."""
     return tuple(getattr(value, "obj", value) for value in values)
 
 
 def _placement(version: tuple[Any, ...], last: Version | None) -> tuple[Any, ...] | None:
-    """The placement row that goes with a version: where a node has come to stand, or that it stands nowhere now."""
+    """The placement row of a version: where the node is now, or that it is gone; ``None`` if nothing changed."""
     now = Version(*version[: len(FIELDS)])
     if now.is_archive:
         return None
@@ -326,7 +327,7 @@ def _facts_differ(commit: CommitInfo, mirrored: _Mirrored) -> list[Difference]:
     wrong = [name for name, one, other in zip(names, mirrored.facts, should, strict=True) if one != other]
     if not wrong:
         return []
-    sentence = f"The row of commit {commit.commit_id} has another {' and '.join(wrong)} than Git."
+    sentence = f"The row of commit {commit.commit_id} has a different {' and '.join(wrong)} than Git."
     return [in_postgres("commit", sentence, commit_id=commit.commit_id)]
 
 
@@ -335,18 +336,18 @@ def _row_differs(
 ) -> list[Difference]:
     found = []
     if version is None:
-        sentence = f"Commit {commit_id} changes {row.entry_id} in Git and has no row for it."
+        sentence = f"Commit {commit_id} changes {row.entry_id} in Git but has no row for it."
         found.append(in_postgres("row", sentence, commit_id=commit_id, node_id=row.entry_id))
     elif version != row.version:
         pairs = zip(_COLUMNS, version, row.version, strict=True)
-        told = "; ".join(
-            f"{name} is {_short(one)} and Git says {_short(other)}" for name, one, other in pairs if one != other
+        differences = "; ".join(
+            f"{name} is {_short(one)}, but Git says {_short(other)}" for name, one, other in pairs if one != other
         )
-        sentence = f"The row of {row.entry_id} at commit {commit_id} is wrong: {told}."
+        sentence = f"The row of {row.entry_id} at commit {commit_id} is wrong: {differences}."
         found.append(in_postgres("row", sentence, commit_id=commit_id, node_id=row.entry_id))
     if placement != row.placement:
         is_at, belongs = (_where(place) for place in (placement, row.placement))
-        sentence = f"At commit {commit_id} the placement of {row.entry_id} is {is_at}, and should be {belongs}."
+        sentence = f"At commit {commit_id} the placement of {row.entry_id} is {is_at}, but should be {belongs}."
         found.append(in_postgres("placement", sentence, commit_id=commit_id, node_id=row.entry_id))
     return found
 

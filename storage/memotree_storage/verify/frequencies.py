@@ -1,4 +1,4 @@
-"""The document frequencies against Git: what the mirrored commits write, less what the outbox has not counted yet."""
+"""Compares the document frequencies with Git: all mirrored texts, except those still to be counted in the outbox."""
 
 import asyncio
 from collections import Counter
@@ -11,10 +11,11 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.verify.report import Difference, in_postgres
 
 _PAGE: Final = 5000
-"""Rows that are looked at before other calls have their turn."""
+"""Rows that are compared before other calls get to run."""
 
 _MOST_NAMED: Final = 10
-"""Counts that are named one by one; the rest is told as a number, since one lost version makes hundreds wrong."""
+"""Wrong counts that are reported individually; the rest is reported as a number, since one lost version causes
+hundreds."""
 
 _FIRST: Final = -(1 << 63)
 
@@ -32,7 +33,7 @@ _TERMS: Final = """
 
 
 class FrequencyCheck:
-    """Compares the counts of a workspace with the texts that it is told of; one snapshot for both."""
+    """Compares the counts of a workspace with the texts that `count` receives, both from one snapshot."""
 
     def __init__(self, conn: Connection, workspace_id: str) -> None:
         self._conn = conn
@@ -41,19 +42,19 @@ class FrequencyCheck:
         self._waiting: set[tuple[str, str]] = set()
 
     async def begin(self) -> None:
-        """Learn which versions wait in the outbox to be counted."""
+        """Read which versions are still waiting in the outbox to be counted."""
         after = 0
         while rows := await self._page(_WAITING, after):
             self._waiting.update((commit_id, entry_id) for _, commit_id, entry_id in rows)
             after = rows[-1][0]
 
     def count(self, commit_id: str, node: Node) -> None:
-        """Count a node that a mirrored commit writes, unless its version waits."""
+        """Count a node that a mirrored commit writes, unless its version is still waiting."""
         if (commit_id, node.id) not in self._waiting:
             count_node(self._should, node)
 
     async def run(self) -> list[Difference]:
-        """What is counted wrong, now that every text was told; the first few by name."""
+        """Return the wrong counts after all texts were counted; the first few individually."""
         found: list[Difference] = []
         wrong, after = 0, _FIRST
         while rows := await self._page(_TERMS, after):
@@ -68,7 +69,7 @@ class FrequencyCheck:
         missing = await asyncio.to_thread(nsmallest, _MOST_NAMED - len(found), self._should)
         found += [_differs(term, 0, self._should[term]) for term in missing]
         if wrong > len(found):
-            found.append(in_postgres("term", f"{wrong - len(found)} more terms are counted wrong."))
+            found.append(in_postgres("term", f"{wrong - len(found)} more terms are counted wrongly."))
         return found
 
     async def _page(self, statement: str, after: int) -> list[tuple[Any, ...]]:
@@ -78,7 +79,7 @@ class FrequencyCheck:
 
 def _differs(term: int, there: int, should: int) -> Difference:
     if term == ALL_DOCUMENTS:
-        sentence = f"The search counts {there} versions of nodes in this workspace, and Git has {should}."
+        sentence = f"The search counts {there} versions of nodes in this workspace, but Git has {should}."
     else:
-        sentence = f"The search counts {there} versions that have the term {term}, and Git has {should}."
+        sentence = f"The search counts {there} versions that have the term {term}, but Git has {should}."
     return in_postgres("term", sentence)

@@ -1,7 +1,7 @@
-"""The index against the mirror: each version of a node has its point with the right line and seqs, and nothing else is.
+"""Compares the index with the mirror: each version of a node has one point with the right line and seqs; no others.
 
-The first look holds nobody up: commits go on meanwhile, so what it finds wrong may only be new. It is looked at again
-while the workspace is held, and only what is wrong then is told.
+The first pass does not delay commits, so what it finds wrong may only be new. Then a second pass runs while the
+workspace is locked, and only what is wrong in that pass is reported.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,7 +21,7 @@ from memotree_storage.verify.report import Difference, Step, in_postgres, in_qdr
 
 _BATCH: Final = 1000
 _MOST_NAMED: Final = 10_000
-"""Points that are named one by one; the rest is counted."""
+"""Points that are reported individually; the rest is reported as a number."""
 
 _VERSIONS: Final = """
   select k.number, v.version_id, v.to_seq, v.blob, c.commit_id, exists (
@@ -46,7 +46,7 @@ _NAMED: Final = """
 
 @dataclass(slots=True)
 class _PointCheck:
-    """What a pass over all points has found."""
+    """The findings of a pass over all points."""
 
     seen: list[NDArray[np.int64]] = field(default_factory=list)
     wrong_ends: list[Difference] = field(default_factory=list)
@@ -74,32 +74,32 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
         await _find_missing(conn, workspace_id, look)
     if look.clean:
         return
-    async with store.database.transaction() as conn:  # nothing is yielded in here: a slow reader must hold nobody up
+    async with store.database.transaction() as conn:  # yields nothing in here: a slow reader must not hold the lock
         await registry.lock_workspace(conn, workspace_id)
         await store.indexer.current(workspace_id, meaning=False)
         look = _PointCheck()
         async for _ in _scan(conn, store, workspace_id, look):
             pass
         await _find_missing(conn, workspace_id, look)
-        found = [difference async for difference in _told(conn, workspace_id, look)]
+        found = [difference async for difference in _reported(conn, workspace_id, look)]
     for difference in found:
         yield difference
 
 
 async def check_passages(store: Store, workspace_id: str) -> list[Difference]:
-    """The versions with a content that have no passage, and wait for none."""
+    """Return the versions that should have leaf features, have none, and are not in the outbox."""
     async with store.database.connection() as conn:
         found = await leaf_features.missing(conn, workspace_id, _MOST_NAMED)
     return [
         in_postgres(
-            "passage", f"{entry_id} at commit {commit_id} has no passage.", commit_id=commit_id, node_id=entry_id
+            "passage", f"{entry_id} at commit {commit_id} has no leaf features.", commit_id=commit_id, node_id=entry_id
         )
         for entry_id, commit_id in found
     ]
 
 
 async def _scan(conn: Connection, store: Store, workspace_id: str, look: _PointCheck) -> AsyncIterator[int]:
-    """Pass over all points; yields how many there were so far."""
+    """Check all points; yield how many have been checked so far."""
     done = 0
     batch: list[IndexEntry] = []
     async for entry in store.index.scan(workspace_id):
@@ -139,7 +139,7 @@ async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEnt
 
 
 async def _find_missing(conn: Connection, workspace_id: str, look: _PointCheck) -> None:
-    """The versions whose point was not among those seen."""
+    """Find the versions whose points were not seen."""
     seen = np.concatenate([np.empty(0, dtype=np.int64), *look.seen])
     after = 0
     while True:
@@ -151,8 +151,8 @@ async def _find_missing(conn: Connection, workspace_id: str, look: _PointCheck) 
         after = int(ids[-1])
 
 
-async def _told(conn: Connection, workspace_id: str, look: _PointCheck) -> AsyncIterator[Difference]:
-    """What is wrong, in sentences; a point under the right id at a wrong place is one difference and not two."""
+async def _reported(conn: Connection, workspace_id: str, look: _PointCheck) -> AsyncIterator[Difference]:
+    """Describe what is wrong; a point with the right id and wrong fields is one difference, not two."""
     for difference in look.wrong_ends[:_MOST_NAMED]:
         yield difference
     for ids in _pages(look.missing[:_MOST_NAMED]):
@@ -169,7 +169,7 @@ async def _told(conn: Connection, workspace_id: str, look: _PointCheck) -> Async
                 )
             yield in_qdrant(sentence, commit_id=commit_id, node_id=entry_id)
     for odd in list(look.odd.values())[:_MOST_NAMED]:
-        sentence = f"Point {odd.point_id} of {odd.node_id} belongs to no version that is there."
+        sentence = f"Point {odd.point_id} of {odd.node_id} belongs to no existing version."
         yield in_qdrant(sentence, node_id=odd.node_id)
     rest = sum(max(0, len(one) - _MOST_NAMED) for one in (look.wrong_ends, look.missing, look.odd))
     if rest:

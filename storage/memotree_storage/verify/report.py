@@ -1,4 +1,4 @@
-"""What a verification says: progress, and differences."""
+"""The results of a verification: progress and differences."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ REBUILD: Final = "A rebuild of the workspace repairs it."
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far it is: what is compared now, units done and in all (0 when not known)."""
+    """Progress: what is being compared, units done and units in total (0 if unknown)."""
 
     name: str
     done: int
@@ -17,15 +17,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as it should be.
+    """One thing that is wrong.
 
     Attributes:
         store: The store that is wrong: ``git``, ``postgres`` or ``qdrant``.
-        what: What is wrong there: ``commit``, ``row``, ``placement``, ``line``, ``ref``, ``count``, ``term``,
-            ``point``, ``passage``, ``file``, ``object``, ``outbox``, ``fault`` or ``workspace``.
-        description: What is there, what should be, and how it is repaired.
-        commit_id: The commit it concerns, or "".
-        node_id: The node or archive it concerns, or "".
+        what: The kind of thing that is wrong: ``commit``, ``row``, ``placement``, ``line``, ``ref``, ``count``,
+            ``term``, ``point``, ``passage``, ``file``, ``object``, ``outbox``, ``fault`` or ``workspace``.
+        description: The actual state, the expected state, and how to repair it.
+        commit_id: The commit that it is about, or "".
+        node_id: The node or archive that it is about, or "".
     """
 
     store: str
@@ -36,15 +36,15 @@ class Difference:
 
 
 def in_postgres(what: str, sentence: str, *, commit_id: str = "", node_id: str = "") -> Difference:
-    """A difference that a rebuild repairs in PostgreSQL."""
+    """Report a difference in PostgreSQL, which a rebuild repairs."""
     return Difference("postgres", what, f"{sentence} {REBUILD}", commit_id, node_id)
 
 
 def in_qdrant(sentence: str, *, commit_id: str = "", node_id: str = "") -> Difference:
-    """A wrong point, which a rebuild repairs."""
+    """Report a wrong point, which a rebuild repairs."""
     return Difference("qdrant", "point", f"{sentence} {REBUILD}", commit_id, node_id)
 
 
 def in_git(what: str, sentence: str, *, commit_id: str = "", node_id: str = "") -> Difference:
-    """A fault of the repository itself."""
+    """Report a fault of the repository itself."""
     return Difference("git", what, sentence, commit_id, node_id)

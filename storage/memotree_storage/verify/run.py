@@ -1,10 +1,10 @@
-"""The whole verification: one snapshot of the mirror beside the refs of the same moment, then the index."""
+"""The whole verification: a snapshot of the mirror is compared with the refs of the same moment, then the index."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from memotree_storage.git.repository import GitRepository
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -16,11 +16,11 @@ from memotree_storage.verify.structure import check_structure
 
 
 async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference | Step, None]:
-    """Compare Git, the mirror and the index of a workspace; progress comes between the differences.
+    """Compare Git, the mirror and the index of a workspace; yield differences, with progress in between.
 
-    Commits made meanwhile are left out of the comparison and not held up, except for a second look at points that
-    seemed wrong. Memory grows with the number of commits (about 1 KB each), of entries in one commit (about 0.2 KB) and
-    of different terms (about 0.1 KB).
+    Commits made meanwhile are not compared and not delayed, except while points that seemed wrong are checked again.
+    Memory grows with the number of commits (about 1 KB each), of entries in one commit (about 0.2 KB each) and of
+    distinct terms (about 0.1 KB each).
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
@@ -37,7 +37,7 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
         async for found in CommitCheck(conn, workspace_id, repository, refs, frequencies.count).run():
             whole = whole and not (isinstance(found, Difference) and (found.store, found.what) == ("git", "object"))
             yield found
-        if whole:  # else what Git cannot tell any more would seem to be counted for nothing
+        if whole:  # otherwise, terms of texts that Git has lost would seem to be counted wrongly
             for difference in await frequencies.run():
                 yield difference
     async for found in check_index(store, workspace_id):
@@ -48,14 +48,13 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
 
 @asynccontextmanager
 async def _snapshot(
-    store: Store, workspace_id: str, repository: GitRepository
+    store: Store, workspace_id: str, repository: CommitReader
 ) -> AsyncIterator[tuple[Connection, Mapping[str, str]]]:
     """A connection that sees one state of the mirror, and the refs that the repository had at that state."""
-    async with store.database.transaction() as conn:
-        await conn.execute("set transaction isolation level repeatable read, read only")
+    async with store.database.repeatable_read() as conn:
         await conn.execute("set local statement_timeout = 0")  # it reads everything, and takes the time that takes
         async with store.database.transaction() as holding:
             await registry.lock_workspace(holding, workspace_id)
             refs = await asyncio.to_thread(repository.refs)
-            await conn.execute("select 1")  # the snapshot is taken by the first statement
+            await conn.execute("select 1")  # the first statement takes the snapshot
         yield conn, refs

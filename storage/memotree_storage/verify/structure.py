@@ -1,4 +1,4 @@
-"""What the mirror says of itself: the workspace, refs, counts, lines and intervals."""
+"""Checks the mirror's own consistency: the workspace, refs, counts, lines and intervals."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
+from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
 
 _MOST_LISTED: Final = 10_000
-"""Rows that one check lists; a mirror with more is told apart by any of them."""
+"""Rows that one check reports; that is plenty to see that a mirror is broken."""
 
 _COUNTS: Final = """
   select 'commit', w.commit_count, (select count(*) from mirror.commit c where c.workspace_id = w.workspace_id)
@@ -74,9 +74,9 @@ _OUTBOX: Final = """
 
 
 async def check_structure(
-    conn: Connection, store: Store, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+    conn: Connection, store: Store, workspace_id: str, repository: CommitReader, refs: Mapping[str, str]
 ) -> AsyncIterator[Difference | Step]:
-    """Compare what names the rows: the workspace's description, refs, counts, lines, intervals."""
+    """Check the workspace's description, refs, counts, lines and intervals."""
     check = _Structure(conn, workspace_id)
     yield Step("structure", 0, 6)
     for found in await _workspace(conn, store, workspace_id):
@@ -99,7 +99,7 @@ class _Structure:
 
     async def counts(self) -> list[Difference]:
         return [
-            in_postgres("count", f"The watermark notes {noted} {kind} rows and there are {there}.")
+            in_postgres("count", f"The watermark says {noted} {kind} rows, but there are {there}.")
             for kind, noted, there in await self._rows(_COUNTS)
             if noted != there
         ]
@@ -116,7 +116,7 @@ class _Structure:
         found += [
             in_postgres(
                 "line",
-                f"Commit {commit} stands at {seq} of line {line}, which neither continues its first parent nor forks "
+                f"Commit {commit} is at {seq} of line {line}, which neither continues its first parent nor forks "
                 "off from it.",
                 commit_id=commit,
             )
@@ -136,7 +136,7 @@ class _Structure:
         ]
         found += [
             in_postgres(
-                "row", f"A version of {entry} stands at {seq} of line {line}, where no commit is.", node_id=entry
+                "row", f"A version of {entry} is at {seq} of line {line}, where there is no commit.", node_id=entry
             )
             for entry, line, seq in await self._rows(_HOMELESS)
         ]
@@ -166,7 +166,7 @@ class _Structure:
     async def outbox(self) -> list[Difference]:
         return [
             in_postgres(
-                "outbox", f"The outbox names a version of {entry} that has no place in the index.", node_id=entry
+                "outbox", f"The outbox names a version of {entry} that does not belong in the index.", node_id=entry
             )
             for (entry,) in await self._rows(_OUTBOX)
         ]
@@ -180,28 +180,28 @@ def _at(seq: object) -> str:
 
 
 async def _workspace(conn: Connection, store: Store, workspace_id: str) -> list[Difference]:
-    """The name and purpose of the workspace."""
+    """Compare the name, description and creation time of the workspace."""
     try:
-        told = await asyncio.to_thread(store.repositories.describe, workspace_id)
+        described = await asyncio.to_thread(store.repositories.describe, workspace_id)
     except CorruptError as error:
         return [in_git("workspace", error.message)]
     row = await registry.find_workspace(conn, workspace_id)
     pairs = (
-        ("name", row.name, row.name if row.name == told.other_name else told.name),
-        ("description", row.description, told.description),
-        ("created_at", row.created_at, told.created_at),
+        ("name", row.name, row.name if row.name == described.other_name else described.name),
+        ("description", row.description, described.description),
+        ("created_at", row.created_at, described.created_at),
     )
     return [
-        in_postgres("workspace", f"The workspace's {name} is {there!r} and Git says {should!r}.")
+        in_postgres("workspace", f"The workspace's {name} is {there!r}, but Git says {should!r}.")
         for name, there, should in pairs
         if there != should
     ]
 
 
 async def _refs(
-    conn: Connection, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+    conn: Connection, workspace_id: str, repository: CommitReader, refs: Mapping[str, str]
 ) -> list[Difference]:
-    """The watermark: branches and tags as Git has them."""
+    """Compare the mirrored branches and tags, which are the watermark, with Git."""
     should, found = await asyncio.to_thread(_peeled, repository, mirrored_refs(refs))
     cursor = await conn.execute(
         "select name, object_id, commit_id from mirror.ref where workspace_id = %s", (workspace_id,)
@@ -216,15 +216,15 @@ async def _refs(
         found.append(
             in_postgres(
                 "ref",
-                f"{name} is {is_at} in the mirror and {belongs} in Git.",
+                f"{name} is {is_at} in the mirror, but {belongs} in Git.",
                 commit_id=(should.get(name) or there[name])[1],
             )
         )
     return found
 
 
-def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], list[Difference]]:
-    """Each ref with the object and the commit it names; refs that name no commit are not mirrored."""
+def _peeled(repository: CommitReader, refs: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], list[Difference]]:
+    """Return each ref with its object and the commit that it peels to; refs without a commit are not mirrored."""
     peeled = {}
     damaged = []
     for name, target in refs.items():
@@ -232,7 +232,7 @@ def _peeled(repository: GitRepository, refs: Mapping[str, str]) -> tuple[dict[st
             peeled[name] = (target, repository.commit_info(target).commit_id)
         except ObjectMissingError as error:
             if not repository.exists(target):
-                damaged.append(in_git("ref", f"{name} names an object that is missing. {error.message}"))
+                damaged.append(in_git("ref", f"{name} points to an object that is missing. {error.message}"))
         except CorruptError as error:
-            damaged.append(in_git("ref", f"{name} names an object that is damaged. {error.message}"))
+            damaged.append(in_git("ref", f"{name} points to an object that is damaged. {error.message}"))
     return peeled, damaged

@@ -234,7 +234,7 @@ async def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
     server = EmbeddedPostgres(folder, binaries=SYSTEM[-1].parent)
     await server.start()
     await server.stop()
-    with pytest.raises(files.ClusterVersionError, match="was made by PostgreSQL"):
+    with pytest.raises(files.ClusterVersionError, match="was created by PostgreSQL"):
         await EmbeddedPostgres(folder).start()
     assert await ask(await server.start(), "SELECT 1") == 1
     await server.stop()

@@ -30,6 +30,6 @@ def of(kind: str, meter: Meter) -> Usage:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the endpoint has no event for every count
             await asyncio.sleep(0.002)

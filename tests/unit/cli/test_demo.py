@@ -89,7 +89,7 @@ def test_what_an_earlier_demo_left_is_made_anew_unless_its_server_lives(home: Pa
     assert not (private_server.fresh_folder(home / "demo") / "old").exists()
     announced = {"address": "127.0.0.1:1", "pid": os.getpid(), "version": "1"}
     (folder / "server.json").write_text(json.dumps(announced), encoding="utf-8")
-    with pytest.raises(private_server.NotADemoFolderError, match="still works"):
+    with pytest.raises(private_server.NotADemoFolderError, match="still uses"):
         private_server.fresh_folder(home / "demo")
 
 
@@ -100,7 +100,7 @@ def test_a_server_that_ends_early_is_told_with_its_last_words(home: Path, monkey
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
     with (
-        pytest.raises(private_server.StartError, match=r"(?s)ended with 3.*no luck"),
+        pytest.raises(private_server.StartError, match=r"(?s)ended with exit code 3.*no luck"),
         private_server.server_on(folder),
     ):
         pass

@@ -157,7 +157,7 @@ def test_help_with_json_is_help(home: Path) -> None:
 def test_an_empty_name_is_no_data_folder(home: Path) -> None:
     assert home.exists()
     ran = NOBODY("serve", "--data", "")
-    assert (ran.code, "names no folder" in ran.err) == (2, True)
+    assert (ran.code, "give the path of a folder" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "file/far/below"])

@@ -41,9 +41,9 @@ def test_a_folder_is_taken_in_with_all_below_it_that_is_text(ready: CommandLine,
     assert folder.exists()
     ran = ready("ingest", "docs", "--model", "m1", "--chunk-size", "500", "--tag", "x")
     assert ran.code == 0
-    assert "docs/sub/empty.md is passed over" in ran.err
-    assert "docs/picture.bin is passed over" in ran.err
-    assert "2 documents of 2 taken in." in ran.err
+    assert "docs/sub/empty.md is skipped" in ran.err
+    assert "docs/picture.bin is skipped" in ran.err
+    assert "Ingested 2 documents of 2." in ran.err
     requests = ready.fake.requests("IngestDocument")
     assert [(each.name, each.document_id) for each in requests] == [
         ("docs/a.md", "docs/a.md"),
@@ -110,7 +110,7 @@ def test_a_file_that_is_refused_keeps_no_other_from_being_taken_in(ready: Comman
     ran = ready("ingest", "docs")
     assert ran.code == 1
     assert "error: docs/a.md: It has no text; export it anew." in ran.err
-    assert "1 document of 2 taken in." in ran.err
+    assert "Ingested 1 document of 2." in ran.err
     ready.fake.fail("IngestDocument", refusal)
     document = ready.json("ingest", "docs", code=1)
     assert document["files"][0]["error"]["reason"] == "UNREADABLE_DOCUMENT"
@@ -135,7 +135,7 @@ def test_in_the_background_each_file_has_a_job_that_can_be_watched(ready: Comman
     assert ran.code == 0
     assert ran.out.count("running") == 2
     assert ran.err.count("memotree jobs watch") == 2
-    assert "taken in" not in ran.err
+    assert "Ingested" not in ran.err
     document = ready.json("ingest", "docs/a.md", "--background")
     assert document["files"][0]["job"]["state"] == "RUNNING"
     ready.fake.fail("IngestDocument", RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "No.", "UNREADABLE_DOCUMENT"))
@@ -217,7 +217,7 @@ def test_a_walk_ends_with_its_input(ready: CommandLine) -> None:
 
 @pytest.mark.requirement("FOREST-7")
 def test_a_question_that_ranks_nothing_yet_says_from_where_on_it_does(ready: CommandLine) -> None:
-    told = "The question ranks what is below a node"
+    told = "The question ranks the nodes below a node"
     ran = ready("explore", "--query", "alpha", stdin="1\n1\n1\n")
     assert ran.err.count(told) == 2, "above all archives, and at the roots of one"
     assert "  1. 0.80  Child" in ran.out
@@ -257,7 +257,7 @@ def test_a_node_whose_derived_content_is_only_a_beginning_says_so() -> None:
     for cut in (True, False):
         with console.capture() as shown:
             console.print(display.node(Node("c" * 16, title="Child", content="alpha", content_cut=cut)))
-        assert ("only a beginning" in shown.get()) is cut
+        assert ("cut short" in shown.get()) is cut
 
 
 # --- archives and summaries ---
@@ -265,7 +265,7 @@ def test_a_node_whose_derived_content_is_only_a_beginning_says_so() -> None:
 
 @pytest.mark.requirement("FOREST-11")
 def test_archives_that_are_alike_are_listed_and_joined(ready: CommandLine) -> None:
-    assert "No archives are about the same." in ready("archive", "suggest").out
+    assert "No archives have the same topic." in ready("archive", "suggest").out
     ready.json("archive", "create", "more", "--model", "m1")
     assert ready.json("archive", "suggest", "--model", "m1")["suggestions"][0]["similarity"] == 0.75
     ran = ready("archive", "join", "notes", "more", "--name", "all", "--yes")

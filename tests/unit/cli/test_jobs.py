@@ -60,7 +60,7 @@ def test_a_job_is_cancelled(garden: CommandLine) -> None:
     job = garden.json("reindex", "--background")
     assert garden.json("jobs", "cancel", job["id"])["state"] == "CANCELLED"
     done = garden.json("reindex")["id"]
-    assert f"The job {done} was over already: it has succeeded." in garden("jobs", "cancel", done).err
+    assert f"The job {done} had ended already: it has succeeded." in garden("jobs", "cancel", done).err
     assert "is cancelled" in garden("jobs", "cancel", job["id"]).err
     ran = garden("jobs", "watch", job["id"])
     assert (ran.code, "The job was cancelled." in ran.err) == (1, True)

@@ -115,12 +115,12 @@ def test_usage_that_only_the_command_line_can_judge_exits_with_2(
 def test_files_that_cannot_be_read_are_named(ready: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"\xff")
     assert "nothere cannot be read" in ready("node", "update", "cccc", "-f", "nothere").err
-    assert "no UTF-8 text (byte 0)" in ready("node", "update", "cccc", "-f", "bad").err
+    assert "not UTF-8 text (byte 0)" in ready("node", "update", "cccc", "-f", "bad").err
 
 
 def test_an_editor_that_fails_changes_nothing(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "false")
-    assert "ended with 1; nothing was changed" in ready("node", "update", "cccc", "-e").err
+    assert "ended with exit code 1; nothing was changed" in ready("node", "update", "cccc", "-e").err
     monkeypatch.setenv("VISUAL", "no-such-editor")
     assert "set $EDITOR" in ready("node", "update", "cccc", "-e").err
     assert ready.json("session", "changes")["changes"] == []
@@ -227,7 +227,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 1
-    assert "nobody foresaw (KeyError: 'missing')" in capsys.readouterr().err
+    assert "unexpected error (KeyError: 'missing')" in capsys.readouterr().err
     monkeypatch.setenv(cli.DEBUG_VARIABLE, "1")
     with pytest.raises(KeyError):
         cli.main()

@@ -112,7 +112,9 @@ def test_settings_that_contradict_each_other_are_named() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    settings = load_settings(postgres_url="postgresql://u:secret@h/d", page_token_key="s" * 31 + "x")
+    settings = load_settings(
+        postgres_url="postgresql://u:secret@h/d", chat_url="http://m", chat_model="m", chat_api_key="sss"
+    )
     assert "secret" not in repr(settings)
     assert "sss" not in repr(settings)
 

@@ -1,10 +1,10 @@
 """Finds words of a similar meaning by the vectors of single words in a model's vocabulary."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from memotree_storage.cache import BoundedCache
 from numpy.typing import NDArray
 
 LEAST_COSINE: Final = 0.35
@@ -27,15 +27,14 @@ class RelatedWords:
         self._place = {word: place for place, word in enumerate(self._words)}
         rows = np.asarray(vectors, dtype=np.float32)[list(kept.values())]
         self._vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-6))
-        self._known: OrderedDict[str, tuple[tuple[str, float], ...]] = OrderedDict()
+        self._known: BoundedCache[str, tuple[tuple[str, float], ...]] = BoundedCache(_REMEMBERED)
 
     def __call__(self, word: str) -> tuple[tuple[str, float], ...]:
         """Returns at most `MOST_WORDS` other words with a cosine of `LEAST_COSINE` or more, most similar first."""
         found = self._known.get(word)
         if found is None:
-            found = self._known[word] = self._find(word)
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            found = self._find(word)
+            self._known.put(word, found)
         return found
 
     def _find(self, word: str) -> tuple[tuple[str, float], ...]:

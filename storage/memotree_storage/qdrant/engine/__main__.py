@@ -21,11 +21,13 @@ _STOP_GRACE: Final = 2.0
 
 
 def main() -> int:
-    """Serve until SIGTERM or SIGINT, then flush and end."""
+    """Serve until SIGTERM or SIGINT, then flush and exit."""
     parser = argparse.ArgumentParser(prog="python -m memotree_storage.qdrant.engine", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the collections")
     parser.add_argument("--port", type=int, required=True, help="port on the loopback interface")
-    parser.add_argument("--api-key-file", type=Path, required=True, help="file whose text is the key of every call")
+    parser.add_argument(
+        "--api-key-file", type=Path, required=True, help="file that contains the API key that every call must send"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopping = _Stopping()
@@ -33,7 +35,7 @@ def main() -> int:
         signal.signal(number, stopping.ask)
     options.data.mkdir(parents=True, exist_ok=True)
     if not _lock(options.data / "engine.lock", stopping):
-        sys.stderr.write(f"Another engine works on {options.data} and does not end; end that process.\n")
+        sys.stderr.write(f"Another engine process uses {options.data} and does not exit; stop that process.\n")
         return 1
     shards = Shards(options.data / "collections")
     server = build(shards, options.api_key_file.read_text(encoding="ascii").strip())
@@ -46,10 +48,10 @@ def main() -> int:
 
 
 class _Stopping:
-    """Asked for by a signal, waited for by the main thread.
+    """A stop request: a signal handler sets it, the main thread waits for it.
 
-    A pipe and no ``threading.Event``: a handler runs in the middle of the wait that it is to end, and an event's
-    ``set`` would wait for the lock that its ``wait`` holds there, for ever.
+    Uses a pipe instead of ``threading.Event``: the handler interrupts the very wait that it is to end, and an event's
+    ``set`` would wait forever for the lock that its ``wait`` holds.
     """
 
     def __init__(self) -> None:
@@ -57,16 +59,16 @@ class _Stopping:
         os.set_blocking(self._writer, False)
 
     def ask(self, *_: object) -> None:
-        with contextlib.suppress(BlockingIOError):  # full: it was asked often enough
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: stopping was requested often enough
             os.write(self._writer, b"!")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it was asked for, at the latest after ``timeout`` seconds."""
+        """Wait for a stop request, at most ``timeout`` seconds; return whether there was one."""
         return bool(select.select([self._reader], [], [], timeout)[0])
 
 
 def _lock(path: Path, stopping: _Stopping) -> bool:
-    """Hold the folder until this process ends; an engine of a killed server gets time to flush and go."""
+    """Lock the folder until this process ends; wait for the engine of a killed server to flush and exit."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + _LOCK_WAIT
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Qdrant's ``Collections`` and ``Qdrant`` services over the shards."""
+"""Qdrant's ``Collections`` and ``Qdrant`` gRPC services, implemented with the shards."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _SCHEMA_TYPES: Final = {
 
 
 class CollectionsService(qdrant.CollectionsServicer):
-    """Answers the requests of the ``Collections`` service that MemoTree sends."""
+    """Implements the calls of the ``Collections`` service that MemoTree uses."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -28,7 +28,7 @@ class CollectionsService(qdrant.CollectionsServicer):
     def Create(  # noqa: N802
         self, request: qdrant.CreateCollection, _context: grpc.ServicerContext
     ) -> qdrant.CollectionOperationResponse:
-        """Make a collection of named vectors."""
+        """Create a collection of named vectors."""
         self._shards.create(request)
         return qdrant.CollectionOperationResponse(result=True)
 
@@ -42,7 +42,7 @@ class CollectionsService(qdrant.CollectionsServicer):
     def CollectionExists(  # noqa: N802
         self, request: qdrant.CollectionExistsRequest, _context: grpc.ServicerContext
     ) -> qdrant.CollectionExistsResponse:
-        """Whether a collection or alias has the name."""
+        """Whether a collection or alias has this name."""
         only(request, "collection_name")
         found = qdrant.CollectionExists(exists=self._shards.exists(request.collection_name))
         return qdrant.CollectionExistsResponse(result=found)
@@ -50,7 +50,7 @@ class CollectionsService(qdrant.CollectionsServicer):
     def List(  # noqa: N802
         self, request: qdrant.ListCollectionsRequest, _context: grpc.ServicerContext
     ) -> qdrant.ListCollectionsResponse:
-        """All collections."""
+        """List all collections."""
         only(request)
         names = [qdrant.CollectionDescription(name=name) for name in self._shards.names()]
         return qdrant.ListCollectionsResponse(collections=names)
@@ -58,7 +58,7 @@ class CollectionsService(qdrant.CollectionsServicer):
     def Get(  # noqa: N802
         self, request: qdrant.GetCollectionInfoRequest, _context: grpc.ServicerContext
     ) -> qdrant.GetCollectionInfoResponse:
-        """A collection's settings, size and payload indexes."""
+        """Return a collection's settings, size and payload indexes."""
         only(request, "collection_name")
         collection = self._shards.get(request.collection_name)
         info, settings = collection.shard.info(), collection.settings
@@ -75,7 +75,7 @@ class CollectionsService(qdrant.CollectionsServicer):
             config=qdrant.CollectionConfig(
                 params=params,
                 hnsw_config=qdrant.HnswConfigDiff(m=0, ef_construct=0, full_scan_threshold=0),
-                # The client's models demand these numbers; nothing is optimised in the background here.
+                # The client's models require these numbers; nothing is optimised in the background here.
                 optimizer_config=qdrant.OptimizersConfigDiff(
                     deleted_threshold=0, vacuum_min_vector_number=0, default_segment_number=1, flush_interval_sec=0
                 ),
@@ -101,7 +101,7 @@ class CollectionsService(qdrant.CollectionsServicer):
     def ListAliases(  # noqa: N802
         self, request: qdrant.ListAliasesRequest, _context: grpc.ServicerContext
     ) -> qdrant.ListAliasesResponse:
-        """All aliases."""
+        """List all aliases."""
         only(request)
         aliases = [
             qdrant.AliasDescription(alias_name=alias, collection_name=name)
@@ -111,10 +111,10 @@ class CollectionsService(qdrant.CollectionsServicer):
 
 
 class HealthService(qdrant.QdrantServicer):
-    """Tells that the engine answers."""
+    """Answers health checks."""
 
     def HealthCheck(  # noqa: N802
         self, _request: qdrant.HealthCheckRequest, _context: grpc.ServicerContext
     ) -> qdrant.HealthCheckReply:
-        """Title and version, as a server gives them."""
+        """Return title and version, as a Qdrant server does."""
         return qdrant.HealthCheckReply(title="qdrant edge behind memotree", version="1.20.0")

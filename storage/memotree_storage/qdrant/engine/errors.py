@@ -1,4 +1,4 @@
-"""What the engine refuses, and how each refusal looks on the wire."""
+"""The errors of the engine and their gRPC statuses."""
 
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ class EngineFaultError(Exception):
 
 
 class UnsupportedError(EngineFaultError):
-    """The request asks for something Qdrant can do and the embedded engine cannot."""
+    """The request needs a feature of Qdrant that the embedded engine does not have."""
 
     code = grpc.StatusCode.UNIMPLEMENTED
 
@@ -23,13 +23,13 @@ class UnsupportedError(EngineFaultError):
 
 
 class MalformedError(EngineFaultError):
-    """The request can never be right."""
+    """The request is malformed."""
 
     code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class CollectionMissingError(EngineFaultError):
-    """No collection (or alias) has that name."""
+    """No collection (or alias) has this name."""
 
     code = grpc.StatusCode.NOT_FOUND
 
@@ -38,7 +38,7 @@ class CollectionMissingError(EngineFaultError):
 
 
 class CollectionExistsError(EngineFaultError):
-    """A collection (or alias) of that name is there already."""
+    """A collection (or alias) with this name exists already."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -47,11 +47,11 @@ class CollectionExistsError(EngineFaultError):
 
 
 def only(message: Message, *names: str) -> None:
-    """Refuse a message with any field beyond ``names``, whether we know the field or not.
+    """Refuse a message with any field besides ``names``, whether this code knows the field or not.
 
-    A part of a filter that is passed over in silence would show one tenant's nodes to another.
+    If a part of a filter were silently ignored, one tenant could see another tenant's nodes.
     """
-    # Presence, not truth: an explicit ``false`` in an optional field is a wish as well.
+    # Check presence, not truth: an explicit ``false`` in an optional field is a request, too.
     for field, _ in message.ListFields():
         if field.name not in names:
             raise UnsupportedError(f"the field {field.name} of {message.DESCRIPTOR.name}")
@@ -60,7 +60,11 @@ def only(message: Message, *names: str) -> None:
 
 
 def variant(message: Message, oneof: str) -> str:
-    """The name of the field set in a oneof; ``MalformedError`` when none is."""
+    """Return the name of the field that is set in a oneof.
+
+    Raises:
+        MalformedError: No field is set.
+    """
     name: Any = message.WhichOneof(oneof)
     if name is None:
         raise MalformedError(f"{message.DESCRIPTOR.name} needs one of its variants.")

@@ -1,4 +1,4 @@
-"""Filters: every part is understood or refused."""
+"""Filters from Qdrant's messages; every part is understood or refused."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from memotree_storage.qdrant.engine.wire import qdrant
 
 
 def read_filter(message: qdrant.Filter) -> edge.Filter:
-    """The shard's filter for a message."""
+    """Convert a filter message into the shard's filter."""
     only(message, "must", "should", "must_not", "min_should")
     least = None
     if message.HasField("min_should"):

@@ -1,4 +1,4 @@
-"""Qdrant's ``Points`` service over the shards."""
+"""Qdrant's ``Points`` gRPC service, implemented with the shards."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -31,19 +31,19 @@ _FIELD_TYPES: Final = {
     qdrant.FieldTypeDatetime: edge.PayloadSchemaType.Datetime,
     qdrant.FieldTypeUuid: edge.PayloadSchemaType.Uuid,
 }
-# Writes are applied and readable when they are answered, and one shard has no replicas: these wishes always hold.
+# Writes are applied and readable when they are answered, and one shard has no replicas: these requests always hold.
 _WRITE: Final = ("collection_name", "wait", "ordering", "timeout")
 _READ: Final = ("collection_name", "read_consistency", "timeout")
 
 
 class PointsService(qdrant.PointsServicer):
-    """Answers the requests of the ``Points`` service that MemoTree sends; the rest is UNIMPLEMENTED by its base."""
+    """Implements the calls of the ``Points`` service that MemoTree uses; all others are UNIMPLEMENTED."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
     def Upsert(self, request: qdrant.UpsertPoints, _context: grpc.ServicerContext) -> qdrant.PointsOperationResponse:  # noqa: N802
-        """Put points, replacing those of the same id."""
+        """Insert points, replacing those with the same id."""
         only(request, *_WRITE, "points")
         points = [read_point(point) for point in request.points]
         self._shards.get(request.collection_name).update(edge.UpdateOperation.upsert_points(points))
@@ -71,7 +71,7 @@ class PointsService(qdrant.PointsServicer):
     def UpdateBatch(  # noqa: N802
         self, request: qdrant.UpdateBatchPoints, _context: grpc.ServicerContext
     ) -> qdrant.UpdateBatchResponse:
-        """Several changes of payloads in order."""
+        """Set several payloads in order."""
         only(request, *_WRITE, "operations")
         collection = self._shards.get(request.collection_name)
         for operation in request.operations:
@@ -93,7 +93,7 @@ class PointsService(qdrant.PointsServicer):
     def CreateFieldIndex(  # noqa: N802
         self, request: qdrant.CreateFieldIndexCollection, _context: grpc.ServicerContext
     ) -> qdrant.PointsOperationResponse:
-        """Index a payload field; an index that is there already is left as it is."""
+        """Index a payload field; does nothing if the index exists already."""
         only(request, *_WRITE, "field_name", "field_type")
         if request.field_type not in _FIELD_TYPES:
             raise UnsupportedError("payload indexes of this type")
@@ -104,21 +104,21 @@ class PointsService(qdrant.PointsServicer):
         return _done()
 
     def Query(self, request: qdrant.QueryPoints, _context: grpc.ServicerContext) -> qdrant.QueryResponse:  # noqa: N802
-        """The points nearest to one dense or sparse vector, filtered."""
+        """Return the filtered points nearest to one dense or sparse vector."""
         hits = self._shards.get(request.collection_name).shard.query(_query(request))
         return qdrant.QueryResponse(result=_scored(hits))
 
     def QueryBatch(  # noqa: N802
         self, request: qdrant.QueryBatchPoints, _context: grpc.ServicerContext
     ) -> qdrant.QueryBatchResponse:
-        """Several queries in one call."""
+        """Run several queries in one call."""
         only(request, *_READ, "query_points")
         shard = self._shards.get(request.collection_name).shard
         lists = [shard.query(_query(query)) for query in request.query_points]
         return qdrant.QueryBatchResponse(result=[qdrant.BatchResult(result=_scored(hits)) for hits in lists])
 
     def Scroll(self, request: qdrant.ScrollPoints, _context: grpc.ServicerContext) -> qdrant.ScrollResponse:  # noqa: N802
-        """Points in the order of their ids, page by page."""
+        """Return points in id order, page by page."""
         only(request, *_READ, "filter", "offset", "limit", "with_payload", "with_vectors")
         wish = edge.ScrollRequest(
             offset=read_id(request.offset) if request.HasField("offset") else None,
@@ -134,14 +134,14 @@ class PointsService(qdrant.PointsServicer):
         return answer
 
     def Count(self, request: qdrant.CountPoints, _context: grpc.ServicerContext) -> qdrant.CountResponse:  # noqa: N802
-        """How many points match a filter; always exact."""
+        """Return how many points match a filter; always exact."""
         only(request, *_READ, "filter", "exact")
         wish = edge.CountRequest(exact=True, filter=read_filter(request.filter) if request.HasField("filter") else None)
         count = self._shards.get(request.collection_name).shard.count(wish)
         return qdrant.CountResponse(result=qdrant.CountResult(count=count))
 
     def Get(self, request: qdrant.GetPoints, _context: grpc.ServicerContext) -> qdrant.GetResponse:  # noqa: N802
-        """Points by id; a missing one is left out."""
+        """Return points by id; missing ids are left out."""
         only(request, *_READ, "ids", "with_payload", "with_vectors")
         records = self._shards.get(request.collection_name).shard.retrieve(
             [read_id(point) for point in request.ids],
@@ -152,7 +152,7 @@ class PointsService(qdrant.PointsServicer):
 
 
 def _done() -> qdrant.PointsOperationResponse:
-    # The client breaks on an empty result: it reads the status.
+    # The client fails on an empty result, because it reads the status.
     return qdrant.PointsOperationResponse(result=qdrant.UpdateResult(operation_id=0, status=qdrant.Completed))
 
 

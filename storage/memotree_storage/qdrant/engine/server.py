@@ -1,4 +1,4 @@
-"""The engine's gRPC server: services, the key at the door, faults as statuses, and the one method of our own."""
+"""The engine's gRPC server: services, the API key check, errors as statuses, and one method of MemoTree's own."""
 
 import hmac
 import logging
@@ -16,23 +16,23 @@ from memotree_storage.qdrant.engine.wire import qdrant
 
 DURABILITY_SERVICE: Final = "memotree.engine.Durability"
 FLUSH_METHOD: Final = "Flush"
-"""Empty request and answer: all that was written is on stable storage. Qdrant's own API has nothing like it."""
+"""Makes everything written so far durable; request and answer are empty. Qdrant's own API has no such call."""
 
 _MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-_WORKERS: Final = 4  # the shard holds the interpreter in each call; threads only keep the transport moving
+_WORKERS: Final = 4  # every call of the shard holds the GIL, so threads only keep the transport busy
 _BAD_REQUEST: Final = ("dimension error", "Not existing vector name", "Wrong input", "Validation", "Bad request")
 
 _log = logging.getLogger("memotree.engine")
 
 
 def build(shards: Shards, api_key: str) -> grpc.Server:
-    """The server, not yet bound to a port."""
+    """Create the server, not yet bound to a port."""
     server = grpc.server(
         ThreadPoolExecutor(_WORKERS, thread_name_prefix="engine"),
-        interceptors=[_Door(api_key)],
+        interceptors=[_KeyInterceptor(api_key)],
         options=[("grpc.max_receive_message_length", _MESSAGE_LIMIT), ("grpc.max_send_message_length", -1)],
     )
-    generated: Any = qdrant  # its functions carry no types
+    generated: Any = qdrant  # its functions are not typed
     generated.add_PointsServicer_to_server(PointsService(shards), server)
     generated.add_CollectionsServicer_to_server(CollectionsService(shards), server)
     generated.add_QdrantServicer_to_server(HealthService(), server)
@@ -48,8 +48,8 @@ def build(shards: Shards, api_key: str) -> grpc.Server:
     return server
 
 
-class _Door(grpc.ServerInterceptor):
-    """Lets in who has the key, and turns what handlers raise into statuses."""
+class _KeyInterceptor(grpc.ServerInterceptor):
+    """Refuses calls without the API key, and translates exceptions of handlers into statuses."""
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key.encode()
@@ -76,7 +76,7 @@ def _refuse(request: bytes, context: grpc.ServicerContext) -> bytes:  # noqa: AR
 
 
 def _translated(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The handler with its exceptions turned into statuses."""
+    """Wrap a handler so that its exceptions become statuses."""
 
     def call(request: Any, context: grpc.ServicerContext) -> Any:
         try:
@@ -93,8 +93,8 @@ def _translated(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 
 def _status(error: Exception) -> grpc.StatusCode:
-    """Whose fault an exception of the shard was; only its text tells."""
+    """The status for an exception of the shard, whose message alone tells a bad request from a fault of the engine."""
     if isinstance(error, ValueError | OverflowError | TypeError) or any(sign in str(error) for sign in _BAD_REQUEST):
         return grpc.StatusCode.INVALID_ARGUMENT
-    _log.error("a request failed", exc_info=error)
+    _log.error("request failed", exc_info=error)
     return grpc.StatusCode.INTERNAL

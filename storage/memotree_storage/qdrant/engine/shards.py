@@ -1,4 +1,4 @@
-"""The collections on disk: one shard each, the settings it was made with, and the aliases."""
+"""The collections on disk: one shard each, the settings that it was created with, and the aliases."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ class Collection:
 
     Attributes:
         settings: The request that created it.
-        shard: The engine's own object; every call of it holds the interpreter.
+        shard: The engine's own object; every call of it holds the GIL.
     """
 
     def __init__(self, folder: Path, settings: qdrant.CreateCollection, shard: edge.EdgeShard) -> None:
@@ -48,12 +48,12 @@ class Collection:
         self._dirty = False
 
     def update(self, operation: edge.UpdateOperation) -> None:
-        """Apply one write; it is in the log when this returns, and on stable storage after ``flush``."""
+        """Apply one write; it is in the log when this returns, and durable after ``flush``."""
         self._dirty = True
         self.shard.update(operation)
 
     def flush(self) -> None:
-        """Put everything applied so far on stable storage."""
+        """Make everything applied so far durable."""
         if self._dirty:
             self._dirty = False
             try:
@@ -66,7 +66,7 @@ class Collection:
 class Shards:
     """All collections of a data folder, by name or alias.
 
-    A collection exists once its settings file does: that file is written last and removed first, so a kill leaves
+    A collection exists once its settings file does: that file is written last and removed first. So a kill leaves
     either a whole collection or a folder without settings, which the next start removes.
     """
 
@@ -90,7 +90,11 @@ class Shards:
         self._open[settings.collection_name] = Collection(place, settings, edge.EdgeShard.load(str(place / _SHARD)))
 
     def get(self, name: str) -> Collection:
-        """The collection of that name or alias; ``CollectionMissingError`` otherwise."""
+        """Return the collection with this name or alias.
+
+        Raises:
+            CollectionMissingError: There is none.
+        """
         with self._lock:
             found = self._open.get(self._aliases.get(name, name))
         if found is None:
@@ -98,17 +102,17 @@ class Shards:
         return found
 
     def names(self) -> list[str]:
-        """The names of all collections, aliases left out."""
+        """Return the names of all collections, without aliases."""
         with self._lock:
             return sorted(self._open)
 
     def exists(self, name: str) -> bool:
-        """Whether ``get`` would find it."""
+        """Whether a collection or alias has this name."""
         with self._lock:
             return self._aliases.get(name, name) in self._open
 
     def create(self, settings: qdrant.CreateCollection) -> None:
-        """Make a collection; durable when this returns."""
+        """Create a collection; durable when this returns."""
         name = settings.collection_name
         if _NAME.fullmatch(name) is None:
             raise MalformedError("A collection's name has 1 to 200 letters, digits, '_', '-' or '.', no '.' first.")
@@ -126,7 +130,7 @@ class Shards:
             self._open[name] = Collection(place, settings, shard)
 
     def delete(self, name: str) -> bool:
-        """Remove a collection and its aliases; ``False`` when there is none of that name."""
+        """Remove a collection and its aliases; ``False`` if no collection has this name."""
         with self._lock:
             found = self._open.pop(name, None)
             if found is None:
@@ -139,12 +143,12 @@ class Shards:
             return True
 
     def aliases(self) -> dict[str, str]:
-        """Collection names by alias."""
+        """Return collection names by alias."""
         with self._lock:
             return dict(self._aliases)
 
     def change_aliases(self, actions: Iterator[qdrant.AliasOperations]) -> None:
-        """Carry out all actions or, when one is wrong, none."""
+        """Apply all actions, or none if one is invalid."""
         with self._lock:
             aliases = dict(self._aliases)
             for action in actions:
@@ -177,7 +181,7 @@ class Shards:
             self._aliases = aliases
 
     def flush(self) -> None:
-        """Put all collections on stable storage."""
+        """Make everything written to any collection durable."""
         with self._lock:
             collections = list(self._open.values())
         for collection in collections:
@@ -193,8 +197,8 @@ class Shards:
 
 
 def _config(settings: qdrant.CreateCollection) -> edge.EdgeConfig:
-    """The shard's configuration for a request; what it cannot do is refused."""
-    # How a server spreads or caches a collection does not change its answers, so those wishes may pass.
+    """The shard's configuration for a request; refuses what the shard cannot do."""
+    # How a server distributes or caches a collection does not change its answers, so those fields are accepted.
     only(
         settings,
         *("collection_name", "vectors_config", "sparse_vectors_config", "on_disk_payload", "timeout"),

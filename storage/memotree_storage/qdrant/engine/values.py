@@ -1,4 +1,4 @@
-"""Ids, payloads and vectors between Qdrant's messages and the shard's own types."""
+"""Conversion of ids, payloads and vectors between Qdrant's messages and the shard's own types."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,11 +12,11 @@ from memotree_storage.qdrant.engine.wire import qdrant
 _KINDS: Final = {bool: "bool_value", int: "integer_value", float: "double_value", str: "string_value"}
 
 PointKey = int | UUID
-"""A point's id as the shard wants it."""
+"""A point's id in the shard's type."""
 
 
 def read_id(message: qdrant.PointId) -> PointKey:
-    """The id in a message; ``MalformedError`` for text that is no UUID."""
+    """Convert an id from a message; ``MalformedError`` for text that is not a UUID."""
     if variant(message, "point_id_options") == "num":
         return int(message.num)
     try:
@@ -26,17 +26,17 @@ def read_id(message: qdrant.PointId) -> PointKey:
 
 
 def write_id(key: PointKey | str) -> qdrant.PointId:
-    """The message for an id."""
+    """Convert an id to a message."""
     return qdrant.PointId(num=key) if isinstance(key, int) else qdrant.PointId(uuid=str(key))
 
 
 def read_payload(entries: Mapping[str, qdrant.Value]) -> dict[str, Any]:
-    """The payload as plain values."""
+    """Convert a payload to plain values."""
     return {name: read_value(value) for name, value in entries.items()}
 
 
 def read_value(value: qdrant.Value) -> Any:
-    """One payload value as a plain one."""
+    """Convert one payload value to a plain value."""
     kind = value.WhichOneof("kind")
     if kind is None or kind == "null_value":
         return None
@@ -48,12 +48,12 @@ def read_value(value: qdrant.Value) -> Any:
 
 
 def write_payload(payload: Mapping[str, Any] | None) -> dict[str, qdrant.Value]:
-    """The messages of a payload."""
+    """Convert a payload to messages."""
     return {name: write_value(value) for name, value in (payload or {}).items()}
 
 
 def write_value(value: Any) -> qdrant.Value:
-    """The message of one payload value."""
+    """Convert one payload value to a message."""
     if value is None:
         return qdrant.Value(null_value=qdrant.NULL_VALUE)
     if isinstance(value, list):
@@ -64,7 +64,7 @@ def write_value(value: Any) -> qdrant.Value:
 
 
 def read_point(message: qdrant.PointStruct) -> edge.Point:
-    """A point to be stored."""
+    """Convert a point that is to be stored."""
     only(message, "id", "payload", "vectors")
     return edge.Point(read_id(message.id), _read_vectors(message.vectors), read_payload(message.payload))
 
@@ -83,21 +83,21 @@ def _read_vector(message: qdrant.Vector) -> Any:
         return read_sparse(message.sparse)
     if kind is not None:
         raise UnsupportedError(f"{kind} vectors")
-    only(message, "data", "indices")  # the older form of the same
+    only(message, "data", "indices")  # the older form of the same message
     if message.HasField("indices"):
         return edge.SparseVector(list(message.indices.data), list(message.data))
     return list(message.data)
 
 
 def read_sparse(message: qdrant.SparseVector) -> edge.SparseVector:
-    """A sparse vector; ``MalformedError`` when indices and values do not go together."""
+    """Convert a sparse vector; ``MalformedError`` if it does not have as many indices as values."""
     if len(message.indices) != len(message.values):
         raise MalformedError("A sparse vector needs as many indices as values.")
     return edge.SparseVector(list(message.indices), list(message.values))
 
 
 def write_vectors(vectors: Any) -> qdrant.VectorsOutput | None:
-    """The message of a stored point's named vectors, ``None`` when they were not asked for."""
+    """Convert a stored point's named vectors to a message; ``None`` if they were not requested."""
     if vectors is None:
         return None
     named = {
@@ -110,7 +110,7 @@ def write_vectors(vectors: Any) -> qdrant.VectorsOutput | None:
 
 
 def read_payload_selector(message: qdrant.WithPayloadSelector) -> Any:
-    """Which payload fields an answer carries; none when the request does not say."""
+    """Convert the selection of payload fields for an answer; none unless the request says otherwise."""
     kind = message.WhichOneof("selector_options")
     if kind == "include":
         return list(message.include.fields)
@@ -120,5 +120,5 @@ def read_payload_selector(message: qdrant.WithPayloadSelector) -> Any:
 
 
 def read_vectors_selector(message: qdrant.WithVectorsSelector) -> bool | list[str]:
-    """Which vectors an answer carries; none when the request does not say."""
+    """Convert the selection of vectors for an answer; none unless the request says otherwise."""
     return list(message.include.names) if message.WhichOneof("selector_options") == "include" else bool(message.enable)

@@ -1,7 +1,7 @@
 """Qdrant's own messages and servicers, without the client around them.
 
-``qdrant_client.grpc`` needs nothing from its parent package, whose import takes a second (HTTP models, numpy). So the
-parent is an empty stand-in while it is loaded.
+``qdrant_client.grpc`` needs nothing from its parent package, whose import takes a second (HTTP models, numpy). So an
+empty stand-in replaces the parent package while ``grpc`` is loaded.
 """
 
 import importlib
@@ -26,7 +26,7 @@ def _load() -> Any:
     try:
         return importlib.import_module("qdrant_client.grpc")
     finally:
-        del sys.modules["qdrant_client"]  # whoever imports the client later gets the real one
+        del sys.modules["qdrant_client"]  # a later import of the client gets the real package
 
 
 if not TYPE_CHECKING:

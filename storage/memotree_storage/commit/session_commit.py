@@ -1,0 +1,330 @@
+"""Committing what a session has staged.
+
+1. Merge the chosen changes onto the head of the branch, and check that the result is a tree.
+2. Hand it to the write path, which moves the branch from exactly that head. If another program was faster, begin again.
+
+A caller that keeps request ids claims the id in the same transaction, before step 1.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from memotree_storage import faults
+from memotree_storage.commit import refs as ref_changes
+from memotree_storage.commit.message import ListedChange, compose
+from memotree_storage.commit.rebase import ConflictError, MergedChange, MergedChanges, merge_onto
+from memotree_storage.commit.session_pins import pin_base
+from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.tree_check import MissingChange, check_tree
+from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.errors import AbortedError, FailedPreconditionError, NotFoundError
+from memotree_storage.model import trailers
+from memotree_storage.model.codec import READ_LIMITS
+from memotree_storage.model.node import Archive, Entry
+from memotree_storage.model.validation import check_archive, check_node
+from memotree_storage.ports import Signature, TagDraft
+from memotree_storage.postgres import history, refs, sessions, staging, tree
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.refs import BRANCHES, TAGS
+from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.staging import Staged
+from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.store import Store
+
+_ATTEMPTS: Final = 8
+
+
+class NothingToCommitError(FailedPreconditionError):
+    """The session (or the choice) has no changes."""
+
+    reason = "NOTHING_TO_COMMIT"
+
+
+class BranchGoneError(FailedPreconditionError):
+    """The branch of the session was deleted, or deleted and created again."""
+
+    reason = "BRANCH_GONE"
+
+
+class IncompleteChoiceError(FailedPreconditionError):
+    """The chosen changes need others of the session; ``nodes`` has those that are missing."""
+
+    reason = "INCOMPLETE_CHOICE"
+    nodes: Sequence[object] = ()
+
+
+class ChangeNotFoundError(NotFoundError):
+    """A chosen node has no staged change."""
+
+    reason = "CHANGE_NOT_FOUND"
+
+
+class BranchBusyError(AbortedError):
+    """The branch kept moving; nothing was written."""
+
+    reason = "BRANCH_BUSY"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """What a caller wants committed.
+
+    Attributes:
+        message: Subject and text, without trailers.
+        author: Its author; one without a name is the session's agent.
+        committer: Who commits: the service.
+        choice: Ids of the entries whose changes are committed; all when empty.
+        tag: The name of an annotated tag to make; none when empty.
+        request_id: Kept in the commit, so that a repeated call finds the commit again; none when empty.
+    """
+
+    message: str
+    author: Signature
+    committer: Signature
+    choice: Sequence[str] = ()
+    tag: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What a commit gave.
+
+    Attributes:
+        commit_id: The commit.
+        branch: The branch that is at it.
+        tag: The tag that was made; "" if none.
+        changes: How many entries it changes.
+        remaining: How many changes the session has still staged.
+        warnings: Why the tag was not made, if it was not.
+    """
+
+    commit_id: str
+    branch: str
+    tag: str
+    changes: int
+    remaining: int
+    warnings: tuple[str, ...] = ()
+
+
+async def commit_session(store: Store, workspace_id: str, session_id: str, order: CommitOrder) -> CommitResult:
+    """Commit the changes of a session.
+
+    Once the branch may have moved, a cancellation waits for the end.
+
+    Raises:
+        WorkspaceNotFoundError: There is no such workspace.
+        SessionNotFoundError: There is no such session.
+        SessionClosedError: It takes no changes any more.
+        NothingToCommitError: There are no changes.
+        ChangeNotFoundError: A chosen entry has no change.
+        IncompleteChoiceError: The choice would leave an orphan.
+        BranchGoneError: The session's branch was deleted.
+        BranchBusyError: Another program kept moving the branch.
+        ConflictError: The branch moved, and both sides changed the same field.
+        TagExistsError: The tag exists.
+        ConfusingNameError: A branch has the name of the tag.
+    """
+
+    async def work(commit_point: CommitPoint) -> CommitResult:
+        async with workspace_transaction(
+            store, workspace_id, commit_point, session_id=session_id, follow=False
+        ) as transaction:
+            return await commit_session_in_transaction(transaction, session_id, order)
+
+    result = await finish_past_commit_point(work)
+    store.notice_commit(workspace_id)
+    return result
+
+
+async def commit_session_in_transaction(
+    transaction: WorkspaceTransaction, session_id: str, order: CommitOrder
+) -> CommitResult:
+    """The same in a transaction that holds the workspace and the session; the caller tells the store of the commit.
+
+    If the request of the order made a commit before whose answer was cut off, its result is returned.
+    """
+    if order.request_id:
+        await transaction.follow_git()
+        earlier = await _earlier_result(transaction, session_id, order)
+        if earlier is not None:
+            return earlier
+    session = await sessions.hold_session(transaction.conn, transaction.workspace_id, session_id)
+    if not order.author.name:
+        order = replace(order, author=replace(order.author, name=session.agent))
+    result = await _SessionCommit(transaction, session, order).run()
+    store, workspace_id = transaction.store, transaction.workspace_id
+    store.background.start(pin_base(store, workspace_id, session_id, session.base_commit, result.commit_id))
+    return result
+
+
+@dataclass(slots=True)
+class _SessionCommit:
+    """One commit of a session's changes, in a transaction that holds the workspace and the session."""
+
+    transaction: WorkspaceTransaction
+    session: Session
+    order: CommitOrder
+    merging: MergedChanges = field(default_factory=MergedChanges)
+
+    async def run(self) -> CommitResult:
+        for _ in range(_ATTEMPTS):
+            await self.transaction.follow_git()
+            head = await self._head()
+            if self.order.tag:
+                await ref_changes.check_new_tag(self.transaction, self.order.tag)
+            rows, left_out = await self._choose()
+            faults.point("commit.frozen")
+            self.merging = await self._merge(head, rows, left_out)
+            faults.point("commit.merged")
+            effective = _effective(self.merging)
+            outcome = await write_commit(self.transaction, self._new_commit(head, effective))
+            if outcome is not None:
+                tag = "" if outcome.warnings else self.order.tag
+                return CommitResult(
+                    outcome.commit_id, self.session.branch, tag, len(effective), outcome.remaining, outcome.warnings
+                )
+        raise BranchBusyError(
+            f"Branch {self.session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
+            "Send the call again."
+        )
+
+    async def _head(self) -> State:
+        workspace_id = self.transaction.workspace_id
+        found = await refs.find_ref(self.transaction.conn, workspace_id, BRANCHES, self.session.branch)
+        if found is None:
+            raise BranchGoneError(
+                f"Branch {self.session.branch} was deleted. The staged changes can still be read; open a session on "
+                "another branch and make them there."
+            )
+        return State(workspace_id, found.commit_id)
+
+    async def _choose(self) -> tuple[list[Staged], set[str]]:
+        """The staged changes to commit, and the ids of the others."""
+        rows = await staging.staged(self.transaction.conn, self.session.session_id)
+        if not rows:
+            raise NothingToCommitError("The session has no changes. Change a node first.")
+        if not self.order.choice:
+            return rows, set()
+        chosen = set(self.order.choice)
+        check_chosen(chosen, {row.entry_id for row in rows})
+        return [row for row in rows if row.entry_id in chosen], {row.entry_id for row in rows} - chosen
+
+    async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> MergedChanges:
+        """Merge changes onto the head and check the result against it."""
+        snapshot = Snapshot(self.transaction.conn, head)
+        merging = await merge_onto(snapshot, self.transaction.store, rows)
+        entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
+        checked = await check_tree(snapshot, entries, left_out)
+        if checked.missing:
+            raise await self._incomplete(checked.missing)
+        conflicts = [*merging.conflicts, *checked.conflicts]
+        if conflicts:
+            raise ConflictError.of(conflicts)
+        effective = _effective(merging)
+        if not effective:
+            raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
+        for item in effective:
+            if item.theirs_blob != item.row.derived_blob:
+                _check_limits(item.entry)
+        return merging
+
+    async def _incomplete(self, missing: list[MissingChange]) -> "IncompleteChoiceError":
+        ids = sorted({item.entry_id for item in missing})
+        versions = await tree.versions(Snapshot(self.transaction.conn, self.session.tree), ids, dead=True)
+        reasons = "; ".join(f"{item.entry_id}, for {item.why} {item.needed_by}" for item in missing[:10])
+        error = IncompleteChoiceError(f"The choice would leave the tree broken. Choose as well: {reasons}.")
+        error.nodes = [versions[entry_id] for entry_id in ids if entry_id in versions]
+        return error
+
+    def _new_commit(self, head: State, effective: Sequence[MergedChange]) -> NewCommit:
+        order = self.order
+        message = compose(
+            order.message,
+            [ListedChange(item.theirs, item.entry, item.row.messages) for item in effective],
+            {
+                trailers.SESSION: self.session.session_id,
+                trailers.AGENT: self.session.agent,
+                trailers.TOOL: ", ".join(sorted({tool for item in effective for tool in item.row.tools})),
+                trailers.REQUEST: order.request_id,
+                trailers.TAG: order.tag,
+            },
+        )
+        return NewCommit(
+            branch=self.session.branch,
+            parent=head.commit_id,
+            entries={item.row.entry_id: item.entry for item in effective},
+            at_parent=self.merging.at_head,
+            message=message,
+            author=order.author,
+            committer=order.committer,
+            tag=_tag_draft(order) if order.tag else None,
+            session=SettledSession(self.session.session_id, _settled(self.merging)),
+        )
+
+
+async def _earlier_result(
+    transaction: WorkspaceTransaction, session_id: str, order: CommitOrder
+) -> CommitResult | None:
+    """The result of a request that was cut off after its commit was made; its trailers say whose it is."""
+    conn, workspace_id = transaction.conn, transaction.workspace_id
+    session = await sessions.find_session(conn, workspace_id, session_id)
+    found = await history.commit_of_request(conn, workspace_id, session_id, order.request_id)
+    if found is None:
+        return None
+    warnings = await _earlier_tag(transaction, order, found.commit_id) if order.tag else ()
+    remaining = await staging.count_staged(conn, session_id)
+    tag = "" if warnings else order.tag
+    return CommitResult(found.commit_id, session.branch, tag, found.changes, remaining, warnings)
+
+
+async def _earlier_tag(transaction: WorkspaceTransaction, order: CommitOrder, commit_id: str) -> tuple[str, ...]:
+    """Make the tag that an earlier commit asked for, unless it is there; why that could not be done, if so."""
+    found = await refs.find_ref(transaction.conn, transaction.workspace_id, TAGS, order.tag)
+    if found is not None:
+        return () if found.commit_id == commit_id else (f"Tag {order.tag} names another commit; this one has no tag.",)
+    message = (await asyncio.to_thread(transaction.repository.commit_info, commit_id)).message
+    if trailers.trailers_of(message).get(trailers.TAG) != order.tag:
+        return (f"The commit was made without tag {order.tag}.",)
+    tag_id = await asyncio.to_thread(transaction.repository.write_tag, _tag_draft(order), commit_id)
+    return await place_tag(transaction, order.tag, tag_id, commit_id)
+
+
+def _tag_draft(order: CommitOrder) -> TagDraft:
+    return TagDraft(order.tag, order.message.strip().split("\n", 1)[0] + "\n", order.committer)
+
+
+def _effective(merging: MergedChanges) -> list[MergedChange]:
+    """The changes that change something on the head."""
+    return [item for item in merging.merged if item.entry != item.theirs]
+
+
+def _check_limits(entry: Entry | None) -> None:
+    """Each side kept the limits; the merged entry has to as well."""
+    if isinstance(entry, Archive):
+        check_archive(entry)
+    elif entry is not None:
+        check_node(entry, READ_LIMITS)
+
+
+def _settled(merging: MergedChanges) -> list[EntryChange]:
+    """Each chosen change with the blob that was staged: the merged entry holds it, so the session has no more to do."""
+    return [EntryChange(item.row.entry_id, item.row.version.blob, item.entry) for item in merging.merged]
+
+
+def check_chosen(chosen: Collection[str], staged_ids: Collection[str]) -> None:
+    """Refuse a choice of changes that the session does not have.
+
+    Raises:
+        ChangeNotFoundError: With the first of those that are missing.
+    """
+    unknown = sorted(entry_id for entry_id in chosen if entry_id not in staged_ids)
+    if unknown:
+        raise ChangeNotFoundError(
+            f"The session has no change of {', '.join(unknown)}. List the changes with ListChanges.",
+            "change",
+            unknown[0],
+        )

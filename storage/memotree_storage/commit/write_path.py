@@ -1,0 +1,190 @@
+"""The one write path: every commit and every move of a branch or tag goes through this module.
+
+`write_commit` does, in this order:
+
+1. Write blobs, trees, commit and tag object as one pack, and sync it. No ref names it yet.
+2. Move the branch by compare and swap from the commit that the changes were checked against. This is the commit point.
+3. In the transaction that holds the workspace: mirror the commit and the branch, and settle the session it came from.
+4. Make the tag.
+
+Dying before step 2 changes nothing. Dying after it leaves a mirror that is behind, which the next start brings up to
+date from the trailers of the commit (see `memotree_storage.mirror.catch_up`).
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from memotree_storage import faults
+from memotree_storage.commit.rebase import carry_over
+from memotree_storage.commit.transaction import WorkspaceTransaction
+from memotree_storage.git.refs import RefNameTakenError
+from memotree_storage.model.codec import archive_path, encode_entry, entry_path, node_path
+from memotree_storage.model.node import Entry
+from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenCommit
+from memotree_storage.postgres import projector, refs, staging
+from memotree_storage.postgres.projector import EntryChange
+from memotree_storage.postgres.refs import BRANCHES, TAGS
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import Snapshot, State
+
+_FEW: Final = 100
+"""More entries than these are encoded in a thread, so that other calls go on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledSession:
+    """The session that a commit came from, and each chosen change with the blob that was staged."""
+
+    session_id: str
+    changes: Sequence[EntryChange]
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommit:
+    """A commit to be written on a branch, checked against ``parent``.
+
+    Attributes:
+        branch: A branch that is at ``parent``.
+        parent: The commit it follows on.
+        entries: What changes, by id; ``None`` removes the entry.
+        at_parent: The alive versions at ``parent`` of the entries that change.
+        message: The whole message with its trailers.
+        author: Its author.
+        committer: Its committer.
+        tag: An annotated tag to make with it.
+        session: The session that it came from.
+        encoded: The files of entries that were encoded already, by id.
+    """
+
+    branch: str
+    parent: str
+    entries: Mapping[str, Entry | None]
+    at_parent: Mapping[str, Version]
+    message: str
+    author: Signature
+    committer: Signature
+    tag: TagDraft | None = None
+    session: SettledSession | None = None
+    encoded: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """A commit that stands.
+
+    Attributes:
+        commit_id: The commit.
+        remaining: How many changes the session has still staged.
+        warnings: Why the tag was not made, if it was not.
+    """
+
+    commit_id: str
+    remaining: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> CommitOutcome | None:
+    """Write a commit, move its branch, mirror it, settle its session and make its tag.
+
+    Returns:
+        The commit, or ``None`` if another program moved the branch meanwhile: then nothing has changed.
+    """
+    conn, workspace_id, repository = transaction.conn, transaction.workspace_id, transaction.repository
+    files = await _files(new)
+    draft = CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag)
+    written = await asyncio.to_thread(repository.write_commit, draft)
+    faults.point("commit.before-swap")
+    if not await move_ref(transaction, BRANCHES + new.branch, new.parent, written.commit_id, written.commit_id):
+        return None
+    faults.point("commit.swapped")
+    changes = [_entry_change(entry_id, entry, written) for entry_id, entry in new.entries.items()]
+    transaction.store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
+    info = await asyncio.to_thread(repository.commit_info, written.commit_id)
+    await projector.project(conn, workspace_id, info, changes, before=new.at_parent)
+    faults.point("commit.projected")
+    remaining = 0
+    if new.session is not None:
+        remaining = await _settle(transaction, new.session, written.commit_id)
+    faults.point("commit.mirrored")
+    warnings: tuple[str, ...] = ()
+    if new.tag is not None and written.tag_id is not None:
+        warnings = await place_tag(transaction, new.tag.name, written.tag_id, written.commit_id)
+    faults.point("commit.tagged")
+    return CommitOutcome(written.commit_id, remaining, warnings)
+
+
+async def move_ref(
+    transaction: WorkspaceTransaction, ref: str, old: str | None, new: str | None, commit_id: str = ""
+) -> bool:
+    """Move a branch or tag by compare and swap in Git, then in the mirror.
+
+    Args:
+        transaction: Holds the workspace.
+        ref: The full name.
+        old: The object that it must be at; ``None`` if it must not exist.
+        new: The object that it shall be at; ``None`` to delete it.
+        commit_id: The commit that ``new`` peels to.
+
+    Returns:
+        Whether it was moved; if not, somebody else has moved it and nothing has changed.
+
+    Raises:
+        RefNameTakenError: A ref exists that would be a folder of this one, or the other way round.
+    """
+    if not await transaction.swap(transaction.repository.move_ref, ref, old, new):
+        return False
+    if new is None:
+        await refs.delete_ref(transaction.conn, transaction.workspace_id, ref)
+    else:
+        await refs.put_ref(transaction.conn, transaction.workspace_id, ref, new, commit_id)
+    return True
+
+
+async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, commit_id: str) -> tuple[str, ...]:
+    """Make the tag of a commit that stands.
+
+    Returns:
+        Why it was not made; nothing if it was.
+    """
+    try:
+        made = await move_ref(transaction, TAGS + name, None, tag_id, commit_id)
+    except RefNameTakenError as error:  # a push of this moment made the other ref; the commit stands
+        return (f"Tag {name} was not made: {error.message}",)
+    return () if made else (f"Tag {name} was made by someone else at the same moment; the commit has no tag.",)
+
+
+async def _files(new: NewCommit) -> dict[str, bytes | None]:
+    """The files that the commit writes (``None``: removes), by path."""
+
+    def encode() -> dict[str, bytes | None]:
+        return {
+            _path(entry_id, entry, new.at_parent): None
+            if entry is None
+            else new.encoded.get(entry_id) or encode_entry(entry)
+            for entry_id, entry in new.entries.items()
+        }
+
+    return encode() if len(new.entries) <= _FEW else await asyncio.to_thread(encode)
+
+
+def _path(entry_id: str, entry: Entry | None, at_parent: Mapping[str, Version]) -> str:
+    if entry is not None:
+        return entry_path(entry)
+    return archive_path(entry_id) if at_parent[entry_id].is_archive else node_path(entry_id)
+
+
+def _entry_change(entry_id: str, entry: Entry | None, written: WrittenCommit) -> EntryChange:
+    return EntryChange(entry_id, "" if entry is None else written.blobs[entry_path(entry)], entry)
+
+
+async def _settle(transaction: WorkspaceTransaction, session: SettledSession, commit_id: str) -> int:
+    """Take the committed changes off the session and lay the others over the commit; how many are left."""
+    conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
+    await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
+    remaining = await staging.count_staged(conn, session_id)
+    if not remaining:
+        return 0
+    await carry_over(Snapshot(conn, State(workspace_id, commit_id)), transaction.store, session_id)
+    return await staging.count_staged(conn, session_id)

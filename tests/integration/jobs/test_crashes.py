@@ -1,0 +1,128 @@
+"""Jobs whose process stops or crashes, and jobs that are forgotten."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from integration.jobs.stage import WORKSPACE, Open, died, raising
+from memotree_storage.postgres import jobs as rows
+from memotree_storage.store import Store
+
+from memotree.jobs import JobNotFoundError, JobStoppedError
+from memotree.jobs.runner import MAX_CRASHES, JobsPausedError
+from memotree.v1 import job_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("SERVE-6")
+
+
+# --- stops and crashes ---
+
+
+async def test_a_stop_puts_a_running_job_back_and_the_next_start_runs_it(stage: Open) -> None:
+    async with stage() as on:
+        job = await on.submit(inputs={"text": b"stays"})
+        await on.entered.wait()
+        watching = asyncio.create_task(on.over(job))
+        await asyncio.sleep(0)
+        await on.runner.stop()
+        with pytest.raises(JobsPausedError, match="Watch it again"):
+            await watching
+        assert ((await on.stored(job)).state, (await on.stored(job)).crashes) == (rows.QUEUED, 0)
+    async with stage() as later:
+        later.leave.set()
+        over = await later.over(job)
+    assert (over.state, over.attempts) == (rows.SUCCEEDED, 2)
+
+
+async def test_a_job_that_ran_when_its_process_died_runs_again(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+    await died(store, job)
+    async with stage() as on:
+        again = await on.until(job, rows.RUNNING)
+        assert (again.attempts, again.crashes) == (2, 1)
+        on.leave.set()
+        assert (await on.over(job)).crashes == 0
+
+
+async def test_a_job_in_which_process_after_process_dies_is_left_alone_until_resumed(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+    await died(store, job, MAX_CRASHES)
+    async with stage() as on:
+        failed = await on.over(job)
+        assert (failed.state, failed.reason) == (rows.FAILED, "JOB_ENDS_SERVER")
+        assert on.played == []
+        on.leave.set()
+        await on.runner.resume(job.id)
+        assert (await on.over(job)).state == rows.SUCCEEDED
+
+
+async def test_a_suspect_runs_alone_so_that_no_neighbour_dies_with_it(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        suspect, other = await on.submit("suspect"), await on.submit("other")
+    await died(store, suspect, 2)
+    async with stage(concurrency=2) as on:
+        await on.until(suspect, rows.RUNNING)
+        assert (await on.stored(other)).state == rows.QUEUED
+        on.leave.set()
+        await on.over(other)
+        assert on.played == ["suspect", "other"]
+
+
+async def test_an_end_that_was_asked_for_before_the_process_died_is_kept(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+    await died(store, job)
+    async with store.database.transaction() as conn:
+        await rows.ask_to_cancel(conn, job.id)
+    async with stage() as on:
+        assert (await on.over(job)).state == rows.CANCELLED
+        assert on.played == []
+
+
+async def test_a_kind_that_nobody_knows_any_more_waits_and_blocks_no_other(stage: Open, store: Store) -> None:
+    async with stage(started=False) as on:
+        job = await on.submit()
+        async with store.database.transaction() as conn:
+            await conn.execute("update work.job set kind = 'of_another_version' where job_id = %s", (job.id,))
+    async with stage() as on:
+        on.leave.set()
+        await on.over(await on.submit())
+        assert (await on.stored(job)).state == rows.QUEUED
+        with pytest.raises(ValueError, match="no work function is registered"):
+            await on.runner.submit(WORKSPACE, "unheard_of", pb.StartRebuildRequest())
+        with pytest.raises(ValueError, match="registered already"):
+            on.runner.register("act", raising(KeyError()))
+
+
+# --- forgetting -------------------------------------------------------------------------------------------------------
+
+
+async def test_jobs_that_are_over_for_long_are_forgotten_with_their_inputs(stage: Open, store: Store) -> None:
+    async with stage(raising(JobStoppedError("Enough.")), retention=timedelta(days=1)) as on:
+        old = await on.over(await on.submit(inputs={"text": b"old"}))
+        young = await on.over(await on.submit(inputs={"text": b"young"}))
+        async with store.database.transaction() as conn:
+            await conn.execute("update work.job set updated_at = now() - interval '25 h' where job_id = %s", (old.id,))
+        assert await on.runner.tidy() == 1
+        assert await on.count("job_input") == 1
+        assert (await on.runner.get(young.id)).state == rows.STOPPED
+        with pytest.raises(JobNotFoundError, match="forgotten"):
+            await on.runner.get(old.id)
+
+
+async def test_a_job_whose_row_is_gone_ends_without_a_word(stage: Open, store: Store) -> None:
+    async with stage() as on:
+        job = await on.submit()
+        await on.entered.wait()
+        watching = asyncio.create_task(on.over(job))
+        async with store.database.transaction() as conn:
+            await conn.execute("delete from work.job")
+        on.runner.forget_workspace(WORKSPACE)
+        with pytest.raises(JobNotFoundError):
+            await watching
+        with suppress(JobNotFoundError):
+            await on.runner.cancel(job.id)
+        assert await on.count("job") == 0

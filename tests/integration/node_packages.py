@@ -1,0 +1,40 @@
+"""Node.js and the packages of ``node_client/package-lock.json``, installed once for all workers."""
+
+import fcntl
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FOLDER: Final = Path(__file__).parent / "node_client"
+NODE: Final = shutil.which("node")
+NPM: Final = shutil.which("npm")
+
+needs_node = pytest.mark.skipif(NODE is None or NPM is None, reason="this machine has no Node.js with npm")
+
+
+def node_modules() -> Path:
+    """The folder of the installed packages, which npm fetches when they are not those of the lock file."""
+    lock, modules = FOLDER / "package-lock.json", FOLDER / "node_modules"
+    with lock.open(encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # several workers may ask at once
+        installed = modules / ".package-lock.json"
+        if not installed.exists() or _packages(installed) != _packages(lock):
+            done = subprocess.run(  # noqa: S603 - npm with arguments of our own
+                [NPM or "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+                cwd=FOLDER,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=150,
+            )
+            assert done.returncode == 0, done.stderr
+    return modules
+
+
+def _packages(lock: Path) -> dict[str, str]:
+    listed = json.loads(lock.read_text(encoding="utf-8"))["packages"]
+    return {name: facts["version"] for name, facts in listed.items() if name}

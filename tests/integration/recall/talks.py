@@ -1,0 +1,94 @@
+"""Two conversations of two models, and recall over them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from integration.worlds import World
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.ports import Embedder
+
+from memotree.forest.recall.recall import Recall
+from memotree.models.meter import Meter
+from memotree.v1 import forest_service_pb2 as pb
+
+LCA, COLLAPSED, HYBRID = pb.RECALL_STRATEGY_LCA, pb.RECALL_STRATEGY_COLLAPSED, pb.RECALL_STRATEGY_HYBRID
+MUCH = 10_000
+TRACTOR = "Why does the diesel engine of the tractor smoke?"
+
+
+@dataclass(frozen=True)
+class Models:
+    """What recall needs of the models; with ``liked`` there is a reranking model, which likes texts with that word."""
+
+    embedder: Embedder
+    liked: str = ""
+
+    @property
+    def has_ranking(self) -> bool:
+        return bool(self.liked)
+
+    async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
+        del query, meter
+        return [float(self.liked in text) for text in texts]
+
+
+def talk(archive: str, lines: list[str], **fields: Any) -> list[Node]:
+    """A root and a leaf for each line, as an ingested conversation has them."""
+    root = Node(new_id(), archive, None, "a0", type="summary_node", title="A talk", summary="People talk.")
+    places = many_between(None, None, len(lines))
+    leaves = [
+        Node(new_id(), archive, root.id, place, type="leaf_chunk", title=f"Turn {number}", content=line, **fields)
+        for number, (place, line) in enumerate(zip(places, lines, strict=True))
+    ]
+    return [root, *leaves]
+
+
+GARDEN = [
+    "Ann: I planted roses by the wall in March.",
+    "Ben: Do they need much water?",
+    "Ann: Only in July, when the sun burns.",
+    "Ben: My tractor broke again, the diesel engine smokes.",
+    "Ann: Take it to the workshop in the village.",
+    "Ben: They are closed until Monday.",
+]
+SEA = [
+    "Cid: The ferry to the island leaves at nine.",
+    "Dot: I get seasick on every boat.",
+    "Cid: Take ginger with you.",
+]
+EVERYTHING = " ".join([*GARDEN, *SEA])
+"""A question that has words of every leaf."""
+
+
+@dataclass
+class Forest:
+    """Two conversations of two models in one workspace."""
+
+    world: World
+    recalling: Recall
+    sea: Archive
+    garden: list[Node]
+    ferry: list[Node]
+    commit: str
+
+    async def __call__(self, query: str = TRACTOR, **fields: Any) -> pb.RecallResponse:
+        return await self.recalling.recall(pb.RecallRequest(workspace=self.world.workspace, query=query, **fields))
+
+    async def contents(self, **fields: Any) -> set[str]:
+        """The contents of all leaves that a recall with room for everything gives."""
+        answer = await self(**{"query": EVERYTHING, "token_budget": MUCH, **fields})
+        found = texts(answer)
+        assert len(found) == len(set(found))
+        assert answer.leaves_considered >= len(found)
+        return set(found)
+
+
+def leaves(answer: pb.RecallResponse) -> list[pb.RecalledNode]:
+    return [one for passage in answer.passages for one in passage.nodes]
+
+
+def texts(answer: pb.RecallResponse) -> list[str]:
+    """The contents of the leaves of an answer, in its order."""
+    return [one.node.content for one in leaves(answer)]

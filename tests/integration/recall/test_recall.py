@@ -1,0 +1,300 @@
+"""Recall on real stores: the three strategies, budgets, filters, and states that change."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from integration.recall.talks import (
+    COLLAPSED,
+    EVERYTHING,
+    GARDEN,
+    HYBRID,
+    LCA,
+    MUCH,
+    SEA,
+    Forest,
+    Models,
+    leaves,
+    talk,
+    texts,
+)
+from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.model.node import Archive, Node, Source, new_id
+from memotree_storage.model.position import many_between
+from memotree_storage.model.tokens import count_tokens
+from memotree_storage.postgres.tree import Snapshot, State
+
+from memotree.canvas.node_messages import nodes_at
+from memotree.forest.citations import content_hash
+from memotree.forest.recall import recall as recall_module
+from memotree.forest.recall.recall import Recall
+from memotree.request.messages import DETAIL
+from memotree.v1 import forest_service_pb2 as pb
+
+# --- HYBRID ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(forest: Forest) -> None:
+    liked = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked="ginger"))
+    request = pb.RecallRequest(
+        workspace=forest.world.workspace, query=EVERYTHING, token_budget=MUCH, include_trace=True
+    )
+    found = leaves(await liked.recall(request))
+    best = max(found, key=lambda one: one.score)
+    assert "ginger" in best.node.content
+    signals = {signal.name: signal.score for signal in best.trace.signals}
+    assert signals["rerank"] == 0.5
+    assert sum(signals.values()) == pytest.approx(best.score, abs=1e-6)
+    assert all(one.score <= 0.5 for one in found if "ginger" not in one.node.content)
+
+
+async def test_a_copy_of_a_document_does_not_fill_the_budget_twice(forest: Forest) -> None:
+    world, words = (
+        forest.world,
+        "The lighthouse keeper repaired the lamp before the storm, and wrote it into the log of the year.",
+    )
+    copies = [Archive(new_id(), f"log {number}") for number in range(3)]
+    for archive in copies:
+        await world.put(archive, *talk(archive.id, [words, "Thanks!"]))
+    found = [one.node.content for one in leaves(await forest("lighthouse keeper thanks", token_budget=MUCH))]
+    assert found.count(words) == 1
+    assert found.count("Thanks!") == len(copies)
+
+
+@pytest.mark.requirement("FOREST-8", "FOREST-15")
+async def test_recall_packs_leaves_in_document_order_under_the_budget(forest: Forest) -> None:
+    answer = await forest(token_budget=40)
+    assert "tractor" in answer.text
+    assert 0 < answer.tokens_used <= answer.token_budget == 40
+    assert answer.tokens_used == sum(one.tokens for one in leaves(answer))
+    assert answer.leaves_considered == len(GARDEN) + len(SEA)
+    assert answer.commit_id == forest.commit
+    for passage in answer.passages:
+        lines = GARDEN if passage.archive_name == "notes" else SEA
+        places = [lines.index(one.node.content) for one in passage.nodes]
+        assert places == list(range(places[0], places[0] + len(places)))
+        assert passage.text == "\n".join(one.node.content for one in passage.nodes)
+        assert passage.score == max(one.score for one in passage.nodes)
+    documents = list(dict.fromkeys(passage.archive_id for passage in answer.passages))
+    best = [max(one.score for one in answer.passages if one.archive_id == document) for document in documents]
+    assert best == sorted(best, reverse=True)
+
+
+@pytest.mark.requirement("FOREST-8")
+@pytest.mark.parametrize("budget", [1, 5, 11, 12, 13, 30, 60, 100])
+async def test_no_budget_is_ever_exceeded(forest: Forest, budget: int) -> None:
+    answer = await forest(token_budget=budget)
+    assert sum(count_tokens(text) for text in texts(answer)) == answer.tokens_used <= budget
+    assert answer.tokens_used > 0, "something is said even under the smallest budget"
+
+
+@pytest.mark.requirement("FOREST-8")
+async def test_a_trace_has_shares_that_add_up_the_way_from_the_root_and_a_sentence(forest: Forest) -> None:
+    for strategy in (LCA, COLLAPSED, HYBRID):
+        answer = await forest(strategy=strategy, include_trace=True)
+        found = [*leaves(answer), *answer.nodes]
+        assert found
+        for one in found:
+            assert 0 <= one.score <= 1
+            assert sum(signal.score for signal in one.trace.signals) == pytest.approx(one.score, abs=1e-6)
+            assert all(signal.score >= 0 for signal in one.trace.signals)
+            assert [node.id for node in one.trace.route] == list(one.node.path)
+            assert one.trace.reason.endswith(".")
+    without = await forest()
+    assert not any(one.HasField("trace") for one in leaves(without))
+
+
+@pytest.mark.requirement("FOREST-8")
+async def test_what_is_left_out_is_told_by_headings_alone(forest: Forest) -> None:
+    world = forest.world
+    manual = Archive(new_id(), "Manual of the pump")
+    top = Node(new_id(), manual.id, None, "a0", title="Manual of the pump")
+    parts = []
+    lines = {
+        "Safety": "Wear gloves of strong leather and a helmet, and never work alone near the water. " * 3,
+        "Starting": "Press the green button twice, wait for the lamp, then press the button once more. " * 3,
+        "Repair": "Call Zoe, who has the spare parts and the long ladder, before you open the case. " * 3,
+    }
+    for place, (title, text) in zip(many_between(None, None, 3), lines.items(), strict=True):
+        head, pair = (Node(new_id(), manual.id, None, place, type="summary_node", title=title) for _ in range(2))
+        head = replace(head, parent_id=top.id, attributes={"section": "1"})
+        pair = replace(pair, parent_id=head.id, title="A made up title")
+        span = Source("pump", heading=f"Manual of the pump > {title}")
+        leaf = Node(new_id(), manual.id, pair.id, "a0", type="leaf_chunk", title=title, content=text, source=span)
+        parts += [head, pair, leaf]
+    await world.put(manual, top, *parts)
+    here = pb.RecallFilter(archives=[manual.id])
+    answer = await forest("Which button has to be pressed?", token_budget=70, filter=here)
+    assert list(answer.passages[0].headings) == ["Manual of the pump", "Starting"]
+    assert answer.text == f"# Manual of the pump\n\n## Starting\n\n[{parts[5].id}] {lines['Starting']}"
+
+
+@pytest.mark.requirement("FOREST-8")
+async def test_a_leaf_over_the_budget_gives_its_best_stretch_and_says_so(forest: Forest) -> None:
+    lines = [f"Line {number} is about nothing at all." for number in range(400)]
+    lines[250] = "The zeppelin lands on the roof of the town hall."
+    long = forest.world.node("Long", content="\n".join(lines))
+    await forest.world.put(long)
+    answer = await forest("Where does the zeppelin land?", token_budget=60)
+    cut = next(one for one in leaves(answer) if one.node.id == long.id)
+    assert "zeppelin" in cut.node.content
+    assert cut.node.content in long.content
+    assert cut.node.content_cut
+    assert cut.citation.content_sha256 == content_hash(long.content)
+    assert answer.tokens_used <= 60
+    assert any(long.id in warning for warning in answer.warnings)
+
+
+# --- LCA and COLLAPSED -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("FOREST-6", "FOREST-15")
+async def test_several_hits_of_one_tree_become_their_common_ancestor_with_the_best_score(forest: Forest) -> None:
+    single = await forest("ferry to the island", strategy=LCA, top_k=1)
+    assert [one.node.id for one in single.nodes] == [forest.ferry[1].id]
+    assert single.nodes[0].node.content == SEA[0]
+    answer = await forest("ferry to the island", strategy=LCA, top_k=MUCH, filter=pb.RecallFilter(archives=["sea"]))
+    assert [one.node.id for one in answer.nodes] == [forest.ferry[0].id]
+    assert answer.nodes[0].score == pytest.approx(single.nodes[0].score)
+    assert answer.nodes[0].node.summary
+    assert not answer.nodes[0].node.content
+
+
+@pytest.mark.requirement("FOREST-6")
+async def test_hits_under_two_roots_of_one_archive_stay_apart(forest: Forest) -> None:
+    other = talk(forest.world.archive.id, ["Eve: The tractor race is in May.", "Eve: A diesel tractor won."])
+    await forest.world.put(*other)
+    here = pb.RecallFilter(archives=["notes"])
+    answer = await forest(strategy=LCA, top_k=100, filter=here)
+    assert {one.node.id for one in answer.nodes} == {forest.garden[0].id, other[0].id}
+
+
+@pytest.mark.requirement("FOREST-15")
+async def test_collapsed_gives_the_best_nodes_of_all_levels_under_the_budget_given(forest: Forest) -> None:
+    answer = await forest("people talk about a tractor", strategy=COLLAPSED, top_k=5)
+    assert 3 <= len(answer.nodes) <= 5
+    assert {one.node.type for one in answer.nodes} == {"summary_node", "leaf_chunk"}
+    assert [one.score for one in answer.nodes] == sorted((one.score for one in answer.nodes), reverse=True)
+    narrow = await forest("people talk about a tractor", strategy=COLLAPSED, top_k=5, token_budget=16)
+    assert 0 < narrow.tokens_used == sum(one.tokens for one in narrow.nodes) <= 16
+
+
+# --- Filters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("FOREST-8")
+@pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
+async def test_a_filter_by_model_or_archive_never_lets_another_one_through(forest: Forest, strategy: int) -> None:
+    for wanted in (
+        pb.RecallFilter(model_id="another-agent"),
+        pb.RecallFilter(archives=["sea"]),
+        pb.RecallFilter(archives=["sea", "notes"], model_id="another-agent"),
+        pb.RecallFilter(scope_node_id=forest.ferry[0].id),
+    ):
+        answer = await forest(strategy=strategy, filter=wanted)  # type: ignore[arg-type]
+        found = [one.node.archive_id for one in [*leaves(answer), *answer.nodes]]
+        assert found
+        assert set(found) == {forest.sea.id}
+    nobody = await forest(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))  # type: ignore[arg-type]
+    assert not leaves(nobody)
+    assert not nobody.nodes
+    assert any("nobody" in warning for warning in nobody.warnings)
+
+
+@pytest.mark.requirement("FOREST-8")
+@pytest.mark.parametrize("strategy", [COLLAPSED, HYBRID])
+async def test_nodes_are_filtered_by_tag_type_time_and_scope(forest: Forest, strategy: int) -> None:
+    world = forest.world
+    old = world.node(
+        "Old", content="The tractor was red.", tags=("farm", "x"), attributes={"time": "1:56 pm on 8 May, 2023"}
+    )
+    new = world.node("New", content="The tractor is blue.", tags=("farm",), attributes={"time": "2024-01-05T10:00:00Z"})
+    top = world.node("Top", content="Of tractors.", type="plan")
+    below = world.node("Below", content="A tractor below.", parent=top)
+    await world.put(old, new, top, below)
+    now = datetime.now(UTC)
+
+    async def found(**wanted: Any) -> set[str]:
+        answer = await forest(
+            "tractor", strategy=strategy, top_k=100, token_budget=MUCH, filter=pb.RecallFilter(**wanted)
+        )
+        return {one.node.title for one in [*leaves(answer), *answer.nodes]}
+
+    assert await found(tags=["farm"]) == {"Old", "New"}
+    assert await found(tags=["farm", "x"]) == {"Old"}
+    assert await found(node_types=["plan"]) == {"Top"}
+    assert await found(scope_node_id=top.id) == {"Top", "Below"}
+    assert await found(until="2023-06-01") == {"Old"}
+    assert await found(since="2023-05-08T13:56:00Z", until="2024-01-05T10:00:00Z") == {"Old"}
+    assert await found(since="2023-05-08T13:56:01Z", tags=["farm"]) == {"New"}
+    assert "Below" in await found(since=(now - timedelta(days=1)).isoformat())
+    assert await found(since=(now + timedelta(days=1)).isoformat()) == set()
+
+
+@pytest.mark.requirement("FOREST-8")
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"query": " "}, "query"),
+        ({"query": "x" * 8193}, "query"),
+        ({"query": "a\x00b"}, "query"),
+        ({"token_budget": -1}, "token_budget"),
+        ({"token_budget": 200_001}, "token_budget"),
+        ({"top_k": -1}, "top_k"),
+        ({"strategy": 9}, "strategy"),
+        ({"filter": pb.RecallFilter(since="yesterday")}, "filter.since"),
+        ({"filter": pb.RecallFilter(since="2024-01-01", until="2023-01-01")}, "filter.until"),
+    ],
+    ids=str,
+)
+async def test_a_request_that_cannot_be_right_is_refused_by_field(
+    forest: Forest, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        await forest(**fields)
+    assert [fault.field for fault in caught.value.violations] == [field]
+
+
+@pytest.mark.parametrize("wanted", [{"archives": ["nowhere"]}, {"scope_node_id": "0" * 16}], ids=str)
+async def test_an_archive_or_scope_that_is_not_there_is_not_found(forest: Forest, wanted: dict[str, Any]) -> None:
+    with pytest.raises(NotFoundError):
+        await forest(filter=pb.RecallFilter(**wanted))
+
+
+@pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
+async def test_where_there_is_nothing_a_warning_says_what_to_do(forest: Forest, strategy: int) -> None:
+    empty = Archive(new_id(), "empty")
+    await forest.world.put(empty)
+    answer = await forest(strategy=strategy, filter=pb.RecallFilter(archives=["empty"]))  # type: ignore[arg-type]
+    assert not leaves(answer)
+    assert not answer.nodes
+    assert answer.warnings
+
+
+# --- Citations -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("FOREST-8")
+async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(forest: Forest) -> None:
+    cited = replace(forest.garden[4], source=Source("talk-1", 10, 60, 0, "A talk", content_hash(GARDEN[3])))
+    commit = await forest.world.put(cited)
+    for strategy in (COLLAPSED, HYBRID):
+        answer = await forest(strategy=strategy)
+        one = next(one for one in [*leaves(answer), *answer.nodes] if one.node.id == cited.id).citation
+        assert (one.commit_id, one.archive_id, one.archive_name) == (commit, cited.archive_id, "notes")
+        assert (one.source.document_id, one.source.start, one.source.end) == ("talk-1", 10, 60)
+        assert one.content_sha256 == one.source.sha256 == content_hash(GARDEN[3])
+    state = State(forest.world.workspace, commit)
+    everything = await forest(f"{EVERYTHING} People talk.", strategy=COLLAPSED, top_k=100)
+    async with forest.world.store.database.connection() as conn:
+        ids = [one.node.id for one in everything.nodes]
+        read = {node.id: node for node in await nodes_at(Snapshot(conn, state), forest.world.store, ids, DETAIL)}
+    assert {one.node.type for one in everything.nodes} == {"leaf_chunk", "summary_node"}
+    cites = {one.citation.node_id: one.citation.content_sha256 for one in everything.nodes}
+    assert cites == {node_id: content_hash(node.content) for node_id, node in read.items()}
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    assert (recall_module.DEFAULT_TOP_K, recall_module.MOST_TOP_K) == (10, 1000)
+    assert (recall_module.DEFAULT_BUDGET, recall_module.MOST_BUDGET) == (2000, 200_000)

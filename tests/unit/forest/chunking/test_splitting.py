@@ -1,0 +1,147 @@
+"""Where documents are cut."""
+
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from steps import LINEAR, growth
+
+from memotree.forest.chunking.graphemes import cut_before, may_cut
+from memotree.forest.chunking.splitting import Piece, split, stretches
+from memotree.forest.documents import SpokenTurn, conversation, read_document
+from memotree.forest.documents.document import Document
+
+
+def cut(text: str, size: int, name: str = "a.txt") -> list[str]:
+    document = read_document(text, name=name)
+    return [document.text[piece.start : piece.end] for piece in split(document, size)]
+
+
+@pytest.mark.requirement("FOREST-1")
+def test_paragraphs_then_lines_then_sentences_then_words_are_cut_apart() -> None:
+    assert cut("One two.\n\nThree four.\n\nFive six.", 24) == ["One two.\n\nThree four.\n\n", "Five six."]
+    assert cut("One two\nthree four\nfive six seven", 19) == ["One two\nthree four\n", "five six seven"]
+    assert cut("One two. Three four! Five six? Seven.", 21) == ["One two. Three four! ", "Five six? Seven."]
+    assert cut("one two three four five", 9) == ["one two ", "three ", "four five"]
+
+
+@pytest.mark.requirement("FOREST-1")
+def test_chinese_is_cut_behind_the_ends_of_its_sentences() -> None:
+    text = "第一句话在这里。第二句话呢？第三句话！“第四句。”第五句；完"  # noqa: RUF001 - the marks of Chinese
+    pieces = cut(text, 10)
+    assert pieces == ["第一句话在这里。", "第二句话呢？", "第三句话！", "“第四句。”", "第五句；完"]  # noqa: RUF001
+
+
+@pytest.mark.requirement("FOREST-1")
+def test_line_ends_of_every_system_are_kept_whole() -> None:
+    text = "one one one\r\n\r\ntwo two two\r\nthree three\r\n"
+    pieces = cut(text, 16)
+    assert "".join(pieces) == text
+    assert pieces == ["one one one\r\n\r\n", "two two two\r\n", "three three\r\n"]
+    assert not any(piece.startswith("\n") for size in range(1, 20) for piece in cut(text, max(2, size)))
+
+
+def test_code_is_cut_before_its_functions() -> None:
+    code = "import os\n\n\ndef first():\n    return 1\n\n\ndef second():\n    return 2\n\n\nclass Third:\n    pass\n"
+    assert cut(code, 39, "a.py") == [
+        "import os\n\n\n",
+        "def first():\n    return 1\n\n\n",
+        "def second():\n    return 2\n\n\n",
+        "class Third:\n    pass\n",
+    ]
+
+
+def test_a_name_is_never_a_leaf_of_its_own_before_a_long_turn() -> None:
+    talk = conversation([SpokenTurn("Ann", "word " * 60)])
+    pieces = [talk.text[piece.start : piece.end] for piece in split(talk, 100)]
+    assert pieces[0].startswith("Ann: word")
+    assert all(20 <= len(piece) <= 100 for piece in pieces)
+
+
+def test_a_heading_is_never_a_leaf_of_its_own_before_a_long_paragraph() -> None:
+    text = "# A heading\n\n" + "Some words of a sentence. " * 12 + "\n"
+    pieces = cut(text, 100, "a.md")
+    assert pieces[0].startswith("# A heading\n\nSome words")
+    assert "".join(pieces) == text
+
+
+@pytest.mark.requirement("FOREST-3")
+def test_no_piece_reaches_over_a_section_or_a_turn() -> None:
+    document = read_document("before\n\n# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree\n", name="a.md")
+    assert [(document.text[piece.start : piece.end], piece.section) for piece in split(document, 1000)] == [
+        ("before\n\n", -1),
+        ("# A\n\none\n\n", 0),
+        ("## B\n\ntwo\n\n", 1),
+        ("# C\n\nthree\n", 2),
+    ]
+    talk = conversation([SpokenTurn("A", "word " * 10, session="1"), SpokenTurn("B", "short", session="2")])
+    assert [(piece.section, piece.turn) for piece in split(talk, 40)] == [(0, 0), (0, 0), (0, 0), (1, 1)]
+
+
+def test_blank_text_before_a_heading_belongs_to_it() -> None:
+    document = read_document("\n\n# A\n\none\n", name="a.md")
+    assert split(document, 1000) == [Piece(0, len(document.text), 0)]
+    assert [stretch.section for stretch in stretches(document)] == [0]
+
+
+def test_white_space_alone_is_no_piece() -> None:
+    assert cut("word" + " " * 7 + "word", 8) != ["word    ", "   ", "word"]
+    for size in range(6, 20):
+        assert not any(piece.isspace() for piece in cut("one two three \n four five \n\n\n six", size))
+
+
+def test_gaps_alone_can_be_cut() -> None:
+    document = read_document("# A\n\none two three\n\n# B\n\nfour five six\n", name="a.md")
+    pieces = split(document, 8, [(5, 12), (20, 30)])
+    assert [document.text[piece.start : piece.end] for piece in pieces] == ["one two", "# B\n\n", "four "]
+    assert [piece.section for piece in pieces] == [0, 1, 1]
+    assert split(document, 8, []) == []
+
+
+def test_graphemes_stay_whole() -> None:
+    family = "👩\u200d👩\u200d👧"
+    for cluster in ("e\u0301", family, "🇩🇪", "👍🏽", "\u1100\u1161\u11a8", "\r\n", "नि", "🏴\U000e0067\U000e007f"):
+        text = f"a{cluster}b"
+        assert may_cut(text, 1)
+        assert may_cut(text, 1 + len(cluster))
+        assert not any(may_cut(text, 1 + inside) for inside in range(1, len(cluster)))
+        assert cut_before(text, len(cluster)) == 1
+    flags = "🇩🇪🇫🇷🇮🇹"
+    assert [place for place in range(1, 6) if may_cut(flags, place)] == [2, 4]
+    assert cut(family * 10, 12) == [family * 2] * 5
+
+
+def test_a_piece_needs_room() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        split(Document("words"), 0)
+
+
+@pytest.mark.requirement("FOREST-1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word and more " * 700_000,
+        "x" * 10_000_000,
+        "中文没有空格" * 1_700_000,
+        "\n" * 5_000_000 + "x",
+        "a" + "\u0301" * 5_000_000,
+    ],
+    ids=["words", "letters", "chinese", "breaks", "marks"],
+)
+def test_ten_megabytes_in_one_line_are_split_in_steps_that_grow_with_them(text: str) -> None:
+    assert growth(lambda size: split(Document(text[:size]), 1000), 50_000) < LINEAR
+    pieces = split(Document(text), 1000)
+    assert pieces[-1].end == len(text)
+    assert all(one.end == two.start for one, two in pairwise(pieces))
+    assert all(piece.end - piece.start <= 1000 for piece in pieces)
+
+
+def test_memory_does_not_grow_with_the_number_of_words() -> None:
+    document = Document("a b c d e f g h " * 60_000)
+    tracemalloc.start()
+    try:
+        split(document, 1000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60 << 20

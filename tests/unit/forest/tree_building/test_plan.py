@@ -1,0 +1,167 @@
+"""The plan of a tree: sections above, merged nodes below them, leaves at the bottom."""
+
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from memotree_storage.model.validation import check_text
+
+from memotree.forest.chunking.splitting import Piece, split
+from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
+from memotree.forest.tree_building.merging import Merging, merge_now
+from memotree.forest.tree_building.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
+from memotree.forest.tree_building.titles import leaf_title, merged_title
+
+
+def grow(document: Document, pieces: list[Piece], limit: int) -> TreePlan:
+    """A tree in which everything is alike, so that pairs merge from the front."""
+    mergings = []
+    for group in group_pieces(pieces):
+        mine = pieces[group.first : group.first + group.count]
+        lengths = [piece.end - piece.start for piece in mine]
+        mergings.append(
+            merge_now([np.ones(2)] * len(mine), lengths, lambda _l, _r: np.ones(2), threshold=0.5, limit=limit)
+        )
+    return plan_tree(document, pieces, mergings)
+
+
+def drawn(document: Document, plan: TreePlan) -> list[str]:
+    """The tree as indented lines."""
+    depths: list[int] = []
+    lines = []
+    for node in plan.nodes:
+        depths.append(0 if node.parent is None else depths[node.parent] + 1)
+        kind = "leaf" if isinstance(node, PlannedLeaf) else "merged" if node.section is None else "section"
+        lines.append(f"{'  ' * depths[-1]}{kind} {document.text[node.start : node.end]!r}")
+    return lines
+
+
+def check(document: Document, plan: TreePlan) -> None:
+    leaves = [node for node in plan.nodes if isinstance(node, PlannedLeaf)]
+    assert "".join(document.text[leaf.start : leaf.end] for leaf in leaves) == document.text
+    assert [plan.nodes[index] for index in plan.leaves] == leaves
+    assert list(plan.roots) == [index for index, node in enumerate(plan.nodes) if node.parent is None]
+    for index, node in enumerate(plan.nodes):
+        text = document.text[node.start : node.end]
+        assert node.sha256 == sha256(text.encode()).hexdigest()
+        assert node.page == document.page_at(node.start)
+        check_text("title", node.title, required=True, max_chars=500)
+        check_text("heading", node.heading, max_chars=2000)
+        if isinstance(node, PlannedInner):
+            below = [plan.nodes[child] for child in node.children]
+            assert all(child.parent == index for child in below)
+            assert "".join(document.text[child.start : child.end] for child in below) == text
+
+
+@pytest.mark.requirement("FOREST-3")
+@pytest.mark.requirement("FOREST-4")
+def test_sections_stand_above_merged_nodes_and_those_above_leaves() -> None:
+    one, two, three, four = (f"{letter * 4} {letter * 9} {letter * 8}. " for letter in "abcd")
+    text = f"{one}{two}\n\n# A\n{one}{two}{three}{four}\n## B\nonly\n## C\n{one}{two}\n"
+    document = read_document(text, name="a.md")
+    plan = grow(document, split(document, 30), 62)
+    check(document, plan)
+    assert drawn(document, plan) == [
+        f"merged {one + two + chr(10) * 2!r}",
+        f"  leaf {one!r}",
+        f"  leaf {two + chr(10) * 2!r}",
+        f"section {text[len(one + two) + 2 :]!r}",
+        f"  merged {'# A' + chr(10) + one + two!r}",
+        f"    leaf {'# A' + chr(10) + one!r}",
+        f"    leaf {two!r}",
+        f"  merged {three + four + chr(10)!r}",
+        f"    leaf {three!r}",
+        f"    leaf {four + chr(10)!r}",
+        "  section '## B\\nonly\\n'",
+        "    leaf '## B\\nonly\\n'",
+        f"  section {'## C' + chr(10) + one + two + chr(10)!r}",
+        f"    leaf {'## C' + chr(10) + one!r}",
+        f"    leaf {two + chr(10)!r}",
+    ]
+    headings = {node.title: node.heading for node in plan.nodes if isinstance(node, PlannedInner)}
+    assert headings["B"] == "A > B"
+    assert headings["A"] == "A"
+    last = plan.nodes[12]
+    assert isinstance(last, PlannedInner)
+    assert (last.section, last.group, last.merged) == (2, 3, 2), "one merged root of a whole section is the section"
+    assert [node.heading for node in plan.nodes if isinstance(node, PlannedLeaf)] == [
+        "", "", "A", "A", "A", "A", "A > B", "A > C", "A > C",
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("FOREST-1")
+def test_plain_text_gives_one_or_several_trees_and_no_root_above_them() -> None:
+    document = Document("one one. two two. three three. four four. five five.")
+    pieces = split(document, 14)
+    assert len(grow(document, pieces, 1000).roots) == 1
+    plan = grow(document, pieces, 30)
+    check(document, plan)
+    assert len(plan.roots) == 3
+    alone = plan_tree(document, pieces, [Merging(len(pieces), (), tuple(range(len(pieces))))])
+    assert len(alone.roots) == len(pieces)
+    check(document, alone)
+
+
+@pytest.mark.requirement("FOREST-3")
+def test_sittings_of_a_conversation_stand_above_its_turns() -> None:
+    talk = conversation(
+        [
+            SpokenTurn("Ann", "hello there", "2024-05-01 10:00"),
+            SpokenTurn("Bob", "and hello back", "2024-05-01 10:01"),
+            SpokenTurn("Ann", "a new day", "2024-05-02 09:00"),
+        ]
+    )
+    plan = grow(talk, split(talk, 1000), 8000)
+    check(talk, plan)
+    assert [node.title for node in plan.nodes] == [
+        "2024-05-01",
+        "Ann: hello there",
+        "Bob: and hello back",
+        "2024-05-02",
+        "Ann: a new day",
+    ]
+    assert [node.turn for node in plan.nodes if isinstance(node, PlannedLeaf)] == [0, 1, 2]
+
+
+def test_a_chain_of_merges_as_long_as_the_document_needs_no_recursion() -> None:
+    count = 5000
+    document = Document("word " * count)
+    pieces = [Piece(5 * number, 5 * number + 5) for number in range(count)]
+    pairs = ((0, 1), *((count + number, number + 2) for number in range(count - 2)))
+    plan = plan_tree(document, pieces, [Merging(count, pairs, (2 * count - 2,))])
+    assert len(plan.nodes) == 2 * count - 1
+    assert plan.roots == (0,)
+
+
+def test_mergings_of_other_pieces_are_a_mistake() -> None:
+    document = Document("words")
+    with pytest.raises(ValueError, match="mergings"):
+        plan_tree(document, split(document, 10), [])
+
+
+def test_titles_are_the_first_words_without_marks() -> None:
+    assert leaf_title("\n\n## The *heading*\n\nwords", "x") == "The *heading*"
+    assert leaf_title("> - 1. words\nmore", "x") == "words"
+    assert leaf_title(" \n\u200b\n", "Part 7") == "Part 7"
+    assert leaf_title("---\n", "Part 7") == "Part 7"
+    assert leaf_title("---\ntitle: A day\n---\n", "x") == "title: A day"
+    long = leaf_title("word " * 100, "x")
+    assert len(long) <= 80
+    assert long.endswith("word…")
+    assert merged_title("# First part\n", "The last words\nof it", "x") == "First part … The last words"
+    assert merged_title("same", "same", "x") == "same"
+    assert merged_title(" ", "\n", "Parts 3") == "Parts 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "heading", "title"),
+    [
+        ("## Soil\n\nRoses want clay.\n", "Soil", "Roses want clay."),
+        ("Soil\n====\nRoses want clay.\n", "Soil", "Roses want clay."),
+        ("## Soil\n", "Soil", "Soil"),
+        ("Roses want clay.\n## Soil\n", "Soil", "Roses want clay."),
+        ("## Soil and sun\nRoses want clay.\n", "Soil", "Soil and sun"),
+    ],
+)
+def test_a_leaf_is_not_called_by_the_heading_that_its_section_is_called_by(text: str, heading: str, title: str) -> None:
+    assert leaf_title(text, "Part 1", heading) == title

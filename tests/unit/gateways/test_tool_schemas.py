@@ -1,0 +1,268 @@
+"""Tools made from the contract: what they take, what they say, and how JSON becomes a message and back."""
+
+import json
+import re
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from memotree.client.errors import DataLossError, MemoTreeClientError
+from memotree.errors import FAMILIES
+from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
+from memotree.gateways.contract import comments, short_names
+from memotree.gateways.json_messages import from_json, to_json
+from memotree.gateways.json_schema import OUTPUT, description, input_schema
+from memotree.gateways.results import Failure, Result
+from memotree.gateways.tool_table import BY_NAME, TOOLS, Tool
+from memotree.server.binding import contract
+from memotree.statuses import HTTP_STATUSES
+from memotree.v1 import node_service_pb2 as nodes
+from memotree.v1 import session_service_pb2 as sessions
+from memotree.v1 import types_pb2
+
+ROOT = Path(__file__).parents[3]
+
+
+class NoCaller:
+    """Nothing may be called."""
+
+    async def call(self, *_: Any) -> Any:
+        raise AssertionError
+
+    def stream(self, *_: Any) -> Any:
+        raise AssertionError
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue(NoCaller(), "main")
+
+
+@pytest.mark.requirement("FOREST-14", "CANVAS-7")
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
+    schema = input_schema(tool, "main")
+    Draft202012Validator.check_schema(schema)
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", tool.name)
+    assert len(description(tool)) > 10
+    assert set(tool.required) <= set(schema["properties"])
+    undescribed = [name for name, field in schema["properties"].items() if not field.get("description")]
+    assert not undescribed
+    assert json.loads(json.dumps(schema)) == schema
+
+
+def test_names_are_unique_and_every_rpc_is_offered_once() -> None:
+    assert len(BY_NAME) == len(TOOLS)
+    assert len({(tool.service, tool.rpc) for tool in TOOLS}) == len(TOOLS)
+
+
+def test_what_reads_is_not_destructive_and_what_streams_says_what_its_answer_is() -> None:
+    for tool in TOOLS:
+        assert not (tool.read_only and tool.destructive)
+        assert bool(tool.last) == tool.method.server_streaming
+
+
+def test_descriptions_name_tools_and_not_rpcs() -> None:
+    rpcs = {tool.rpc for tool in TOOLS}
+    for tool in TOOLS:
+        told = description(tool) + json.dumps(input_schema(tool, "main"))
+        assert not rpcs & set(re.findall(r"\b[A-Z][A-Za-z]+\b", told)) - {"Ask", "Recall"}, tool.name
+
+
+def test_the_comments_cover_the_whole_contract() -> None:
+    missing = [
+        name
+        for service in contract().values()
+        for method in service.methods
+        for name in (method.full_name, *(field.full_name for field in method.input_type.fields))
+        if name not in comments()
+    ]
+    assert not missing
+
+
+def test_the_comments_are_part_of_the_package() -> None:
+    """A wheel holds every file of these folders: hatchling leaves out only what git ignores."""
+    assert resources.files("memotree.v1").joinpath("contract.json").is_file()
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert "memotree" in built["targets"]["wheel"]["packages"]
+    assert "json" not in (ROOT / ".gitignore").read_text(encoding="utf-8")
+
+
+def test_the_page_names_every_tool() -> None:
+    page = (ROOT / "docs" / "how-to" / "connect-an-agent-over-mcp.md").read_text(encoding="utf-8")
+    assert not [tool.name for tool in TOOLS if f"`{tool.name}`" not in page]
+
+
+@pytest.mark.requirement("FOREST-14")
+def test_the_schema_of_a_field_says_what_it_may_be() -> None:
+    create = input_schema(BY_NAME["create_node"], "notes")["properties"]
+    assert create["initial_level"]["enum"] == ["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
+    assert "BRIEF: The title and the brief (one line)." in create["initial_level"]["description"]
+    assert create["attributes"] == {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "description": "Attributes by name.",
+    }
+    assert create["tags"]["items"] == {"type": "string"}
+    assert create["relations"]["items"]["properties"]["type"]["enum"][0] == "REFERENCES"
+    assert (create["position"]["type"], create["auto_generate_summary"]["type"]) == ("integer", "boolean")
+    assert create["workspace"]["default"] == "notes"
+    assert input_schema(BY_NAME["recall"], "main")["properties"]["filter"]["additionalProperties"] is False
+    author = input_schema(BY_NAME["commit_changes"], "main")["properties"]["author"]
+    assert author["properties"]["timestamp"]["format"] == "date-time"
+    change = input_schema(BY_NAME["batch_change_nodes"], "main")["properties"]["changes"]["items"]
+    assert (change["minProperties"], change["maxProperties"]) == (1, 1)
+    assert "request_id" not in change["properties"]["create"]["properties"]
+
+
+def test_the_fields_given_to_an_update_are_its_mask(catalogue: Catalogue) -> None:
+    given_ = {"session_id": "s", "node_id": "n", "tags": [], "title": "", "brief": None, "mode": "REPLACE"}
+    request: Any = catalogue.request(BY_NAME["update_node"], given_)
+    assert sorted(request.update_mask.paths) == ["tags", "title"]
+    assert (request.mode, request.HasField("brief")) == (nodes.UPDATE_MODE_REPLACE, False)
+
+
+def test_the_default_workspace_stands_only_where_none_is_given(catalogue: Catalogue) -> None:
+    request: Any = catalogue.request(BY_NAME["recall"], {"query": "q"})
+    assert request.workspace == "main"
+    request = catalogue.request(BY_NAME["recall"], {"query": "q", "workspace": "other"})
+    assert request.workspace == "other"
+
+
+@pytest.mark.requirement("CANVAS-7")
+@pytest.mark.parametrize(
+    ("values", "faults"),
+    [
+        ({"title": 1}, ["title"]),
+        ({"title": "\ud800"}, ["title"]),
+        ({"tags": "a"}, ["tags"]),
+        ({"tags": ["a", 2]}, ["tags[1]"]),
+        ({"attributes": ["a"]}, ["attributes"]),
+        ({"attributes": {"a": 1}}, ["attributes['a']"]),
+        ({"position": 1.5}, ["position"]),
+        ({"position": 2**40}, ["position"]),
+        ({"position": True}, ["position"]),
+        ({"position": float("nan")}, ["position"]),
+        ({"auto_generate_summary": 1}, ["auto_generate_summary"]),
+        ({"initial_level": "title"}, ["initial_level"]),
+        ({"initial_level": "UNSPECIFIED"}, ["initial_level"]),
+        ({"initial_level": 1}, ["initial_level"]),
+        ({"relations": [{"type": "ABOUT"}, 1, {"typ": "ABOUT"}]}, ["relations[1]", "relations[2].typ"]),
+        ({"source": []}, ["source"]),
+        ({"source": {"start": "1"}}, ["source.start"]),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_path(values: dict[str, Any], faults: list[str]) -> None:
+    _, found = from_json(nodes.CreateNodeRequest.DESCRIPTOR, values)
+    assert [fault.field for fault in found] == faults
+    assert all(fault.description.endswith((".", "?")) for fault in found)
+
+
+def test_times_and_choices_are_read_and_refused() -> None:
+    request: Any
+    author = {"name": "Ada", "timestamp": "2026-01-31T12:00:00+01:00"}
+    request, faults = from_json(sessions.CommitChangesRequest.DESCRIPTOR, {"author": author})
+    assert not faults
+    assert to_json(request)["author"]["timestamp"] == "2026-01-31T11:00:00Z"
+    for time in ("yesterday", 5, {}):
+        _, faults = from_json(sessions.CommitChangesRequest.DESCRIPTOR, {"author": {"timestamp": time}})
+        assert [fault.field for fault in faults] == ["author.timestamp"]
+    request, faults = from_json(sessions.OpenSessionRequest.DESCRIPTOR, {"ttl": "90s"})
+    assert (request.ttl.seconds, faults) == (90, [])
+    _, faults = from_json(nodes.NodeChange.DESCRIPTOR, {"create": {}, "delete": {}})
+    assert [fault.field for fault in faults] == ["delete"]
+
+
+@given(st.builds(types_pb2.Node, title=st.text(), tags=st.lists(st.text()), child_count=st.integers(0, 9)))
+def test_json_of_a_message_stands_for_the_same_message(node: types_pb2.Node) -> None:
+    back, faults = from_json(types_pb2.Node.DESCRIPTOR, to_json(node))
+    assert not faults
+    assert back == node
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(TOOLS), st.data())
+def test_whatever_the_arguments_are_they_are_a_request_or_faults_and_the_schema_agrees(
+    tool: Tool, data: st.DataObject
+) -> None:
+    schema = input_schema(tool, "main")
+    names = st.sampled_from(sorted(schema["properties"])) | st.text(max_size=5)
+    arguments = data.draw(st.dictionaries(names, JSON.filter(lambda value: value is not None), max_size=4))
+    valid = Draft202012Validator(schema).is_valid(arguments)
+    try:
+        Catalogue(NoCaller(), "main").request(tool, arguments)
+    except InvalidArgumentsError as error:
+        accepted = not error.violations
+    else:
+        accepted = True
+    if accepted and "null" not in json.dumps(arguments):
+        assert valid, arguments  # what is taken is what was promised to be taken
+
+
+def test_numbers_of_64_bits_are_numbers_and_nothing_is_said_of_what_is_empty() -> None:
+    source = types_pb2.Source(document_id="d", start=2**40)
+    assert to_json(source) == {"document_id": "d", "start": 2**40, "end": 0, "page": 0}
+    assert json_format.MessageToDict(source)["start"] == str(2**40)  # protobuf's own JSON has texts there
+    assert to_json(nodes.SearchNodesResponse(), with_empty_lists=True) == {"hits": [], "warnings": []}
+    relation = types_pb2.Relation(type=types_pb2.RELATION_TYPE_PART_OF)
+    assert to_json(relation) == {"type": "PART_OF"}
+
+
+def test_every_enum_of_the_contract_has_short_names() -> None:
+    for name in ("LevelOfDetail", "RelationType", "ChangeKind"):
+        enum = types_pb2.DESCRIPTOR.enum_types_by_name[name]
+        assert len(short_names(enum)) == len(enum.values) - 1
+        assert not [short for short in short_names(enum) if enum.name.upper() in short.replace("_", "")]
+
+
+@pytest.mark.requirement("CANVAS-7")
+def test_a_result_has_one_shape_whether_it_failed_or_not() -> None:
+    error = MemoTreeClientError("It is so.", reason="A_REASON", metadata={"a": "b"})
+    results = [Result("Done.", "Done."), Result("It is so.", "x", failure=Failure.of(error), elapsed=0.5)]
+    shapes = [result.to_json() for result in results]
+    for shape in shapes:
+        Draft202012Validator(OUTPUT).validate(shape)
+        assert list(shape) == list(OUTPUT["properties"])
+    assert shapes[1]["error"] == {
+        "code": "A_REASON",
+        "status": "UNKNOWN",
+        "message": "It is so.",
+        "details": {"metadata": {"a": "b"}},
+    }
+    assert (shapes[0]["success"], shapes[1]["success"], shapes[1]["elapsed_ms"]) == (True, False, 500)
+
+
+@pytest.mark.requirement("CANVAS-7")
+def test_a_server_that_was_not_reached_has_its_status_as_code() -> None:
+    assert Failure.of(DataLossError("Gone.")).code == "DATA_LOSS"
+
+
+async def test_an_unknown_tool_is_refused_by_its_own_code(catalogue: Catalogue) -> None:
+    with pytest.raises(UnknownToolError) as caught:
+        await catalogue.call("nothing", {})
+    assert caught.value.reason == "UNKNOWN_TOOL"
+
+
+def test_every_family_of_errors_has_an_http_status() -> None:
+    assert {code.name for code in FAMILIES.values()} <= set(HTTP_STATUSES)
+
+
+def test_no_request_has_a_field_that_the_form_does_not_know() -> None:
+    """Bytes are hidden, and maps hold texts: should that change, `jsonform` has to learn it."""
+    for tool in TOOLS:
+        for field in tool.request.fields:
+            assert field.name in tool.hidden or field.type != FieldDescriptor.TYPE_BYTES, field.full_name

@@ -1,0 +1,119 @@
+"""Walking commits: all of them, once, parents first."""
+
+import random
+
+import pytest
+from memotree_storage.conformance.commit_store import ABSENT, MAIN, WHO, draft
+from memotree_storage.git.objects import COMMIT, TREE, ObjectMissingError, encode_commit
+from memotree_storage.git.pack import PackWriter
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.ports import CommitInfo, TagDraft
+from unit.storage.git.judge import Judge
+
+
+def write_graph(store: GitRepository, parents_of: list[list[int]]) -> list[str]:
+    """Commits without files, each with the given earlier ones as parents."""
+    ids: list[str] = []
+    with PackWriter(store.path / "objects" / "pack") as pack:
+        tree = pack.add(TREE, b"")
+        for number, parents in enumerate(parents_of):
+            above = [ids[parent] for parent in parents]
+            ids.append(pack.add(COMMIT, encode_commit(tree, above, WHO, WHO, f"commit {number}")).hex())
+        pack.finish()
+    return ids
+
+
+def assert_replayable(found: list[CommitInfo], ids: set[str]) -> None:
+    seen: set[str] = set()
+    for info in found:
+        assert info.commit_id not in seen
+        assert all(parent in seen for parent in info.parents if parent in ids)
+        seen.add(info.commit_id)
+    assert seen == ids
+
+
+def nothing_known(_: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_graph_comes_out_parents_first_and_without_the_known(store: GitRepository, seed: int) -> None:
+    rng = random.Random(seed)
+    graph = [rng.sample(range(number), k=min(number, rng.choice([0, 1, 1, 1, 2, 3]))) for number in range(60)]
+    ids = write_graph(store, graph)
+    tips = rng.sample(ids, 4)
+    listed = set(Judge(store.path).run("rev-list", *tips).split())
+    assert_replayable(store.history(tips, nothing_known), listed)
+    old = rng.sample(ids, 3)
+    known = set(Judge(store.path).run("rev-list", *old).split())
+    assert_replayable(store.history(tips, known.__contains__), listed - known)
+
+
+def test_a_first_parent_chain_comes_out_in_one_piece(store: GitRepository) -> None:
+    ids = write_graph(store, [[], [0], [1], [0], [3], [2, 4]])
+    assert [ids.index(info.commit_id) for info in store.history([ids[5]], nothing_known)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_history_deeper_than_python_recurses_is_walked(store: GitRepository) -> None:
+    count = 20_000
+    ids = write_graph(store, [[number - 1] if number else [] for number in range(count)])
+    assert [info.commit_id for info in store.history([ids[-1]], nothing_known)] == ids
+    recent = store.history([ids[-1]], lambda commit_id: commit_id == ids[-6])
+    assert [info.commit_id for info in recent] == ids[-5:]
+
+
+def test_tips_may_be_tags_and_repeat_and_lead_to_no_commit(store: GitRepository, judge: Judge) -> None:
+    written = store.write_commit(draft(None, {"a": b"1"}, tag=TagDraft("t", "x", WHO)))
+    assert written.tag_id is not None
+    blob = written.blobs["a"]
+    judge.run("tag", "-a", "-m", "a blob", "odd", blob)
+    odd = store.refs()["refs/tags/odd"]
+    (info,) = store.history([written.tag_id, written.commit_id, blob, odd, written.tag_id], nothing_known)
+    assert info == store.commit_info(written.commit_id)
+    assert store.history([], nothing_known) == []
+    with pytest.raises(ObjectMissingError):
+        store.history([ABSENT], nothing_known)
+
+
+@pytest.mark.requirement("GIT-8")
+@pytest.mark.parametrize(
+    ("header", "name", "year"),
+    [
+        (b"author A <a@b> 99999999999999 +0000", "A", 9999),
+        (b"author A <a@b> -5 +0000", "A", 1969),
+        (b"author A <a@b> -99999999999999 +0000", "A", 1),
+        (b"author A <a@b> 0 +9999", "A", 1970),
+        (b"author A <a@b> 0 nonsense", "A", 1970),
+        (b"author A <a@b> nonsense", "A", 1970),
+        (b"author no address at all", "", 1970),
+        (b"author \xff\xfe <\xff> 0 -0130", "\ufffd\ufffd", 1969),
+        (b"x-author missing", "", 1970),
+    ],
+)
+def test_strange_commits_of_other_programs_are_read_somehow(
+    store: GitRepository, judge: Judge, header: bytes, name: str, year: int
+) -> None:
+    tree = store.commit_info(store.write_commit(draft(None, {})).commit_id).tree_id.encode()
+    text = b"tree " + tree + b"\n" + header + b"\ncommitter C <c@d> 1 +0100\nencoding latin-1\n\nSm\xf8rrebr\xf8d"
+    text = text if b"\xff" not in header else text.replace(b"encoding latin-1\n", b"")
+    commit_id = judge.run("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text).strip()
+    info = store.commit_info(commit_id)
+    assert (info.author.name, info.author.when.year) == (name, year)
+    assert info.committer.name == "C"
+    assert store.history([commit_id], nothing_known) == [info]
+    if b"\xff" not in header:
+        assert info.message == "Smørrebrød"
+
+
+def test_signed_commits_and_merge_tags_are_read(store: GitRepository, judge: Judge) -> None:
+    first = store.write_commit(draft(None, {"a": b"1"}))
+    assert store.move_ref(MAIN, None, first.commit_id)
+    info = store.commit_info(first.commit_id)
+    text = (
+        f"tree {info.tree_id}\nparent {first.commit_id}\nauthor A <a@b> 5 +0000\ncommitter A <a@b> 5 +0000\n"
+        "mergetag object 0000000000000000000000000000000000000000\n type commit\n tag x\n author Z <z> 9\n \n text\n"
+        "gpgsig -----BEGIN PGP SIGNATURE-----\n \n parent nonsense\n -----END PGP SIGNATURE-----\n\nSigned\n"
+    )
+    commit_id = judge.run("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text.encode()).strip()
+    signed = store.commit_info(commit_id)
+    assert (signed.parents, signed.author.name, signed.message) == ((first.commit_id,), "A", "Signed\n")

@@ -1,0 +1,228 @@
+"""Refs beside the git program: its names, its packed file, its locks."""
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from memotree_storage.conformance.commit_store import MAIN, draft
+from memotree_storage.git import refs
+from memotree_storage.git.locks import LockJournal, RefLockedError, RepositoryBusyError, RepositoryLock
+from memotree_storage.git.refs import InvalidRefNameError, PackedRefsDamagedError, RefNameTakenError, check_ref_name
+from memotree_storage.git.repository import GitRepository
+from unit.storage.git.judge import Judge
+
+SOON = 0.05
+"""Seconds that a test waits for a lock that nobody will release."""
+
+
+def commits(store: GitRepository, count: int) -> list[str]:
+    return [store.write_commit(draft(None, {"a": b"%d" % number})).commit_id for number in range(count)]
+
+
+def is_accepted(name: str) -> bool:
+    try:
+        check_ref_name(name)
+    except InvalidRefNameError:
+        return False
+    return True
+
+
+@given(st.lists(st.sampled_from([*"ab./-@{}~^:?*[\\ é\t\x7f", "..", ".lock", "@{"]), max_size=6).map("".join))
+@example("@")
+@example("a.lock.b")
+@example("a/.b")
+def test_ref_names_are_judged_as_git_judges_them(rest: str) -> None:
+    name = f"refs/memotree/{rest}"
+    judged = subprocess.run(["git", "check-ref-format", name], check=False).returncode == 0  # noqa: S603, S607 - the judge
+    assert is_accepted(name) == judged
+
+
+def test_packed_refs_are_read_moved_and_created_around(store: GitRepository, judge: Judge) -> None:
+    one, two = commits(store, 2)
+    assert store.move_ref(MAIN, None, one)
+    assert store.move_ref("refs/tags/t", None, two)
+    judge.run("pack-refs", "--all")
+    assert not (store.path / MAIN).exists()
+    assert store.refs() == {MAIN: one, "refs/tags/t": two}
+    assert not store.move_ref(MAIN, None, two), "a packed ref is not absent"
+    assert not store.move_ref(MAIN, two, one)
+    assert store.move_ref(MAIN, one, two)
+    assert store.refs() == {MAIN: two, "refs/tags/t": two}
+    with pytest.raises(RefNameTakenError):
+        store.move_ref("refs/tags/t/x", None, one)
+    assert judge.run("rev-parse", "main").strip() == two
+
+
+def test_deleting_a_packed_ref_removes_it_everywhere(store: GitRepository, judge: Judge) -> None:
+    one, two = commits(store, 2)
+    for name in (MAIN, "refs/heads/gone", "refs/heads/loose-too"):
+        assert store.move_ref(name, None, one)
+    tag = judge.run("tag", "-a", "-m", "annotated", "kept", one)
+    assert tag == ""
+    judge.run("pack-refs", "--all")
+    assert store.move_ref("refs/heads/loose-too", one, two)
+    assert not store.move_ref("refs/heads/gone", two, None)
+    assert store.move_ref("refs/heads/gone", one, None)
+    assert store.move_ref("refs/heads/loose-too", two, None)
+    assert store.refs().keys() == {MAIN, "refs/tags/kept"}
+    assert judge.run("for-each-ref", "--format=%(refname) %(*objectname)").split() == [MAIN, "refs/tags/kept", one]
+    judge.check()
+
+
+def test_deleting_a_ref_frees_the_names_above_it(store: GitRepository) -> None:
+    (one,) = commits(store, 1)
+    assert store.move_ref("refs/heads/a/b/c", None, one)
+    assert store.move_ref("refs/heads/a/b/c", one, None)
+    assert not (store.path / "refs/heads/a").exists()
+    assert (store.path / "refs/heads").is_dir()
+    (store.path / "refs/heads/left/empty").mkdir(parents=True)
+    assert store.move_ref("refs/heads/left", None, one)
+
+
+def test_a_place_with_foreign_files_is_named(store: GitRepository) -> None:
+    (one,) = commits(store, 1)
+    folder = store.path / "refs/heads/odd"
+    folder.mkdir()
+    (folder / "x.lock").write_text("")
+    with pytest.raises(RefNameTakenError, match="not refs"):
+        store.move_ref("refs/heads/odd", None, one)
+
+
+def test_symbolic_refs_are_shown_and_never_moved(store: GitRepository, judge: Judge) -> None:
+    one, two = commits(store, 2)
+    assert store.move_ref(MAIN, None, one)
+    judge.run("symbolic-ref", "refs/heads/alias", MAIN)
+    assert store.refs() == {MAIN: one, "refs/heads/alias": one}
+    assert not store.move_ref("refs/heads/alias", one, two)
+    assert not store.move_ref("refs/heads/alias", None, two)
+
+
+def test_a_broken_ref_hides_no_other_and_is_reported(store: GitRepository) -> None:
+    (one,) = commits(store, 1)
+    assert store.move_ref(MAIN, None, one)
+    (store.path / "refs/heads/broken").write_bytes(b"")
+    assert store.refs() == {MAIN: one}
+    (sentence,) = store.recover()
+    assert "refs/heads/broken" in sentence
+
+
+def test_a_damaged_packed_refs_file_is_an_error_and_not_an_empty_list(store: GitRepository) -> None:
+    (store.path / "packed-refs").write_bytes(b"# pack-refs with: peeled fully-peeled sorted \nnonsense\n")
+    with pytest.raises(PackedRefsDamagedError):
+        store.refs()
+
+
+def test_a_lock_of_git_is_waited_for_and_never_removed(tmp_path: Path) -> None:
+    GitRepository.create(tmp_path / "a.git").close()
+    with GitRepository.open(tmp_path / "a.git", lock_timeout=SOON) as store:
+        one, two = commits(store, 2)
+        assert store.move_ref(MAIN, None, one)
+        lock = store.path / f"{MAIN}.lock"
+        lock.write_text("")
+        with pytest.raises(RefLockedError, match=f"{MAIN}.lock"):
+            store.move_ref(MAIN, one, two)
+        assert store.recover() == []
+        assert lock.exists()
+        assert store.refs() == {MAIN: one}
+    with GitRepository.open(tmp_path / "a.git", lock_timeout=30) as store:
+        timer = threading.Timer(SOON, lock.unlink)
+        timer.start()
+        assert store.move_ref(MAIN, one, two), "git let go while we waited"
+        timer.join()
+
+
+def test_a_hanging_writer_is_named_after_a_while(tmp_path: Path) -> None:
+    GitRepository.create(tmp_path / "a.git").close()
+    with GitRepository.open(tmp_path / "a.git", lock_timeout=SOON) as store:
+        (one,) = commits(store, 1)
+        with RepositoryLock(store.path).hold(SOON), pytest.raises(RepositoryBusyError):
+            store.move_ref(MAIN, None, one)
+        assert store.move_ref(MAIN, None, one)
+
+
+@pytest.mark.requirement("STORE-1")
+@pytest.mark.parametrize("ref", [MAIN, "packed-refs"])
+def test_a_stale_lock_of_ours_stops_nobody(store: GitRepository, judge: Judge, ref: str) -> None:
+    (one,) = commits(store, 1)
+    assert store.move_ref(MAIN, None, one)
+    judge.run("pack-refs", "--all")
+    # A process that died holding a lock: the lock file and its entry in the journal, two names of one inode.
+    with LockJournal(store.path).lock(store.path / ref, SOON):
+        (entry,) = LockJournal(store.path).entries()
+        entry.with_name("dead.boot.1.1.x").hardlink_to(entry)
+        lock = store.path / f"{ref}.lock"
+        lock.with_name("kept").hardlink_to(lock)
+    lock.with_name("kept").rename(lock)
+    assert store.move_ref(MAIN, one, None)
+    assert store.refs() == {}
+
+
+def test_recovery_removes_noted_locks_and_says_whose(store: GitRepository) -> None:
+    (one,) = commits(store, 1)
+    assert store.move_ref(MAIN, None, one)
+    journal = LockJournal(store.path)
+    with journal.lock(store.path / MAIN, SOON):
+        (entry,) = journal.entries()
+        entry.with_name("host.boot.4711.99.x").hardlink_to(entry)
+        (store.path / "kept").hardlink_to(entry)
+    (store.path / "kept").rename(store.path / f"{MAIN}.lock")
+    (sentence,) = store.recover()
+    assert f"{MAIN}.lock" in sentence
+    assert "4711" in sentence
+    assert not (store.path / f"{MAIN}.lock").exists()
+    assert journal.entries() == []
+    assert store.recover() == []
+
+
+places = st.sampled_from([None, 0, 1])
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from([None, 0, 1]), st.sampled_from([None, 0, 1])), max_size=12
+    )
+)
+def test_any_sequence_of_moves_equals_a_dictionary(
+    tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[str, int | None, int | None]]
+) -> None:
+    with GitRepository.create(tmp_path_factory.mktemp("refs") / "a.git") as store:
+        ids = commits(store, 2)
+        model: dict[str, str] = {}
+        for number, (letter, before, after) in enumerate(moves):
+            name = f"refs/heads/{letter}"
+            old, new = (None if at is None else ids[at] for at in (before, after))
+            fits = model.get(name) == old
+            assert store.move_ref(name, old, new) == fits
+            if fits:
+                model.pop(name, None)
+                if new is not None:
+                    model[name] = new
+            assert store.refs() == model
+            if number % 4 == 3:
+                Judge(store.path).run("pack-refs", "--all")
+
+
+@pytest.mark.parametrize("trusted_after", [refs._FRESH_NS, -refs._FRESH_NS])
+def test_a_ref_that_others_replace_again_and_again_is_read_right_each_time(
+    store: GitRepository, monkeypatch: pytest.MonkeyPatch, trusted_after: int
+) -> None:
+    """With files that are young, and with files that count as old at once: a new one has another inode."""
+    monkeypatch.setattr(refs, "_FRESH_NS", trusted_after)
+    ids = commits(store, 2)
+    path = store.path / MAIN
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(200):
+        fresh = path.with_name(f"main.{number}.lock")
+        fresh.write_text(ids[number % 2] + "\n")
+        if trusted_after < 0:
+            keep = path.with_name("keeps-the-inode.lock")
+            keep.unlink(missing_ok=True)
+            keep.hardlink_to(fresh)
+        fresh.replace(path)
+        assert store.refs() == {MAIN: ids[number % 2]}
+    path.unlink()
+    assert store.refs() == {}

@@ -1,0 +1,133 @@
+"""Trees: only what changed is read and written, and what others put there stays."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.conformance.commit_store import WHO, draft, files
+from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
+from memotree_storage.git.pack import PackWriter
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.git.trees import Tree
+from memotree_storage.ports import PathChange
+from unit.storage.git.judge import Judge
+
+
+@pytest.fixture
+def reads(store: GitRepository, monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How many objects of each kind are read from disk."""
+    counted: Counter[int] = Counter()
+    original = store._objects.read
+
+    def read(name: bytes) -> tuple[int, bytes]:
+        found = original(name)
+        counted[found[0]] += 1
+        return found
+
+    monkeypatch.setattr(store._objects, "read", read)
+    return counted
+
+
+def test_a_commit_reads_and_writes_only_the_trees_along_its_paths(store: GitRepository, reads: Counter[int]) -> None:
+    base = store.write_commit(draft(None, {f"nodes/{a:02}/{b:02}/x.md": b"0" for a in range(30) for b in range(30)}))
+    store._trees.clear()
+    packs = set(store.path.rglob("*.pack"))
+    after = store.write_commit(draft(base.commit_id, {"nodes/07/07/x.md": b"1"}))
+    assert reads[TREE] == 4, "root, nodes, 07, 07"
+    (pack,) = set(store.path.rglob("*.pack")) - packs
+    objects = Judge(store.path).run("verify-pack", "-v", str(pack)).splitlines()
+    assert sum(" tree " in line for line in objects) == 4
+    assert sum(" blob " in line for line in objects) == 1
+    reads.clear()
+    assert len(list(store.diff(base.commit_id, after.commit_id))) == 1
+    assert reads[TREE] <= 4, "equal subtrees are not looked into"
+    assert reads[BLOB] == 0
+
+
+def test_a_warm_cache_needs_no_tree_from_disk(store: GitRepository, reads: Counter[int]) -> None:
+    head = store.write_commit(draft(None, {"nodes/ab/cd/x.md": b"0"})).commit_id
+    for number in range(3):
+        head = store.write_commit(draft(head, {"nodes/ab/cd/x.md": b"%d" % number})).commit_id
+    assert reads[TREE] == 0
+    assert reads[BLOB] == 0
+
+
+def test_a_file_set_to_what_it_is_writes_neither_blob_nor_tree(store: GitRepository) -> None:
+    base = store.write_commit(draft(None, {"a/b": b"same"}))
+    packs = set(store.path.rglob("*.pack"))
+    again = store.write_commit(draft(base.commit_id, {"a/b": b"same"}))
+    assert again.blobs == base.blobs
+    (pack,) = set(store.path.rglob("*.pack")) - packs
+    listing = Judge(store.path).run("verify-pack", "-v", str(pack))
+    assert " blob " not in listing
+    assert " tree " not in listing
+
+
+def test_entries_of_other_kinds_stay_as_they_are(store: GitRepository, judge: Judge) -> None:
+    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
+    link = "1" * 40
+    listing = f"100755 blob {blob}\trun\n120000 blob {blob}\tsymlink\n160000 commit {link}\tmodule\n"
+    tree = judge.run("mktree", "--missing", stdin=listing.encode()).strip()
+    base = judge.run("commit-tree", "-m", "by hand", tree).strip()
+    assert [change.path for change in store.diff(None, base)] == ["run", "symlink"]
+    assert store.read_path(base, "module") is None
+    after = store.write_commit(draft(base, {"new/file": b"1"}))
+    listed = judge.run("ls-tree", "-r", after.commit_id)
+    assert "100755 blob" in listed
+    assert "120000 blob" in listed
+    assert f"160000 commit {link}\tmodule" in listed
+    assert files(store, after.commit_id) == {"run": b"x", "symlink": b"x", "new/file": b"1"}
+
+
+def test_a_change_of_mode_alone_is_no_difference(store: GitRepository, judge: Judge) -> None:
+    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
+    commits = []
+    for mode in ("100644", "100755"):
+        tree = judge.run("mktree", stdin=f"{mode} blob {blob}\ta\n".encode()).strip()
+        commits.append(judge.run("commit-tree", "-m", mode, tree).strip())
+    assert list(store.diff(*commits)) == []
+
+
+def test_names_that_are_no_unicode_are_read_and_kept(store: GitRepository, judge: Judge) -> None:
+    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
+    tree = judge.run("mktree", stdin=b"100644 blob " + blob.encode() + b"\tcaf\xe9\n").strip()
+    base = judge.run("commit-tree", "-m", "latin", tree).strip()
+    (change,) = store.diff(None, base)
+    assert change == PathChange("caf\udce9", None, blob)
+    assert store.read_path(base, change.path) == b"x"
+    assert len(files(store, store.write_commit(draft(base, {"a": b"1"})).commit_id)) == 2
+
+
+@pytest.mark.requirement("GIT-8")
+def test_trees_deeper_than_python_recurses_are_read(store: GitRepository) -> None:
+    depth = 3000
+    with PackWriter(store.path / "objects" / "pack") as pack:
+        commits = []
+        for content in (b"1", b"2"):
+            row = b"100644 f\0" + pack.add(BLOB, content)
+            for _ in range(depth):
+                row = b"40000 d\0" + pack.add(TREE, row)
+            commits.append(pack.add(COMMIT, encode_commit(pack.add(TREE, row), [], WHO, WHO, "deep")).hex())
+        pack.finish()
+    path = "d/" * depth + "f"
+    assert [change.path for change in store.diff(*commits)] == [path]
+    assert [change.path for change in store.diff(None, commits[0])] == [path]
+    assert store.read_path(commits[1], path) == b"2"
+
+
+@given(st.dictionaries(st.sampled_from([b"a", b"a.b", b"a0", b"b", b"c"]), st.booleans()))
+def test_a_tree_is_parsed_back_to_what_was_encoded(entries: dict[bytes, bool]) -> None:
+    tree = Tree()
+    for name, is_folder in entries.items():
+        mode = b"40000" if is_folder else b"100644"
+        tree.put(name + b"/" if is_folder else name, mode + b" " + name + b"\0" + name.ljust(20, b"\n"))
+    again = Tree.parse(tree.encode())
+    assert (again.keys, again.rows) == (tree.keys, tree.rows)
+    assert again.keys == sorted(again.keys)
+
+
+@pytest.mark.parametrize("data", [b"100644 a\0short", b"100644 a", b"nonsense", b"40000 a\0" + b"x" * 19])
+def test_what_is_no_tree_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Tree.parse(data)

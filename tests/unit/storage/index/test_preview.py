@@ -1,0 +1,90 @@
+"""Previews: the window, the marks, the length."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from memotree_storage.index.preview import ELLIPSIS, MARK, Preview, make_preview
+from memotree_storage.index.terms import query_terms
+from steps import LINEAR, growth
+
+FILLER = "Lorem ipsum dolor sit amet. "
+
+
+def preview(text: str, query: str, length: int = 200) -> Preview:
+    return make_preview(text, query_terms(query), length)
+
+
+@pytest.mark.requirement("CANVAS-5")
+def test_matches_are_marked_in_the_densest_window() -> None:
+    text = FILLER * 30 + "One task here. " + FILLER * 30 + "The tasks of\n\n an Agent." + FILLER * 30
+    found = preview(text, "agent task", 60)
+    assert "The **tasks** of an **Agent**." in found.text
+    assert found.text.startswith(ELLIPSIS)
+    assert found.text.endswith(ELLIPSIS)
+    assert found.matched == ("agent", "task")
+
+
+def test_a_short_text_is_shown_in_full() -> None:
+    assert preview("A  short\n text", "short").text == "A **short** text"
+    assert preview("", "x") == Preview("", ())
+    assert preview("  \n ", "x").text == ""
+
+
+def test_without_a_match_the_beginning_is_shown() -> None:
+    found = preview(FILLER * 30, "absent", 40)
+    assert found == Preview("Lorem ipsum dolor sit amet. Lorem ipsum" + ELLIPSIS, ())
+    assert preview("text", "").text == "text"
+
+
+@pytest.mark.requirement("CANVAS-14")
+def test_overlapping_pairs_of_unspaced_text_are_one_mark() -> None:
+    assert (
+        preview("\u77e5\u8bc6\u7ba1\u7406\u7cfb\u7edf", "\u8bc6\u7ba1\u7406").text
+        == "\u77e5**\u8bc6\u7ba1\u7406**\u7cfb\u7edf"
+    )
+
+
+def test_the_part_of_an_identifier_is_marked() -> None:
+    assert preview("call getUserName()", "name").text == "call getUser**Name**()"
+
+
+@pytest.mark.requirement("CANVAS-14")
+def test_the_last_word_of_a_mebibyte_is_shown() -> None:
+    text = FILLER * 37_000 + "the policies needle"
+    assert preview(text, "needle").text.endswith("**needle**")
+    assert preview(text, "policy").text.endswith("**policies** needle")
+    assert growth(lambda size: preview(FILLER * size + "the policies needle", "policy"), 1_000) < LINEAR
+    assert preview(FILLER * 37_000 + "\uff4e\uff45\uff45\uff44\uff4c\uff45", "needle").matched == ("needle",)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 5, 10, 50, 10**9, -5])
+def test_the_length_is_kept(length: int) -> None:
+    found = preview(FILLER * 5 + "needle " + FILLER * 5, "needle", length)
+    assert len(found.text.replace(MARK, "")) <= max(length, 0)
+
+
+@given(
+    st.text(st.sampled_from("ab \n\u4e2d\u6587e\u0301.*_A"), max_size=120),
+    st.text(st.sampled_from("ab \u4e2d\u6587A"), max_size=6),
+    st.integers(0, 40),
+)
+@example("AA_A", "A", 4)
+def test_a_preview_is_a_window_of_the_text(text: str, query: str, length: int) -> None:
+    found = preview(text, query, length)
+    plain = " ".join(text.split())
+    if MARK in plain:
+        return
+    bare = found.text.replace(MARK, "")
+    assert len(bare) <= length
+    assert bare.strip(ELLIPSIS) in plain
+    assert found.text.count(MARK) % 2 == 0
+    if found.matched and length > 12:
+        assert MARK in found.text
+    if len(plain) <= length:
+        assert bare == plain
+
+
+def test_a_match_longer_than_the_window_is_cut() -> None:
+    found = preview("x " + "a" * 5000 + " y", "a" * 5000, 20)
+    assert len(found.text.replace(MARK, "")) <= 20
+    assert MARK + "a" in found.text

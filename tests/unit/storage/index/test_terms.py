@@ -1,0 +1,244 @@
+"""Terms: what a search finds, and how much it weighs."""
+
+import random
+from math import log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.index.terms import (
+    AVERAGE_LENGTH,
+    K1,
+    MAX_QUERY_TERMS,
+    MAX_TERM_CHARS,
+    TITLE_BOOST,
+    document_terms,
+    fold,
+    idf,
+    max_score,
+    query_terms,
+    relative_score,
+    term_id,
+    term_weights,
+    tokens_of,
+)
+from memotree_storage.ports import TermVector
+from steps import LINEAR, growth
+
+SEARCH = "\u4e2d\u6587\u641c\u7d22"
+
+
+def terms(text: str) -> list[str]:
+    return [term for term, _, _ in tokens_of(text)]
+
+
+def asked(query: str) -> list[str]:
+    return [term.term for term in query_terms(query)]
+
+
+def content(text: str) -> TermVector:
+    return document_terms("", (), "", "", text)
+
+
+def score(query: str, vector: TermVector, *, count: int = 100, frequency: int = 1) -> float:
+    """The BM25 score of a document, every term of the query being as frequent."""
+    frequencies = dict.fromkeys((term.id for term in query_terms(query)), frequency)
+    weights = term_weights(query_terms(query), frequencies, count)
+    known = dict(zip(vector.ids, vector.weights, strict=True))
+    return sum(weight * known.get(key, 0.0) for key, weight in zip(weights.ids, weights.weights, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("Stra\u00dfe", "strasse"),
+        ("Caf\u00e9", "cafe"),
+        ("cafe\u0301", "cafe"),
+        ("\uff26\uff55\uff4c\uff4c", "full"),
+        ("\ufb01n", "fin"),
+        ("\u0391\u03b8\u03ae\u03bd\u03b1", "\u03b1\u03b8\u03b7\u03bd\u03b1"),
+        ("\u03a3\u03c2", "\u03c3\u03c3"),
+        ("\u0130", "i"),
+        ("\u304c", "\u304c"),
+        ("\uff76\uff9e", "\u30ac"),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+        ("co\u00adop", "coop"),
+    ],
+)
+def test_spellings_of_one_word_fold_to_one_term(text: str, folded: str) -> None:
+    assert fold(text) == folded
+    assert fold(folded) == folded
+
+
+@pytest.mark.requirement("CANVAS-5")
+def test_words_are_whole_and_punctuation_is_no_term() -> None:
+    assert terms("The, (quick) \u2014 \u201cfox\u201d!  \u4e2d") == ["the", "quick", "fox", "\u4e2d"]
+
+
+def test_identifiers_are_found_whole_and_by_their_parts() -> None:
+    assert terms("snake_case") == ["snake_case", "snake", "case"]
+    assert terms("camelCase") == ["camelcase", "camel", "case"]
+    assert terms("HTTPServer") == ["httpserver", "http", "server"]
+    assert terms("os.path") == ["os.path", "os", "path"]
+    assert terms("__init__") == ["__init__"]
+    assert terms("v1.2.21") == ["v1.2.21", "v1", "2", "21"]
+    assert terms("utf8 a1b2") == ["utf8", "a1b2"]
+    assert terms("___ . _") == []
+
+
+def test_offsets_point_at_the_text_of_the_term() -> None:
+    text = "A Caf\u00e9, snake_case \u4e2d\u6587!"
+    for term, start, end in tokens_of(text):
+        assert fold(text[start:end]) == term
+
+
+def test_plurals_and_possessives_of_english_meet_their_singular() -> None:
+    for plural, singular in (("tasks", "task"), ("policies", "policy"), ("nodes", "node"), ("memory's", "memory")):
+        assert terms(plural)[0] == terms(singular)[0]
+    for word in ("class", "bus", "as", "is", "os", "shoes"):
+        assert terms(word) == [word]
+
+
+@pytest.mark.requirement("CANVAS-14")
+def test_unspaced_text_is_found_by_any_two_neighbours_and_by_each_character() -> None:
+    assert terms(SEARCH) == [*SEARCH, *(SEARCH[at : at + 2] for at in range(3))]
+    assert asked(SEARCH) == [SEARCH[at : at + 2] for at in range(3)]
+    assert asked(SEARCH[0]) == [SEARCH[0]]
+    assert asked("abc" + SEARCH[0]) == ["abc", SEARCH[0]]
+
+
+@pytest.mark.requirement("CANVAS-14")
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("\u77e5\u8bc6\u7ba1\u7406\u7cfb\u7edf", "\u7ba1\u7406"),
+        ("\u77e5\u8bc6\u7ba1\u7406\u7cfb\u7edf", "\u7cfb"),
+        ("\u6771\u4eac\u90fd\u306b\u4f4f\u3093\u3067\u3044\u308b", "\u4f4f\u3093"),
+        ("\uff76\uff9e\uff71", "\u30ac\u30a2"),
+        ("\u30ac\u30a2", "\uff76\uff9e"),
+        ("\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22", "\u0e44\u0e17\u0e22"),
+        ("\u1797\u17b6\u179f\u17b6", "\u179f\u17b6"),
+        ("\ud55c\uad6d\uc5b4\ub97c", "\ud55c\uad6d\uc5b4"),
+        ("the caf\u00e9 tables", "CAFE table"),
+        ("ship it \U0001f680 now", "\U0001f680"),
+        ("cost \u20ac5", "\u20ac"),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940 \u092d\u093e\u0937\u093e", "\u092d\u093e\u0937\u093e"),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u062e\u0648\u0627\u0647\u0645"),
+        ("getUserName()", "user name"),
+        ("see memory_forest", "memory forest"),
+        ("MEMO_TREE", "memo_tree"),
+    ],
+)
+def test_a_text_is_found_in_every_script(text: str, query: str) -> None:
+    vector = content(text)
+    for term in query_terms(query):
+        assert term.id in vector.ids, term
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_a_text_is_found_by_what_stands_in_it(before: str, after: str) -> None:
+    for word in ("needle", "\u9488\u9488", "snake_case"):
+        vector = content(f"{before} {word} {after}")
+        assert {term.id for term in query_terms(word)} <= set(vector.ids)
+
+
+@given(st.text(max_size=80))
+def test_stored_terms_are_those_of_the_tokens(text: str) -> None:
+    assert set(content(text).ids) == {term_id(term) for term in terms(text)}
+
+
+@pytest.mark.requirement("CANVAS-14")
+def test_a_node_of_the_greatest_size_is_found_by_its_last_word() -> None:
+    rng = random.Random(5)
+    vocabulary = ["".join(rng.choices("abcdefghijklm", k=rng.randint(2, 10))) for _ in range(20_000)]
+    text = " ".join(rng.choices(vocabulary, k=140_000))[: (1 << 20) - 20] + " zzlastword"
+    assert query_terms("zzlastword")[0].id in content(text).ids
+    assert growth(lambda size: content(text[:size]), 40_000) < LINEAR
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 100_000, "a_" * 50_000, "aB" * 50_000, "a." * 50_000, "\u0301" * 100_000, "a\u0301" * 50_000]
+)
+def test_an_endless_word_is_cut_and_still_found(text: str) -> None:
+    vector = content(text + " end")
+    assert {term.id for term in query_terms(text)} <= set(vector.ids)
+    assert query_terms("end")[0].id in vector.ids
+    assert all(len(term) <= MAX_TERM_CHARS for term in terms(text))
+    assert growth(lambda size: (content(text[:size]), query_terms(text[:size])), 10_000) < LINEAR
+
+
+def test_a_query_is_unique_in_order_and_bounded() -> None:
+    assert asked("b a B a") == ["b", "a"]
+    assert asked("") == asked(" ?!") == []
+    assert len(query_terms(" ".join(f"w{number}x" for number in range(20_000)))) == MAX_QUERY_TERMS
+    assert len(query_terms("a" * 100_000)) == 1
+    assert growth(lambda size: query_terms(" ".join(f"v{number}x" for number in range(size))), 5_000) < LINEAR
+
+
+def test_bonus_terms_are_never_needed_for_a_full_match() -> None:
+    bonus = {term.term: term.bonus for term in query_terms("os.path getName plain")}
+    assert bonus == {
+        "os.path": True, "os": False, "path": False, "getname": False, "get": True, "name": True, "plain": False
+    }  # fmt: skip
+    assert not {term.term: term.bonus for term in query_terms("getName name")}["name"]
+
+
+@pytest.mark.parametrize(("term", "expected"), [("task", 1384045349), ("\u4e2d", 3587267211), ("", 0)])
+def test_term_ids_never_change(term: str, expected: int) -> None:
+    assert term_id(term) == expected
+
+
+def test_weights_are_sorted_unique_and_exact_as_32_bit_floats() -> None:
+    vector = document_terms("A title", ("tag",), "brief", "summary", f"content {SEARCH} " * 50)
+    assert list(vector.ids) == sorted(set(vector.ids))
+    assert all(0 <= key < 1 << 32 for key in vector.ids)
+    assert all(float(np.float32(weight)) == weight for weight in vector.weights)
+    assert all(0 < weight < K1 + 1 for weight in vector.weights)
+    assert document_terms("", (), "", "", "") == TermVector((), ())
+
+
+def test_a_weight_is_bm25_of_its_own_text_alone() -> None:
+    vector = content("word")
+    length_part = 0.25 + 0.75 * 1 / AVERAGE_LENGTH
+    assert vector.weights[0] == pytest.approx((K1 + 1) / (1 + K1 * length_part), rel=1e-6)
+
+
+@pytest.mark.requirement("CANVAS-5")
+def test_title_counts_more_than_tags_and_tags_more_than_content() -> None:
+    filler = "filler " * 200
+    in_title = score("needle", document_terms("needle", (), "", "", filler))
+    in_tags = score("needle", document_terms("", ("needle",), "", "", filler))
+    in_content = score("needle", document_terms("", (), "", "", filler + "needle"))
+    assert in_title > in_tags > in_content > 0
+    assert score("needle", document_terms("needle", (), "", "", "")) == pytest.approx(
+        score("needle", content("needle " * int(TITLE_BOOST))), rel=0.02
+    )
+
+
+def test_more_occurrences_count_more_and_long_texts_less() -> None:
+    assert score("a", content("a a b")) > score("a", content("a b c"))
+    assert score("a", content("a" + " b" * 50)) > score("a", content("a" + " b" * 500))
+
+
+def test_rare_terms_tell_more_and_none_tells_nothing() -> None:
+    assert idf(1000, 0) > idf(1000, 1) > idf(1000, 500) > idf(1000, 1000) > 0
+    assert idf(1000, 1) == pytest.approx(log(1 + 999.5 / 1.5))
+    assert idf(0, 0) > 0
+    assert idf(10, 50) == idf(10, 10)
+    assert idf(10, -1) == idf(10, 0)
+
+
+@given(
+    st.text(st.sampled_from("ab c_.A\u4e2d\u6587"), max_size=30),
+    st.text(st.sampled_from("ab c_.A\u4e2d\u6587"), max_size=200),
+)
+def test_a_relative_score_lies_between_0_and_1(query: str, text: str) -> None:
+    asked_for = query_terms(query)
+    frequencies = {term.id: 3 for term in asked_for}
+    best = max_score(asked_for, frequencies, 50)
+    assert 0 <= relative_score(score(query, content(text), count=50, frequency=3), best) <= 1
+    if not any(term.bonus for term in asked_for):
+        assert score(query, content(text), count=50, frequency=3) <= best + 1e-6
+    weights = term_weights(asked_for, frequencies, 50)
+    assert list(weights.ids) == sorted({term.id for term in asked_for})

@@ -1,0 +1,71 @@
+"""The attributes that say where a summary comes from."""
+
+import pytest
+from memotree_storage.model.attributes import SUMMARY_PENDING
+from memotree_storage.model.merge import merge_entries
+from memotree_storage.model.node import Node
+from memotree_storage.model.provenance import (
+    PENDING_CONTENT,
+    PENDING_MODEL,
+    hash_of_children,
+    hash_of_content,
+    with_provenance,
+    without_provenance,
+)
+
+pytestmark = pytest.mark.requirement("FOREST-5")
+
+
+def node(summary: str, made_of: str = "", pending: str = "", **fields: object) -> Node:
+    attributes = with_provenance({"speaker": "Ada"}, "a model", made_of, pending) if made_of else {"speaker": "Ada"}
+    return Node("0" * 16, "0" * 16, None, "a0", summary=summary, attributes=attributes, **fields)  # type: ignore[arg-type]
+
+
+def test_hashes_tell_content_children_summaries_and_order_apart() -> None:
+    hashes = {
+        hash_of_content(""),
+        hash_of_content("a"),
+        hash_of_children([]),
+        hash_of_children([("a", "x"), ("b", "y")]),
+        hash_of_children([("b", "y"), ("a", "x")]),
+        hash_of_children([("a", "x")]),
+        hash_of_children([("a", "x\nb y")]),
+    }
+    assert len(hashes) == 7 - (hash_of_content("") == hash_of_children([]))
+    assert all(len(digest) == 16 for digest in hashes)
+
+
+def test_provenance_comes_and_goes_and_leaves_other_attributes_alone() -> None:
+    told = with_provenance({"speaker": "Ada", SUMMARY_PENDING: PENDING_MODEL}, "x", "y")
+    assert SUMMARY_PENDING not in told
+    assert without_provenance(told) == {"speaker": "Ada"}
+
+
+def test_two_made_summaries_merge_to_one_of_them_whichever_side_is_ours() -> None:
+    base, ours, theirs = node("s", "0"), node("by us", "1", brief="b1"), node("by them", "2", brief="b2")
+    merged = [merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)]
+    assert merged[0] == merged[1]
+    assert not merged[0].conflicts
+    assert merged[0].entry == theirs
+
+
+def test_what_somebody_wrote_wins_over_what_was_made() -> None:
+    base, ours, theirs = node("s", "0"), node("my words"), node("made", "2")
+    for result in (merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)):
+        assert not result.conflicts
+        assert result.entry == ours
+
+
+def test_two_people_still_conflict() -> None:
+    base, ours, theirs = node("s", "0"), node("my words"), node("your words")
+    assert [conflict.field for conflict in merge_entries(base, ours, theirs).conflicts] == ["summary"]
+
+
+def test_a_changed_content_stays_marked_beside_a_summary_that_a_model_finished() -> None:
+    base = node("s", "0", PENDING_MODEL, content="a")
+    ours, theirs = node("s", "0", PENDING_CONTENT, content="b"), node("finished", "0", content="a")
+    for result in (merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)):
+        assert not result.conflicts
+        assert isinstance(result.entry, Node)
+        assert result.entry.content == "b"
+        assert result.entry.attributes[SUMMARY_PENDING] == PENDING_CONTENT

@@ -1,0 +1,79 @@
+"""The token counter: its rule, and cutting to a budget."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.model.tokens import COUNTER_NAME, count_tokens, truncate_to_tokens
+from steps import LINEAR, growth
+
+ZHONGWEN = "\u4e2d\u6587"
+
+
+@pytest.mark.requirement("CANVAS-11")
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("abcd", 1),
+        ("abcde", 2),
+        (ZHONGWEN, 2),
+        ("a" + ZHONGWEN + "b", 3),
+        ("ab" + ZHONGWEN + "ab", 3),
+        ("ab" + ZHONGWEN + "abc", 4),
+        ("\u3042\u30a2\uff71", 3),
+        ("\u0e01\u0e02", 2),
+        ("\uac00", 1),
+        ("\u3002", 1),
+        ("\U00020000" * 3, 3),
+        ("\U0001f600", 1),
+        ("    ", 1),
+    ],
+)
+def test_unspaced_characters_count_one_and_four_others_count_one(text: str, tokens: int) -> None:
+    assert count_tokens(text) == tokens
+
+
+def test_the_counter_has_a_name() -> None:
+    assert COUNTER_NAME == "memotree-approx-1"
+
+
+TEXTS = st.text(st.sampled_from("ab \n\u4e2d\u3042e\u0301\u200d\U0001f600"), max_size=60)
+
+
+@given(TEXTS, TEXTS)
+def test_a_longer_text_never_has_fewer_tokens(first: str, second: str) -> None:
+    assert max(count_tokens(first), count_tokens(second)) <= count_tokens(first + second)
+    assert count_tokens(first + second) <= count_tokens(first) + count_tokens(second)
+
+
+@given(TEXTS, st.integers(-2, 40))
+def test_a_cut_text_fits_its_budget_and_could_hardly_be_longer(text: str, budget: int) -> None:
+    cut = truncate_to_tokens(text, budget)
+    assert text.startswith(cut)
+    assert count_tokens(cut) <= max(budget, 0)
+    if cut != text:
+        following = 0
+        while following < len(text) - len(cut) and count_tokens(text[: len(cut) + following]) <= max(budget, 0):
+            following += 1
+        kept = text[len(cut) + 1 : len(cut) + following - 1]
+        assert all(character in "\u0301\u200d" or text[text.index(kept)] for character in kept)
+
+
+@given(st.text(st.sampled_from("ab \u4e2d"), max_size=60), st.integers(0, 40))
+def test_without_marks_the_cut_is_the_longest_that_fits(text: str, budget: int) -> None:
+    cut = truncate_to_tokens(text, budget)
+    assert cut == text or count_tokens(text[: len(cut) + 1]) > budget
+
+
+def test_a_cut_never_splits_a_character() -> None:
+    family = "\U0001f468\u200d\U0001f469"
+    assert truncate_to_tokens("e\u0301" * 4, 1) == "e\u0301" * 2
+    assert truncate_to_tokens("abc" + "e\u0301", 1) == "abc"
+    assert truncate_to_tokens("ab" + family, 1) == "ab"
+
+
+def test_a_mebibyte_is_counted_and_cut_in_steps_that_grow_with_it() -> None:
+    text = "word \u4e2d\u6587 " * 80_000
+    assert count_tokens(truncate_to_tokens(text, 100_000)) <= 100_000
+    assert growth(lambda size: count_tokens(truncate_to_tokens(text[: 10 * size], size)), 5_000) < LINEAR

@@ -1,0 +1,99 @@
+"""Addresses, names and the honest flush."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from memotree_storage.conformance.vector_index import DIMENSIONS, point
+from memotree_storage.errors import InvalidInputError, UnavailableError
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.index import QdrantIndex, collection_name
+from qdrant_client import AsyncQdrantClient
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("http://qdrant", 6334),
+        ("http://qdrant:6333", 6334),
+        ("http://qdrant:6334", 6334),
+        ("https://qdrant.example:443", 443),
+        ("http://127.0.0.1:50123", 50123),
+    ],
+)
+@pytest.mark.requirement("STORE-6")
+async def test_the_url_names_the_grpc_port(url: str, port: int) -> None:
+    client = connect(url, "a key")
+    assert client.init_options["grpc_port"] == port
+    await client.close()
+
+
+@pytest.mark.parametrize("url", ["", "qdrant:6334", "ftp://qdrant", "http://", "/a/folder"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="is not an address"):
+        connect(url)
+
+
+def test_collections_are_named_after_their_model() -> None:
+    assert collection_name("wordllama/L2 256", 256).startswith("memory_forest__wordllama-l2-256-")
+    names = {collection_name(model, size) for model in ("a/b", "a-b", "A b", "标签") for size in (64, 256)}
+    assert len(names) == 8
+    assert all(name.isascii() and len(name) < 100 for name in names)
+
+
+@pytest.mark.requirement("STORE-6")
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    client = connect("http://127.0.0.1:9", timeout=5)
+    with pytest.raises(UnavailableError, match="does not answer"):
+        await QdrantIndex(client, model="test", dimensions=DIMENSIONS).prepare()
+    await client.close()
+
+
+async def test_flush_takes_the_call_it_is_given() -> None:
+    client, calls = AsyncQdrantClient(":memory:"), []
+
+    async def flush() -> None:
+        calls.append(1)
+
+    index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush=flush)
+    await index.prepare()
+    await index.flush()
+    assert calls == [1]
+    await client.close()
+
+
+async def test_without_a_flush_call_it_waits_for_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = AsyncQdrantClient(":memory:")
+    index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush_interval=0.1)
+    await index.prepare()
+    waits: list[float] = []
+    now = 1000.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        waits.append(seconds)
+        now += seconds
+
+    await index.upsert([point("w")])
+    monkeypatch.setattr(index, "_in_process", False)
+    monkeypatch.setattr("memotree_storage.qdrant.index.asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("memotree_storage.qdrant.index.time", SimpleNamespace(monotonic=lambda: now))
+    index._wrote()
+    await index.flush()
+    await index.flush()
+    assert waits == [pytest.approx(0.2), 0], "twice the interval after the last write, and no more than once"
+    monkeypatch.undo()
+    await client.close()
+
+
+def test_the_engine_starts_without_the_clients_weight() -> None:
+    source = (
+        "import sys\n"
+        "from memotree_storage.qdrant.engine.server import build\n"
+        "heavy = {'httpx', 'pydantic', 'numpy', 'qdrant_client'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "import qdrant_client\n"
+        "assert qdrant_client.AsyncQdrantClient\n"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True)  # noqa: S603 - our own source

@@ -1,0 +1,68 @@
+"""The bounded cache: within its weight, the newest stay."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.cache import BoundedCache
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 12)), max_size=60))
+def test_the_weight_is_the_sum_of_what_is_kept_and_never_over_the_limit(steps: list[tuple[str, int]]) -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(40, len)
+    last: dict[str, bytes] = {}
+    for key, size in steps:
+        value = bytes(size)
+        cache.put(key, value)
+        if size <= 10:
+            last[key] = value
+            assert cache.get(key) == value, "what was put last is there"
+        kept = [found for name in "abcdef" if (found := cache.get(name)) is not None]
+        assert sum(map(len, kept)) == cache.weight <= 40
+        assert all(cache.get(name) in {None, last.get(name)} for name in "abcdef")
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(40, len)
+    for key in "abcd":
+        cache.put(key, bytes(10))
+    cache.get("a")
+    cache.put("e", bytes(10))
+    assert cache.get("b") is None
+    assert cache.get("a") is not None
+    cache.clear()
+    assert cache.weight == 0
+    assert cache.get("a") is None
+
+
+def test_values_are_counted_when_nothing_weighs_them() -> None:
+    cache: BoundedCache[int, str] = BoundedCache(4)
+    for number in range(6):
+        cache.put(number, "x" * 1000)
+    assert [number for number in range(6) if cache.get(number)] == [2, 3, 4, 5]
+
+
+def test_a_value_too_heavy_to_keep_takes_the_old_one_away() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(40, len)
+    cache.put("a", bytes(10))
+    cache.put("a", bytes(11))
+    assert cache.get("a") is None
+    assert cache.weight == 0
+
+
+def test_threads_may_share_it() -> None:
+    cache: BoundedCache[int, bytes] = BoundedCache(100, len)
+
+    def work(seed: int) -> None:
+        rand = random.Random(seed)
+        for _ in range(2000):
+            key = rand.randrange(30)
+            found = cache.get(key)
+            assert found is None or len(found) == key % 7
+            cache.put(key, bytes(key % 7))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    kept = [found for key in range(30) if (found := cache.get(key)) is not None]
+    assert sum(map(len, kept)) == cache.weight <= 100
