@@ -42,7 +42,7 @@ class Chat:
         return self._endpoint.model
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         await self._endpoint.close()
 
     async def ask(self, question: Question[_M], meter: Meter, *, optional: bool = False) -> _M:

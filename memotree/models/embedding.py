@@ -74,7 +74,7 @@ class EndpointEmbedder:
         return True
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         await self._endpoint.close()
 
     async def learn(self) -> None:

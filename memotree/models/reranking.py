@@ -39,7 +39,7 @@ class EndpointRanking:
         return self._endpoint.model
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         await self._endpoint.close()
 
     async def scores(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:

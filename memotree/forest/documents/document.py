@@ -17,7 +17,7 @@ _JOINT: Final = " > "
 
 
 class UnreadableDocumentError(InvalidInputError):
-    """A document cannot be read. Base class: each cause has its own subclass and reason."""
+    """A document cannot be read; each cause has a reason of its own."""
 
     reason = "UNREADABLE_DOCUMENT"
 

@@ -109,7 +109,7 @@ async def test_jobs_that_are_over_for_long_are_forgotten_with_their_inputs(stage
         assert await on.runner.tidy() == 1
         assert await on.count("job_input") == 1
         assert (await on.runner.get(young.id)).state == rows.STOPPED
-        with pytest.raises(JobNotFoundError, match="forgotten"):
+        with pytest.raises(JobNotFoundError, match="removed after a while"):
             await on.runner.get(old.id)
 
 
