@@ -20,8 +20,8 @@ class BoundedCache(Generic[K, V]):
     the same time both compute the value, and the later ``put`` wins; so a value should be determined by its key.
 
     Args:
-        limit: The greatest total weight.
-        weigh: The weight of one value, such as its bytes with the cost of keeping it; asked once, when it is put. By
+        limit: The maximum total weight.
+        weigh: The weight of one value, such as its size in bytes plus overhead; called once, in `put`. By
             default each value weighs 1, and ``limit`` is how many are kept.
     """
 
@@ -53,7 +53,7 @@ class BoundedCache(Generic[K, V]):
             old = self._values.pop(key, None)
             if old is not None:
                 self._weight -= old[1]
-            if weight > self._limit // 4:  # it would drive out too many others
+            if weight > self._limit // 4:  # it would evict too many others
                 return
             self._values[key] = (value, weight)
             self._weight += weight

@@ -153,7 +153,7 @@ class Supervisor:
         await self._notify()
         status = await self._wait_for_end()
         if time.monotonic() - began < _STABLE_AFTER:
-            raise ChildStartError(f"{self._child.name} ended by itself with status {status}.")
+            raise ChildStartError(f"{self._child.name} ended unexpectedly with status {status}.")
 
     async def _notify(self) -> None:
         for callback in self._callbacks:
@@ -182,7 +182,7 @@ class Supervisor:
         threading.Thread(
             target=_run_child,
             args=(self._child, loop, started, self._ended),
-            name=f"{self._child.name} life",
+            name=f"{self._child.name} run",
             daemon=True,
         ).start()
         try:

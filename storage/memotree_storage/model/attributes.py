@@ -1,6 +1,6 @@
-"""The names of the attributes that MemoTree itself sets on nodes and archives, all in one place.
+"""The names of all attributes that MemoTree itself sets on nodes and archives.
 
-Anybody may set others, and may change these but for the `RESERVED` ones.
+Callers may set other attributes, and may change these except for the `RESERVED` ones.
 """
 
 from typing import Final
@@ -11,50 +11,50 @@ SUMMARY_BY: Final = "summary_by"
 """The model (and the version of its prompt) that wrote the summary."""
 
 SUMMARY_OF: Final = "summary_of"
-"""A hash of what the summary was made from: of a leaf its content, of another node its children and their summaries."""
+"""A hash of the summary's input: the content of a leaf, or the children of another node and their summaries."""
 
 SUMMARY_PENDING: Final = "summary_pending"
-"""Why the summary is to be made anew; absent when it is not."""
+"""Why the summary must be regenerated; absent if it need not be."""
 
 RESERVED: Final = frozenset({SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING})
-"""The attributes that only MemoTree sets."""
+"""The attributes that only MemoTree may set."""
 
-# --- Of the archive of a document, or of the node that stands for it in a joined archive ---
+# --- Of the archive of a document, or of the node that replaces it in a joined archive ---
 
 DOCUMENT_ID: Final = "document_id"
-"""The document."""
+"""The id of the document."""
 
 MEDIA_TYPE: Final = "media_type"
-"""What kind of file it was."""
+"""The media type of its file."""
 
 SHA256: Final = "sha256"
 """A hash of its text."""
 
 INGESTION: Final = "ingestion"
-"""The job that made its present version."""
+"""The job that ingested its current version."""
 
 TAGS: Final = "tags"
-"""The tags of its nodes, between commas."""
+"""The tags of its nodes, separated by commas."""
 
 SPLITTER: Final = "splitter"
-"""The way it was split."""
+"""The splitter that cut it into leaves."""
 
 CHUNK_SIZE: Final = "chunk_size"
-"""The greatest leaf, in characters."""
+"""The maximum size of a leaf in characters."""
 
 SIMILARITY_THRESHOLD: Final = "similarity_threshold"
-"""The similarity over which neighbours were merged."""
+"""The similarity above which neighbours were merged."""
 
 MERGE_LIMIT: Final = "merge_limit"
-"""The most characters that the leaves of a merged node have together."""
+"""The maximum total size of a merged node's leaves in characters."""
 
 # --- Of the nodes of a document ---
 
 SECTION: Final = "section"
-"""Of a node that stands for a heading: its level, 1 for the outermost."""
+"""Of a node that represents a heading: its level, 1 for the outermost."""
 
 SPEAKER: Final = "speaker"
-"""Who said the turn of a conversation."""
+"""The speaker of a turn in a conversation."""
 
 TIME: Final = "time"
 """When the content was said or written."""
@@ -62,10 +62,10 @@ TIME: Final = "time"
 TURN_ID: Final = "turn_id"
 """The id of the turn in its conversation."""
 
-# --- Of a node that stands for a former archive ---
+# --- Of a node that represents a former archive ---
 
 JOINED_FROM: Final = "joined_from"
 """The id of that archive."""
 
 DESCRIPTION: Final = "description"
-"""Its description, cut."""
+"""Its description, truncated."""

@@ -13,10 +13,10 @@ from typing import Final
 from memotree_storage.model.attributes import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 
 PENDING_MODEL: Final = "model"
-"""A value of `SUMMARY_PENDING`: the chat model failed, and a built-in summary stands in."""
+"""A value of `SUMMARY_PENDING`: the chat model failed, so the node has a built-in summary for now."""
 
 PENDING_CONTENT: Final = "content"
-"""Another one: the content was changed by a call that left the summary as it was."""
+"""A value of `SUMMARY_PENDING`: a call changed the content and left the summary as it was."""
 
 _HEX_DIGITS: Final = 16
 

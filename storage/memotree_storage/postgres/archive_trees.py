@@ -60,10 +60,11 @@ _Time: TypeAlias = datetime | None
 _Row: TypeAlias = tuple[
     str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Time, int, bool, bool
 ]
-"""A leaf with its line's depth in place of its own, ``None`` for no tags, and whether it is an archive and dead.
+"""The fields of `TreeNode`, with the depth of its line instead of its own and ``None`` for no tags; then whether it is
+an archive, and whether it is dead.
 
-A bare tuple: of hundreds of thousands of rows most become a `TreeNode` at once, and a name for each first would make
-the choice among them more than twice as slow.
+A plain tuple: most of hundreds of thousands of rows become a `TreeNode` immediately, and converting them to a named
+tuple first would make the selection among them more than twice as slow.
 """
 
 _ENTRY: Final = 0
@@ -125,14 +126,14 @@ _CHANGED: Final = """
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """Whether one commit is on the other's way, how many versions lie between them, and of which archives."""
+    """Whether one commit is on the other's lineage, how many versions are between them, and in which archives."""
 
     is_on_the_way: bool
     changed: int
     archive_ids: list[str]
 
 
-# Of an entry that is staged, the archive it stands in now, and the one it stood in at the base.
+# For each staged entry, the archive that it is in now, and the one that it was in at the base.
 _STAGED: Final = """
   with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
   staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
@@ -187,15 +188,15 @@ async def changed_archives(conn: Connection, workspace_id: str, from_commit: str
 
 
 async def staged_archives(snapshot: Snapshot) -> set[str]:
-    """The archives that the staged changes of a session touch: those that their entries stand in, and stood in."""
+    """Return the archives that a session's staged changes affect: those of the entries now and before."""
     cursor = await snapshot.conn.execute(_STAGED, snapshot.state.arguments())
     return {row[0] for row in await cursor.fetchall()}
 
 
 async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> dict[str, int]:
-    """About how many nodes with a content of their own each archive (``None``: of all) has; staged ones aside.
+    """Return roughly how many nodes with their own content each archive (``None``: all) has, without staged ones.
 
-    An entry that a nearer line has changed counts once for each line. An archive without any is left out.
+    An entry that was changed on a nearer line counts once per line. Archives without such nodes are left out.
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
     cursor = await snapshot.conn.execute(_LEAF_COUNTS, snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE))

@@ -182,13 +182,13 @@ class Database:
 
     @asynccontextmanager
     async def repeatable_read(self) -> AsyncIterator[Connection]:
-        """A connection inside a read-only transaction whose statements all see the rows of one moment."""
+        """A connection inside a read-only transaction in which all statements see the same snapshot."""
         async with self.transaction() as conn:
             await conn.execute("set transaction isolation level repeatable read, read only")
             yield conn
 
     async def drop_mirror(self) -> None:
-        """Forget the whole mirror and make an empty one."""
+        """Drop the whole mirror and create an empty one."""
         async with self.transaction() as conn:
             await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
             await conn.execute("drop schema if exists mirror cascade")
@@ -196,7 +196,7 @@ class Database:
 
 
 async def server_version(conn: Connection) -> str:
-    """The version of PostgreSQL as it tells it."""
+    """Return the version that PostgreSQL reports."""
     row = await (await conn.execute("show server_version")).fetchone()
     return str(row[0]) if row else ""
 

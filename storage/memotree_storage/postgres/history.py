@@ -76,9 +76,9 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class TouchedNodes:
-    """The nodes that a commit touches, moved and deleted ones among them.
+    """The nodes that a commit changes, including moved and deleted ones.
 
-    ``first_parent`` is the commit before it, where moved and deleted nodes stood; ``None`` for a first commit.
+    ``first_parent`` is the commit before it, which still has the old places of these; ``None`` for a first commit.
     """
 
     commit_id: str
@@ -285,7 +285,7 @@ async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> 
 
 
 async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequence[str]) -> list[TouchedNodes]:
-    """The nodes that each of some commits touches, in no order; a commit that touches none is left out."""
+    """Return the nodes that each commit changes, in any order; commits that change none are left out."""
     async with conn.cursor(row_factory=class_row(TouchedNodes)) as cursor:
         await cursor.execute(
             "select c.commit_id, c.parents[1] as first_parent, array_agg(v.entry_id) as node_ids from mirror.commit c"
@@ -297,7 +297,7 @@ async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequenc
 
 
 async def commits_of_request(conn: Connection, workspace_id: str, request_id: str) -> list[str]:
-    """The ids of the commits that were made for a request, as their trailers say."""
+    """Return the ids of the commits that a request created, found by their trailers."""
     cursor = await conn.execute(
         "select commit_id from mirror.commit where workspace_id = %s and request_id = %s", (workspace_id, request_id)
     )

@@ -60,9 +60,9 @@ class Resolved:
     Attributes:
         kind: ``session``, ``branch``, ``tag`` or ``commit``.
         name: The session's id, the branch's or tag's name, or the full commit id.
-        state: The state of the tree that it names.
-        is_use_due: Whether it is an open session whose last noted use is a minute ago, or a tenth of its time to live
-            if that is shorter. Who reads it then notes the use (`sessions.mark_used`); so reads seldom write.
+        state: The state of the tree that the revision names.
+        is_use_due: Whether it is an open session that was last marked as used a minute ago, or a tenth of its time to
+            live if that is shorter. Then a reader marks it again (`sessions.mark_used`), so reads rarely write.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class _PlaceRow:
-    """A workspace, with one thing there that a revision may stand for; ``kind`` is ``None`` when there is nothing."""
+    """A workspace, with one possible interpretation of a revision; ``kind`` is ``None`` if there is none."""
 
     workspace_id: str
     workspace_name: str
@@ -190,7 +190,7 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
 
 
 async def count_workspaces(conn: Connection) -> int:
-    """How many workspaces there are."""
+    """Return the number of workspaces."""
     row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
     return int(row[0]) if row else 0
 

@@ -67,7 +67,7 @@ class Session:
 
 
 class ClosedSession(NamedTuple):
-    """A session whose time ran out."""
+    """A session that has expired."""
 
     workspace_id: str
     session_id: str
@@ -100,11 +100,11 @@ _DIGEST: Final = """
 
 @dataclass(frozen=True, slots=True)
 class StagedDigest:
-    """What an open session has at one moment.
+    """The state of an open session at one moment.
 
     Attributes:
-        base_commit: The commit that its changes lie over.
-        digest: A hash of what it has staged, 64 hexadecimal digits; "" for nothing. Another digest is another state.
+        base_commit: The commit that its changes are based on.
+        digest: A hash of its staged changes, 64 hexadecimal digits, or "" for none. Another digest means another state.
     """
 
     base_commit: str
@@ -139,7 +139,7 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
 
 
 async def staged_digest(snapshot: Snapshot) -> StagedDigest | None:
-    """The base and a digest of the staged changes of a state's session; ``None`` when it is not open any more."""
+    """Return the base and the digest of the staged changes of a state's session; ``None`` if it is no longer open."""
     async with snapshot.conn.cursor(row_factory=class_row(StagedDigest)) as cursor:
         await cursor.execute(_DIGEST, {"session": snapshot.state.session_id})
         return await cursor.fetchone()
@@ -170,7 +170,7 @@ async def hold_session(conn: Connection, workspace: str, session_id: str) -> Ses
 
 
 async def mark_used(conn: Connection, session_id: str) -> None:
-    """Note that an open session was used now; one that a change holds is marked by that change, so nobody waits."""
+    """Mark an open session as used now; skip it if a change has locked it, since that change marks it anyway."""
     await conn.execute(
         "update work.session s set used_at = now() from (select session_id from work.session where session_id = %s"
         " and state = 'open' and used_at + ttl >= now() for no key update skip locked) as free"
@@ -215,7 +215,7 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
 
 
 async def close_expired(conn: Connection) -> list[ClosedSession]:
-    """Close the sessions whose time ran out, with what they staged; which those are is returned.
+    """Close expired sessions and delete their staged changes; return these sessions.
 
     This includes detached sessions, and deletes views that were used in a session after it had been closed.
     """

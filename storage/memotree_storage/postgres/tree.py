@@ -31,9 +31,9 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of a tree, read over one connection: what every read of the mirror takes.
+    """One state of a tree and the connection to read it with; every read of the mirror takes one.
 
-    Reads agree with each other when the connection is in a transaction that sees one moment, or when the state is a
+    Reads are consistent with each other if the connection is in a repeatable-read transaction, or if the state is a
     commit, which never changes.
     """
 
@@ -50,7 +50,7 @@ class Branching:
 
 
 class Child(NamedTuple):
-    """A node directly below another one, or a root of an archive. A tuple, since lists of them are long."""
+    """A child of a node, or a root of an archive. A tuple, since lists of them are long."""
 
     entry_id: str
     position: str
@@ -65,7 +65,7 @@ class PlacedVersion(NamedTuple):
 
 
 class ParentVersion(NamedTuple):
-    """A version that gets a child: the ids of its ancestors (root first), and the last position below it, if any."""
+    """The version of a future parent, its ancestors' ids (root first), and its children's last position, if any."""
 
     version: Version
     path: list[str]
@@ -299,7 +299,7 @@ async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False
 
 
 async def one(snapshot: Snapshot, entry_id: str) -> PlacedVersion | None:
-    """An alive entry with the ids of its ancestors, root first, and the number of its children; in one round trip."""
+    """Return an alive entry with its ancestors' ids, root first, and the number of its children, in one round trip."""
     cursor = await snapshot.conn.execute(_WITH_COUNT, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
@@ -309,7 +309,7 @@ async def one(snapshot: Snapshot, entry_id: str) -> PlacedVersion | None:
 
 
 async def one_with_last(snapshot: Snapshot, entry_id: str) -> ParentVersion | None:
-    """An alive entry with the ids of its ancestors, root first, and the greatest position of its children, if any."""
+    """Return an alive entry with its ancestors' ids, root first, and the greatest position of its children, if any."""
     cursor = await snapshot.conn.execute(_WITH_LAST, snapshot.state.arguments(id=entry_id))
     row = await cursor.fetchone()
     if row is None:
@@ -325,7 +325,7 @@ async def children(
     after: tuple[str, str] = ("", ""),
     limit: int | None = None,
 ) -> list[Child]:
-    """The nodes directly below a node, or of the roots of an archive, in order.
+    """Return the children of a node, or the roots of an archive, in order.
 
     ``after`` is the (position, id) after which to continue.
     """

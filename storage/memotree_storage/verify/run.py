@@ -50,9 +50,9 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
 async def _snapshot(
     store: Store, workspace_id: str, repository: CommitReader
 ) -> AsyncIterator[tuple[Connection, Mapping[str, str]]]:
-    """A connection that sees one state of the mirror, and the refs that the repository had at that state."""
+    """A connection with a snapshot of the mirror, and the refs that the repository had at the same moment."""
     async with store.database.repeatable_read() as conn:
-        await conn.execute("set local statement_timeout = 0")  # it reads everything, and takes the time that takes
+        await conn.execute("set local statement_timeout = 0")  # it reads everything, however long that takes
         async with store.database.transaction() as holding:
             await registry.lock_workspace(holding, workspace_id)
             refs = await asyncio.to_thread(repository.refs)
