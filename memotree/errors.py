@@ -59,7 +59,7 @@ INTERNAL_REASON: Final = MemoTreeError.reason
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ErrorAnswer:
     """An error as a client may see it.
 
     Attributes:
@@ -75,10 +75,10 @@ class Answer:
     error: MemoTreeError | None = None
 
 
-FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
+FOREIGN: Final[tuple[tuple[type[BaseException], ErrorAnswer], ...]] = (
     (
         psycopg.errors.QueryCanceled,
-        Answer(
+        ErrorAnswer(
             Code.DEADLINE_EXCEEDED,
             "STATEMENT_TIMEOUT",
             "A PostgreSQL statement reached its time limit; ask for less, or send the call again when it is less busy.",
@@ -86,7 +86,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
     ),
     (
         psycopg.DataError,
-        Answer(
+        ErrorAnswer(
             Code.INVALID_ARGUMENT,
             "INVALID_TEXT",
             "A text of the request has a NUL character, which can be neither stored nor looked up; leave it out.",
@@ -95,7 +95,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
     *(
         (
             kind,
-            Answer(
+            ErrorAnswer(
                 Code.UNAVAILABLE,
                 "DATABASE_UNAVAILABLE",
                 "PostgreSQL does not answer at the moment; send the same call again soon.",
@@ -105,7 +105,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
     ),
     (
         TimeoutError,
-        Answer(
+        ErrorAnswer(
             Code.DEADLINE_EXCEEDED,
             "DEADLINE_EXCEEDED",
             "The call took longer than allowed; send it again with a longer deadline, or ask for less.",
@@ -113,7 +113,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
     ),
     (
         MemoryError,
-        Answer(
+        ErrorAnswer(
             Code.RESOURCE_EXHAUSTED,
             "OUT_OF_MEMORY",
             "The server has not enough memory for this call; ask for less, or send it again later.",
@@ -121,7 +121,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
     ),
     (
         ConnectionError,
-        Answer(
+        ErrorAnswer(
             Code.UNAVAILABLE,
             "STORE_UNAVAILABLE",
             "A store behind MemoTree does not answer at the moment; send the same call again soon.",
@@ -133,7 +133,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], Answer], ...]] = (
 The errors of the connection pool are subclasses of psycopg's OperationalError.
 """
 
-DISK: Final = Answer(
+DISK: Final = ErrorAnswer(
     Code.UNAVAILABLE,
     "DISK_UNAVAILABLE",
     "The server cannot use its disk (full, read-only or out of file handles); fix that, then send the same call again.",
@@ -142,14 +142,14 @@ DISK: Final = Answer(
 
 DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
 
-INTERRUPTED: Final = Answer(
+INTERRUPTED: Final = ErrorAnswer(
     Code.UNAVAILABLE,
     "INTERRUPTED",
     "The server cancelled a part of this call, as it does when it stops; send the same call again.",
 )
 """The answer to a cancellation from inside the server; a client that cancels a call itself gets no answer."""
 
-HIDDEN: Final = Answer(
+HIDDEN: Final = ErrorAnswer(
     Code.INTERNAL,
     INTERNAL_REASON,
     "MemoTree has an internal error; find the details in the server's log by the id of this call.",
@@ -162,7 +162,7 @@ def status_code(kind: type[MemoTreeError]) -> Code:
     return next(FAMILIES[base] for base in kind.__mro__ if base in FAMILIES)
 
 
-def classify(error: BaseException) -> Answer:
+def classify(error: BaseException) -> ErrorAnswer:
     """The answer that a client may see for ``error``.
 
     A group of errors (of a ``TaskGroup``) counts as its first member, unless any member is an internal error; then the
@@ -170,7 +170,7 @@ def classify(error: BaseException) -> Answer:
     """
     if isinstance(error, MemoTreeError):
         code = status_code(type(error))
-        return HIDDEN if code is Code.INTERNAL else Answer(code, error.reason, error.message, error)
+        return HIDDEN if code is Code.INTERNAL else ErrorAnswer(code, error.reason, error.message, error)
     if isinstance(error, BaseExceptionGroup):
         answers = [classify(member) for member in error.exceptions]
         return next((answer for answer in answers if answer is HIDDEN), answers[0])
@@ -183,7 +183,7 @@ def classify(error: BaseException) -> Answer:
     return next((answer for kind, answer in FOREIGN if isinstance(error, kind)), HIDDEN)
 
 
-def _classify_peer(error: grpc.RpcError) -> Answer:
+def _classify_peer(error: grpc.RpcError) -> ErrorAnswer:
     """The answer to an error of a gRPC call that MemoTree itself made (to Qdrant)."""
     code = error.code() if hasattr(error, "code") else None
     silent = code in {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED}

@@ -13,7 +13,7 @@ from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
 from memotree.canvas.field_paths import RequestFields
-from memotree.canvas.summaries import told_briefly
+from memotree.canvas.summaries import summarise
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
@@ -109,7 +109,7 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
     )
     generate = request.auto_generate_summary if request.HasField("auto_generate_summary") else True
     if generate and not request.HasField("summary"):
-        brief, summary = await told_briefly(node.title, node.content)
+        brief, summary = await summarise(node.title, node.content)
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
     version = await editor.put(node, None, request.commit_message or message, fields.tell)
@@ -139,11 +139,11 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
         raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")
     warnings: list[str] = []
     if "summary" in given:
-        changed = summaries.by_hand(changed)
+        changed = summaries.with_own_summary(changed)
     if request.regenerate_summary:
-        changed = summaries.with_made(changed, await summaries.made_for(editor, changed), given)
+        changed = summaries.with_generated(changed, await summaries.generate(editor, changed), given)
     elif changed.content != node.content and "summary" not in given:
-        changed = summaries.left_behind(changed)
+        changed = summaries.mark_stale(changed)
         if node.summary:
             warnings.append("The content changed but the summary did not; pass regenerate_summary to make a new one.")
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
@@ -259,7 +259,7 @@ def _with_given(node: Node, request: pb.UpdateNodeRequest, given: set[str]) -> N
         attributes: Mapping[str, str] = dict(request.attributes)
         if attributes and not exactly:
             attributes = {**node.attributes, **attributes}
-        changed = replace(changed, attributes=summaries.kept(attributes, node.attributes))
+        changed = replace(changed, attributes=summaries.keep_provenance(attributes, node.attributes))
     return changed
 
 

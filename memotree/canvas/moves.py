@@ -18,7 +18,7 @@ from memotree.canvas.edits import (
     check_archive_of,
 )
 from memotree.canvas.field_paths import RequestFields
-from memotree.canvas.summaries import Made, kept, told_briefly, with_made
+from memotree.canvas.summaries import GeneratedSummary, keep_provenance, summarise, with_generated
 from memotree.models.extractive import MADE_BY
 from memotree.request import lookup
 from memotree.sessions.editing import SessionEditor, moved_to
@@ -123,8 +123,8 @@ def _part_fields(number: int) -> RequestFields:
 
 async def _part(node: Node, title: str, content: str) -> Node:
     part = replace(node, title=title, content=content)
-    brief, summary = await told_briefly(title, content)
-    return with_made(part, Made(brief, summary, MADE_BY, hash_of_content(content)))
+    brief, summary = await summarise(title, content)
+    return with_generated(part, GeneratedSummary(brief, summary, MADE_BY, hash_of_content(content)))
 
 
 async def _places(editor: SessionEditor, version: Version, count: int, *, as_children: bool) -> list[str]:
@@ -182,7 +182,7 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
         if relation.target_id not in ids
     }
     return replace(
-        await _part(replace(first, attributes=kept(attributes, first.attributes)), title, content),
+        await _part(replace(first, attributes=keep_provenance(attributes, first.attributes)), title, content),
         tags=tuple(sorted({tag for node in nodes for tag in node.tags})),
         relations=tuple(sorted(relations.values())),
     )

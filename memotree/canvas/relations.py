@@ -25,7 +25,7 @@ class RelationNotFoundError(NotFoundError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RelationStep:
     """One relation, followed from a node to the node at its other end."""
 
     holder: str
@@ -86,24 +86,28 @@ async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, messa
     return EditResult(placed._replace(version=version), node.content)
 
 
-async def steps_from(snapshot: Snapshot, ids: Sequence[str], types: Collection[str] = ()) -> dict[str, list[Step]]:
+async def steps_from(
+    snapshot: Snapshot, ids: Sequence[str], types: Collection[str] = ()
+) -> dict[str, list[RelationStep]]:
     """The relations of alive nodes in both directions, by node; restricted to ``types`` if any are given."""
     wanted = set(ids)
-    found: dict[str, list[Step]] = {entry_id: [] for entry_id in ids}
+    found: dict[str, list[RelationStep]] = {entry_id: [] for entry_id in ids}
     for version in (await tree.versions(snapshot, ids)).values():
         for kind, target, description in version.relations:
             if not types or kind in types:
-                found[version.entry_id].append(Step(version.entry_id, kind, target, description, outgoing=True))
+                found[version.entry_id].append(RelationStep(version.entry_id, kind, target, description, outgoing=True))
     for holder in await tree.pointing_at(snapshot, ids):
         for kind, target, description in holder.relations:
             if target in wanted and (not types or kind in types):
-                found[target].append(Step(holder.entry_id, kind, target, description, outgoing=False))
+                found[target].append(RelationStep(holder.entry_id, kind, target, description, outgoing=False))
     return found
 
 
-async def walk(snapshot: Snapshot, starts: Sequence[str], types: Collection[str], depth: int) -> dict[str, list[Step]]:
+async def walk(
+    snapshot: Snapshot, starts: Sequence[str], types: Collection[str], depth: int
+) -> dict[str, list[RelationStep]]:
     """The nodes that relations reach from the starts, each with a shortest path; a start's path is empty."""
-    ways: dict[str, list[Step]] = {entry_id: [] for entry_id in starts}
+    ways: dict[str, list[RelationStep]] = {entry_id: [] for entry_id in starts}
     front = list(starts)
     for _ in range(depth):
         reached: list[str] = []
@@ -119,7 +123,7 @@ async def walk(snapshot: Snapshot, starts: Sequence[str], types: Collection[str]
     return ways
 
 
-def related_message(step: Step, ends: Mapping[str, Version]) -> types_pb2.RelatedNode:
+def related_message(step: RelationStep, ends: Mapping[str, Version]) -> types_pb2.RelatedNode:
     """The message of a relation, with the node at its other end if that is alive."""
     end = ends.get(step.end)
     return types_pb2.RelatedNode(

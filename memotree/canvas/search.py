@@ -17,7 +17,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.canvas.relations import Step, related_message, walk
+from memotree.canvas.relations import RelationStep, related_message, walk
 from memotree.canvas.view_operations import archive_ids, view_key
 from memotree.canvas.view_rendering import shown
 from memotree.request import lookup
@@ -54,7 +54,7 @@ class _Hit:
     """A found node, and the path of relations that led to it, if any."""
 
     found: FoundNode
-    way: tuple[Step, ...] = ()
+    way: tuple[RelationStep, ...] = ()
 
 
 class NodeSearch:
@@ -272,7 +272,7 @@ def _joined(*parts: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _origin(entry_id: str, way: Sequence[Step]) -> str:
+def _origin(entry_id: str, way: Sequence[RelationStep]) -> str:
     if not way:
         return entry_id
     first = way[0]

@@ -37,7 +37,7 @@ class ReservedAttributeError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedSummary:
     """A generated brief and summary, the model or method that made them, and the hash of their source."""
 
     brief: str
@@ -63,13 +63,13 @@ def check_attributes(given: Mapping[str, str], present: Mapping[str, str]) -> No
         )
 
 
-def kept(given: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
+def keep_provenance(given: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
     """The given attributes, plus the present ones that record where the summary comes from."""
     reserved = {name: value for name, value in present.items() if name in RESERVED}
     return {**without_provenance(given), **reserved}
 
 
-async def told_briefly(title: str, content: str) -> tuple[str, str]:
+async def summarise(title: str, content: str) -> tuple[str, str]:
     """The brief and the summary of a text; a long text is summarised in a thread."""
 
     def summarise() -> tuple[str, str]:
@@ -78,7 +78,7 @@ async def told_briefly(title: str, content: str) -> tuple[str, str]:
     return await asyncio.to_thread(summarise) if len(content) > FEW_CHARS else summarise()
 
 
-async def made_for(editor: SessionEditor, node: Node) -> Made:
+async def generate(editor: SessionEditor, node: Node) -> GeneratedSummary:
     """A new brief and summary: from the children's summaries for a summary node, else from the content."""
     if node.type == SUMMARY_TYPE:
         ids = (await tree.directly_below(editor.snapshot, [node.id])).get(node.id, [])
@@ -90,12 +90,12 @@ async def made_for(editor: SessionEditor, node: Node) -> Made:
                 by, summary = children[0].attributes.get(SUMMARY_BY, MADE_BY), children[0].summary
             else:
                 by, summary = MADE_BY, digest_of([child.summary or child.title for child in children])
-            return Made(brief_of(node.title, summary), summary, by, made_of)
-    brief, summary = await told_briefly(node.title, node.content)
-    return Made(brief, summary, MADE_BY, hash_of_content(node.content))
+            return GeneratedSummary(brief_of(node.title, summary), summary, by, made_of)
+    brief, summary = await summarise(node.title, node.content)
+    return GeneratedSummary(brief, summary, MADE_BY, hash_of_content(node.content))
 
 
-def with_made(node: Node, made: Made, given: Collection[str] = ()) -> Node:
+def with_generated(node: Node, made: GeneratedSummary, given: Collection[str] = ()) -> Node:
     """The node with the generated brief and summary, except for those that the caller gave.
 
     A node that was not ingested and has no recorded source gets none here: its summary would be renewed unasked.
@@ -109,12 +109,12 @@ def with_made(node: Node, made: Made, given: Collection[str] = ()) -> Node:
     return replace(node, brief=brief, summary=made.summary, attributes=attributes)
 
 
-def by_hand(node: Node) -> Node:
+def with_own_summary(node: Node) -> Node:
     """The node with its summary marked as the caller's own: without the attributes of a generated one."""
     return replace(node, attributes=without_provenance(node.attributes))
 
 
-def left_behind(node: Node) -> Node:
+def mark_stale(node: Node) -> Node:
     """The node after its content changed but not its summary: marked as stale if the summary was generated."""
     made_of = node.attributes.get(SUMMARY_OF)
     if made_of is None:

@@ -20,7 +20,7 @@ from memotree.client.transport import Transport
 from memotree.errors import HIDDEN, Code, classify
 from memotree.server.binding import OperationMissingError, operation_name
 from memotree.server.calls import RunningCalls
-from memotree.server.details import to_status
+from memotree.server.grpc_status import to_status
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 

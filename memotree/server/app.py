@@ -39,7 +39,7 @@ class EndsStreams(Protocol):
         """End these streams, because the server begins to stop and would wait for them."""
 
 
-class Face(Protocol):
+class SideServer(Protocol):
     """Another server for the same operations, such as HTTP, which starts and stops with the gRPC server."""
 
     @property
@@ -59,8 +59,8 @@ class Face(Protocol):
         ...
 
 
-MakeFace = Callable[[Settings, Operations, RunningCalls], Face]
-"""Creates a `Face` over operations; its calls are counted, so that a stop waits for them."""
+MakeSideServer = Callable[[Settings, Operations, RunningCalls], SideServer]
+"""Creates a `SideServer` over operations; its calls are counted, so that a stop waits for them."""
 
 Compose = Callable[[Settings], AbstractAsyncContextManager[Operations]]
 """Builds the stores and the operations on entry, and closes the stores on exit, after the last call."""
@@ -97,7 +97,7 @@ class Server:
         *,
         on_stop: Sequence[Callable[[], Awaitable[None]]] = (),
         partial: bool = False,
-        face: MakeFace | None = None,
+        face: MakeSideServer | None = None,
     ) -> None:
         check(operations, partial=partial)
         self._settings = settings
@@ -266,7 +266,7 @@ def serve(
     settings: Settings,
     compose: Compose,
     on_ready: Callable[[Server], None] | None = None,
-    face: MakeFace | None = None,
+    face: MakeSideServer | None = None,
 ) -> None:
     """Run a server until SIGTERM or SIGINT; a second signal cancels the calls that still run.
 
@@ -287,7 +287,7 @@ async def run_until_signalled(
     settings: Settings,
     compose: Compose,
     on_ready: Callable[[Server], None] | None = None,
-    face: MakeFace | None = None,
+    face: MakeSideServer | None = None,
 ) -> None:
     """Run a server in the current event loop; see ``serve``."""
     async with _signals() as signalled, compose(settings) as operations:

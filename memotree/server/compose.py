@@ -28,14 +28,16 @@ from memotree.maintenance import MaintenanceOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
-from memotree.server.app import MakeFace, Operations, Server
+from memotree.server.app import MakeSideServer, Operations, Server
 from memotree.server.app import serve as run
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
 
 
-def serve(settings: Settings, on_ready: Callable[[Server], None] | None = None, face: MakeFace | None = None) -> None:
+def serve(
+    settings: Settings, on_ready: Callable[[Server], None] | None = None, face: MakeSideServer | None = None
+) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
     # The pool writes every attempt to connect, unformatted, to standard error; our own error reports the result.

@@ -14,9 +14,9 @@ from grpc import aio
 from memotree_storage.errors import InvalidInputError
 from structlog.contextvars import bind_contextvars
 
-from memotree.errors import HIDDEN, Answer, Code, classify
+from memotree.errors import HIDDEN, Code, ErrorAnswer, classify
 from memotree.server.calls import RunningCalls
-from memotree.server.details import to_status
+from memotree.server.grpc_status import to_status
 
 CONTRACT: Final = "/memotree."
 """The prefix of the path of our RPCs; calls of health and reflection are not intercepted."""
@@ -151,7 +151,7 @@ class _CallRecord:
         status = to_status(error, self.call_id)
         await context.abort(answer.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
 
-    def log(self, code: Code, answer: Answer | None = None, error: BaseException | None = None) -> None:
+    def log(self, code: Code, answer: ErrorAnswer | None = None, error: BaseException | None = None) -> None:
         """Log one line for the call: an internal error with its traceback, an unavailable store as a warning."""
         facts: dict[str, object] = {
             "method": self.method,

@@ -18,7 +18,7 @@ from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 import memotree
-from memotree.errors import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Answer, Code, status_code
+from memotree.errors import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Code, ErrorAnswer, status_code
 from memotree.settings import CONFIG_NAME, CONFIG_VARIABLE, Settings, variable
 from memotree.statuses import ERROR_STATUSES
 
@@ -83,7 +83,7 @@ def error_classes() -> list[type[MemoTreeError]]:
     return sorted(found, key=lambda kind: (kind.reason, kind.__qualname__))
 
 
-def foreign_answers() -> Mapping[str, Answer]:
+def foreign_answers() -> Mapping[str, ErrorAnswer]:
     """The answers to errors of other libraries, by reason."""
     answers = (*(answer for _, answer in FOREIGN), DISK, INTERRUPTED)
     return {answer.reason: answer for answer in answers}

@@ -444,5 +444,5 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
     monkeypatch.setattr(summaries, "brief_of", brief)
     content = "word " * (20_000 if is_large else 20)
     await world.stage(await world.open(), world.node("Node", content=content))
-    await summaries.told_briefly("Node", content)
+    await summaries.summarise("Node", content)
     assert threads == [is_large, is_large]

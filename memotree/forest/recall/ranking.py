@@ -44,7 +44,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """The chosen leaves, and how many admitted leaves they were chosen from.
 
     ``oversized`` is the best leaf if it has more tokens than the whole budget.
@@ -91,10 +91,10 @@ class ScoredLeaves:
             shares += (("rerank", extra),) if extra else ()
         return Chosen(*self.corpus.place(place), score, shares)
 
-    def choose(self, budget: int) -> Choice:
+    def choose(self, budget: int) -> Selection:
         """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread."""
         if not self.considered:
-            return Choice([], 0)
+            return Selection([], 0)
         leaf_index, total = self.corpus.leaf_index, self._total()
         best = int(np.argmax(total))
         oversized = self.leaf(best) if leaf_index.tokens[best] > budget and total[best] > 0 else None
@@ -105,7 +105,7 @@ class ScoredLeaves:
                 break
             total[repeated] = 0.0
             packed = pack(total, leaf_index, budget // 2 if oversized else budget)
-        return Choice([self.leaf(place) for place in packed.tolist()], self.considered, oversized)
+        return Selection([self.leaf(place) for place in packed.tolist()], self.considered, oversized)
 
     def reranked(self, relevance: Mapping[int, float]) -> "ScoredLeaves":
         """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index."""

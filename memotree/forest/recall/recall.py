@@ -30,7 +30,7 @@ from memotree.forest.recall.excerpts import best_stretch
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
 from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.passages import PackedLeaf, joined, markdown
-from memotree.forest.recall.ranking import Choice, Chosen, ScoredLeaves, score_leaves
+from memotree.forest.recall.ranking import Chosen, ScoredLeaves, Selection, score_leaves
 from memotree.forest.recall.results import NodeResult, ResultBuilder, ResultPart, Seen
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Idf
@@ -355,7 +355,7 @@ def _within(
     return nodes, used
 
 
-def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
+def _about(choice: Selection, leaves: int, asked: _Question) -> list[str]:
     """Returns the warnings about a choice."""
     if not choice.considered:
         return [f"The filter admits none of the {leaves} leaves here; widen it."]
@@ -371,7 +371,11 @@ def _about(choice: Choice, leaves: int, asked: _Question) -> list[str]:
 
 
 def _packed_answer(
-    asked: _Question, choice: Choice, chosen: Sequence[Chosen], node_results: Mapping[str, NodeResult], view: StateView
+    asked: _Question,
+    choice: Selection,
+    chosen: Sequence[Chosen],
+    node_results: Mapping[str, NodeResult],
+    view: StateView,
 ) -> pb.RecallResponse:
     """Returns the packed leaves as passages and as one text."""
     stretch = _stretch(asked, choice, node_results)
@@ -402,7 +406,7 @@ def _packed_answer(
     )
 
 
-def _stretch(asked: _Question, choice: Choice, node_results: Mapping[str, NodeResult]) -> str:
+def _stretch(asked: _Question, choice: Selection, node_results: Mapping[str, NodeResult]) -> str:
     """Returns the excerpt of the oversized leaf that fits the budget left by the other leaves; ``""`` if none is."""
     if choice.oversized is None or choice.oversized.node_id not in node_results:
         return ""

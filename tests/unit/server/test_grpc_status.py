@@ -15,7 +15,7 @@ from memotree_storage.errors import (
     NotFoundError,
 )
 
-from memotree.server.details import BUDGET, to_status, wire_size
+from memotree.server.grpc_status import BUDGET, to_status, wire_size
 from memotree.v1 import types_pb2
 
 TEXTS = st.text(max_size=50) | st.builds(lambda text, times: text * times, st.text(max_size=5), st.integers(0, 3000))

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 from memotree_storage.errors import Conflict, FailedPreconditionError, FieldViolation, InvalidInputError, MemoTreeError
 
-from memotree.errors import DOMAIN, HIDDEN, Answer, Code, classify
+from memotree.errors import DOMAIN, HIDDEN, Code, ErrorAnswer, classify
 from memotree.v1 import types_pb2
 
 BUDGET: Final = 7000
@@ -69,7 +69,7 @@ class _Shortener:
         return f"{text[: self.limit]}… ({len(text)} characters)"
 
 
-def _compose(answer: Answer, call_id: str, limit: int, keep: int | None) -> status_pb2.Status:
+def _compose(answer: ErrorAnswer, call_id: str, limit: int, keep: int | None) -> status_pb2.Status:
     """The status with texts of at most ``limit`` characters and lists of at most ``keep`` entries."""
     short = _Shortener(limit)
     details: list[Message] = []
