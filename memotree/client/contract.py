@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from google.protobuf.descriptor import Descriptor
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from memotree.v1 import (
@@ -23,20 +24,22 @@ from memotree.v1 import (
     workspace_service_pb2,
 )
 
-_REPEATABLE_VERBS: Final = (
-    "Get",
-    "List",
-    "Search",
-    "Diff",
-    "Render",
-    "Expand",
-    "Collapse",
-    "Recall",
-    "Drill",
-    "Suggest",
-    "CancelJob",
-)
-"""Reads, the two calls that set a value in a view, and cancelling a job: repeating them changes nothing."""
+_Options = descriptor_pb2.MethodOptions
+
+
+def is_read(method: MethodDescriptor) -> bool:
+    """Whether a method changes nothing, as its ``idempotency_level`` in the contract says."""
+    return _level(method) == _Options.NO_SIDE_EFFECTS
+
+
+def is_repeatable(method: MethodDescriptor) -> bool:
+    """Whether a second call changes no more than the first, as its ``idempotency_level`` says."""
+    return _level(method) in {_Options.NO_SIDE_EFFECTS, _Options.IDEMPOTENT}
+
+
+def _level(method: MethodDescriptor) -> int:
+    options: descriptor_pb2.MethodOptions = method.GetOptions()
+    return options.idempotency_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def _methods() -> Iterator[tuple[Descriptor, Method]]:
                     request,
                     Method(
                         f"/{service.full_name}/{method.name}",
-                        method.name.startswith(_REPEATABLE_VERBS),
+                        is_repeatable(method),
                         "request_id" in request.fields_by_name,
                     ),
                 )

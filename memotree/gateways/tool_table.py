@@ -9,6 +9,7 @@ from typing import Final
 
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 
+from memotree.client.contract import is_read, is_repeatable
 from memotree.gateways.contract import method
 
 REQUEST_ID: Final = "request_id"
@@ -28,9 +29,7 @@ class Tool:
         hidden: Fields of the request that must not be given.
         hidden_within: Fields that must not be given in nested messages of the request.
         masked: Fields that are named in ``update_mask`` if they are given.
-        read_only: Whether it changes nothing.
         destructive: Whether it may delete or overwrite something.
-        idempotent: Whether repeating the same call has no further effect.
         last: For a streaming RPC, the field of its last message that is the answer.
         makes_workspace: Whether it creates the default workspace if that does not exist.
         note: Text that its description adds to the comment of the RPC.
@@ -45,9 +44,7 @@ class Tool:
     hidden: tuple[str, ...] = (REQUEST_ID,)
     hidden_within: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
-    read_only: bool = False
     destructive: bool = False
-    idempotent: bool = False
     last: str = ""
     makes_workspace: bool = False
     note: str = field(default="", compare=False)
@@ -58,6 +55,16 @@ class Tool:
         return method(self.service, self.rpc)
 
     @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing."""
+        return is_read(self.method)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the same call again has no further effect."""
+        return is_repeatable(self.method)
+
+    @property
     def request(self) -> Descriptor:
         """The type of its request."""
         return self.method.input_type
@@ -65,14 +72,10 @@ class Tool:
 
 def _read(name: str, title: str, category: str, call: str, *required: str, note: str = "", last: str = "") -> Tool:
     service, rpc = call.split(".")
-    return Tool(
-        name, title, category, service, rpc, required=required, read_only=True, idempotent=True, note=note, last=last
-    )
+    return Tool(name, title, category, service, rpc, required=required, note=note, last=last)
 
 
-def _write(
-    name: str, title: str, call: str, *required: str, destructive: bool = False, idempotent: bool = False
-) -> Tool:
+def _write(name: str, title: str, call: str, *required: str, destructive: bool = False) -> Tool:
     """A tool that stages a change in a session."""
     service, rpc = call.split(".")
     return Tool(
@@ -83,7 +86,6 @@ def _write(
         rpc,
         required=("session_id", *required),
         destructive=destructive,
-        idempotent=idempotent,
     )
 
 
@@ -124,13 +126,13 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     _read("get_job", "Look at a job", _JOB, "JobService.GetJob", "job_id"),
     _read("list_jobs", "List jobs", _JOB, "JobService.ListJobs"),
-    Tool("cancel_job", "Cancel a job", _JOB, "JobService", "CancelJob", ("job_id",), destructive=True, idempotent=True),
+    Tool("cancel_job", "Cancel a job", _JOB, "JobService", "CancelJob", ("job_id",), destructive=True),
     Tool("resume_job", "Resume a job", _JOB, "JobService", "ResumeJob", ("job_id",)),
     _read("search_nodes", "Search nodes", _READ, "NodeService.SearchNodes", "query"),
     _read("get_node", "Read a node", _READ, "NodeService.GetNode", "node_id"),
     _read("list_children", "List children", _READ, "NodeService.ListChildren"),
     _read("get_tree", "Read the structure of a tree", _READ, "NodeService.GetTree"),
-    Tool("expand_node", "Expand a node in a view", _VIEW, "NodeService", "ExpandNode", ("node_id",), idempotent=True),
+    Tool("expand_node", "Expand a node in a view", _VIEW, "NodeService", "ExpandNode", ("node_id",)),
     Tool(
         "collapse_node",
         "Collapse a node in a view",
@@ -138,7 +140,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "NodeService",
         "CollapseNode",
         ("node_id",),
-        idempotent=True,
     ),
     _read("render_view", "Render a view", _VIEW, "ViewService.RenderView"),
     Tool(
@@ -166,11 +167,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
         destructive=True,
         note="Only the given arguments are changed; an empty argument clears its field.",
     ),
-    _write("delete_node", "Delete a node", "NodeService.DeleteNode", "node_id", destructive=True, idempotent=True),
-    _write("move_node", "Move a node", "NodeService.MoveNode", "node_id", idempotent=True),
+    _write("delete_node", "Delete a node", "NodeService.DeleteNode", "node_id", destructive=True),
+    _write("move_node", "Move a node", "NodeService.MoveNode", "node_id"),
     _write("split_node", "Split a node", "NodeService.SplitNode", "node_id", "parts"),
     _write("merge_nodes", "Merge nodes", "NodeService.MergeNodes", "node_ids", destructive=True),
-    _write("add_relation", "Add a relation", "NodeService.AddRelation", "node_id", "relation", idempotent=True),
+    _write("add_relation", "Add a relation", "NodeService.AddRelation", "node_id", "relation"),
     _write(
         "remove_relation",
         "Remove a relation",
@@ -179,7 +180,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "type",
         "target_id",
         destructive=True,
-        idempotent=True,
     ),
     Tool(
         "batch_change_nodes",
@@ -207,7 +207,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "SessionService",
         "RebaseSession",
         required=("session_id",),
-        idempotent=True,
     ),
     Tool(
         "discard_changes",
@@ -217,7 +216,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "DiscardChanges",
         required=("session_id", "node_ids"),
         destructive=True,
-        idempotent=True,
     ),
     Tool(
         "discard_session",
@@ -227,7 +225,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "DiscardSession",
         required=("session_id",),
         destructive=True,
-        idempotent=True,
     ),
     _read("list_commits", "List commits", _HISTORY, "HistoryService.ListCommits"),
     _read("get_commit", "Read a commit", _HISTORY, "HistoryService.GetCommit", "revision"),

@@ -26,13 +26,19 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from memotree.v1 import node_service_pb2 as memotree_dot_v1_dot_node__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ememotree/v1/view_service.proto\x12\x0bmemotree.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ememotree/v1/node_service.proto\"l\n\x04View\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05scope\x18\x02 \x01(\t\x12\x16\n\x0enodes_expanded\x18\x03 \x01(\x05\x12/\n\x0bupdate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x85\x01\n\x11RenderViewRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x16\n\tview_name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0ctoken_budget\x18\x04 \x01(\x05\x12\x0f\n\x07\x61rchive\x18\x05 \x01(\tB\x0c\n\n_view_name\"y\n\x12RenderViewResponse\x12\x10\n\x08markdown\x18\x01 \x01(\t\x12(\n\x05usage\x18\x02 \x01(\x0b\x32\x19.memotree.v1.ContextUsage\x12\x15\n\rcollapsed_ids\x18\x03 \x03(\t\x12\x10\n\x08warnings\x18\x04 \x03(\t\"^\n\x10ListViewsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"N\n\x11ListViewsResponse\x12 \n\x05views\x18\x01 \x03(\x0b\x32\x11.memotree.v1.View\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"^\n\x11\x44\x65leteViewRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x16\n\tview_name\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0c\n\n_view_name\"\x14\n\x12\x44\x65leteViewResponse2\xf7\x01\n\x0bViewService\x12M\n\nRenderView\x12\x1e.memotree.v1.RenderViewRequest\x1a\x1f.memotree.v1.RenderViewResponse\x12J\n\tListViews\x12\x1d.memotree.v1.ListViewsRequest\x1a\x1e.memotree.v1.ListViewsResponse\x12M\n\nDeleteView\x12\x1e.memotree.v1.DeleteViewRequest\x1a\x1f.memotree.v1.DeleteViewResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ememotree/v1/view_service.proto\x12\x0bmemotree.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ememotree/v1/node_service.proto\"l\n\x04View\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05scope\x18\x02 \x01(\t\x12\x16\n\x0enodes_expanded\x18\x03 \x01(\x05\x12/\n\x0bupdate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x85\x01\n\x11RenderViewRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x16\n\tview_name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0ctoken_budget\x18\x04 \x01(\x05\x12\x0f\n\x07\x61rchive\x18\x05 \x01(\tB\x0c\n\n_view_name\"y\n\x12RenderViewResponse\x12\x10\n\x08markdown\x18\x01 \x01(\t\x12(\n\x05usage\x18\x02 \x01(\x0b\x32\x19.memotree.v1.ContextUsage\x12\x15\n\rcollapsed_ids\x18\x03 \x03(\t\x12\x10\n\x08warnings\x18\x04 \x03(\t\"^\n\x10ListViewsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"N\n\x11ListViewsResponse\x12 \n\x05views\x18\x01 \x03(\x0b\x32\x11.memotree.v1.View\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"^\n\x11\x44\x65leteViewRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x16\n\tview_name\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0c\n\n_view_name\"\x14\n\x12\x44\x65leteViewResponse2\x86\x02\n\x0bViewService\x12R\n\nRenderView\x12\x1e.memotree.v1.RenderViewRequest\x1a\x1f.memotree.v1.RenderViewResponse\"\x03\x90\x02\x01\x12O\n\tListViews\x12\x1d.memotree.v1.ListViewsRequest\x1a\x1e.memotree.v1.ListViewsResponse\"\x03\x90\x02\x01\x12R\n\nDeleteView\x12\x1e.memotree.v1.DeleteViewRequest\x1a\x1f.memotree.v1.DeleteViewResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memotree.v1.view_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_VIEWSERVICE'].methods_by_name['RenderView']._loaded_options = None
+  _globals['_VIEWSERVICE'].methods_by_name['RenderView']._serialized_options = b'\220\002\001'
+  _globals['_VIEWSERVICE'].methods_by_name['ListViews']._loaded_options = None
+  _globals['_VIEWSERVICE'].methods_by_name['ListViews']._serialized_options = b'\220\002\001'
+  _globals['_VIEWSERVICE'].methods_by_name['DeleteView']._loaded_options = None
+  _globals['_VIEWSERVICE'].methods_by_name['DeleteView']._serialized_options = b'\220\002\002'
   _globals['_VIEW']._serialized_start=112
   _globals['_VIEW']._serialized_end=220
   _globals['_RENDERVIEWREQUEST']._serialized_start=223
@@ -48,5 +54,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETEVIEWRESPONSE']._serialized_start=753
   _globals['_DELETEVIEWRESPONSE']._serialized_end=773
   _globals['_VIEWSERVICE']._serialized_start=776
-  _globals['_VIEWSERVICE']._serialized_end=1023
+  _globals['_VIEWSERVICE']._serialized_end=1038
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import RecursiveCharacterTextSplitter
@@ -74,6 +75,12 @@ def test_no_piece_begins_within_a_grapheme_where_that_can_be_avoided(text: str, 
         if not may_cut(text, piece.start):
             nearest = next(place for place in range(piece.start, -1, -1) if may_cut(text, place))
             assert piece.end - nearest > size
+
+
+@given(texts)
+def test_a_text_may_be_cut_between_its_graphemes_and_nowhere_else(text: str) -> None:
+    ends = [found.end() for found in regex.finditer(r"\X", text)]
+    assert [place for place in range(1, len(text) + 1) if may_cut(text, place)] == ends
 
 
 @given(texts, sizes)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from memotree.client.contract import is_read, is_repeatable
 from memotree.client.errors import DataLossError, MemoTreeClientError
 from memotree.errors import FAMILIES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
@@ -57,6 +58,38 @@ def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
     undescribed = [name for name, field in schema["properties"].items() if not field.get("description")]
     assert not undescribed
     assert json.loads(json.dumps(schema)) == schema
+
+
+def test_every_rpc_says_whether_it_may_be_repeated_and_every_read_that_it_changes_nothing() -> None:
+    reads = (
+        "Get",
+        "List",
+        "Search",
+        "Diff",
+        "Blame",
+        "Render",
+        "Recall",
+        "DrillDown",
+        "Ask",
+        "Suggest",
+        "Watch",
+        "Verify",
+    )
+    for service in contract().values():
+        for method in service.methods:
+            assert method.GetOptions().HasField("idempotency_level"), f"{method.full_name} has no idempotency_level"
+            assert is_read(method) == method.name.startswith(reads), method.full_name
+            assert is_repeatable(method) or not is_read(method)
+
+
+def test_only_a_change_of_a_request_id_or_of_no_further_effect_is_repeated() -> None:
+    once = {
+        method.name
+        for service in contract().values()
+        for method in service.methods
+        if not is_repeatable(method) and "request_id" not in method.input_type.fields_by_name
+    }
+    assert once == {"CreateBranch", "CreateTag", "ResumeJob"}
 
 
 def test_names_are_unique_and_every_rpc_is_offered_once() -> None:

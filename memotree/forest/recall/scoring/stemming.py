@@ -5,28 +5,13 @@ by the forms of its words: ``painted`` also matches ``paint``, ``paints`` and ``
 and kept if they have the same stem, so no word list is needed; a form that is not an English word just never matches.
 """
 
-import re
+import threading
 from functools import lru_cache
 from typing import Final
 
-_VOWELS: Final = "aeiou"
-_SHORTEST: Final = 3
-_CLUSTERS: Final = re.compile("v+c+")
+import Stemmer
 
-# The suffix rules of steps 2 to 4 of Porter's algorithm, in the order they are tried: longest first within a step.
-_STEP_2: Final = {
-    "ational": "ate", "ization": "ize", "iveness": "ive", "fulness": "ful", "ousness": "ous", "tional": "tion",
-    "biliti": "ble", "entli": "ent", "ousli": "ous", "ation": "ate", "alism": "al", "aliti": "al", "iviti": "ive",
-    "enci": "ence", "anci": "ance", "izer": "ize", "alli": "al", "ator": "ate", "logi": "log", "bli": "ble",
-    "eli": "e",
-}  # fmt: skip
-_STEP_3: Final = {
-    "icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ness": "", "ful": "",
-}  # fmt: skip
-_STEP_4: Final = (
-    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ion", "ism", "ate", "iti", "ous", "ive", "ize",
-    "al", "er", "ic", "ou",
-)  # fmt: skip
+_SHORTEST: Final = 3
 
 _IRREGULAR: Final = """
 go went gone|buy bought|bring brought|think thought|catch caught|teach taught|fight fought|seek sought|get got gotten
@@ -54,11 +39,21 @@ _ENDINGS: Final = (
 )  # fmt: skip
 
 
+class _Snowball(threading.local):
+    """A stemmer for each thread: two threads must not call the same one at once."""
+
+    def __init__(self) -> None:
+        self.english = Stemmer.Stemmer("english", 0)  # without a cache: `stem` has one
+
+
+_SNOWBALL: Final = _Snowball()
+
+
 @lru_cache(maxsize=1 << 15)
 def stem(word: str) -> str:
     """Returns the stem of an English word; other words, and words of up to two letters, are returned unchanged.
 
-    The suffixes are those of Porter, "An algorithm for suffix stripping" (1980), with the author's later corrections;
+    The rules are those of Snowball's English stemmer (https://snowballstem.org/algorithms/english/stemmer.html);
     irregular forms are replaced by their base first.
 
     Args:
@@ -67,9 +62,8 @@ def stem(word: str) -> str:
     word = _BASE.get(word, word)
     if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
         return word
-    word = _endings(_plural(word))
-    word = _replaced(_replaced(word, _STEP_2), _STEP_3)
-    return _tidied(_dropped(word))
+    found: str = _SNOWBALL.english.stemWord(word)
+    return found
 
 
 @lru_cache(maxsize=1 << 13)
@@ -87,90 +81,3 @@ def forms(word: str) -> tuple[str, ...]:
                 if form not in found and stem(form) == root:
                     found[form] = None
     return tuple(found)
-
-
-# --- The parts of a word ---------------------------------------------------------------------------------------------
-
-
-def _shape(word: str) -> str:
-    """Returns the word with each letter as ``c`` or ``v``; a y after a consonant is a vowel."""
-    marks = ""
-    for letter in word:
-        is_vowel = letter in _VOWELS or (letter == "y" and marks.endswith("c"))
-        marks += "v" if is_vowel else "c"
-    return marks
-
-
-def _measure(word: str) -> int:
-    """Returns how many times vowels are followed by consonants (Porter's measure m)."""
-    return len(_CLUSTERS.findall(_shape(word)))
-
-
-def _has_vowel(word: str) -> bool:
-    return "v" in _shape(word)
-
-
-def _is_short(word: str) -> bool:
-    """Whether a word ends with consonant, vowel, and a consonant other than w, x and y (Porter's condition ``*o``)."""
-    return _shape(word).endswith("cvc") and word[-1] not in "wxy"
-
-
-# --- The steps -------------------------------------------------------------------------------------------------------
-
-
-def _plural(word: str) -> str:
-    if word.endswith("sses"):
-        return word[:-2]
-    if word.endswith("ies"):
-        return word[:-2] if len(word) > len("ties") else word[:-1]
-    if word.endswith("s") and not word.endswith("ss"):
-        return word[:-1]
-    return word
-
-
-def _endings(word: str) -> str:
-    """Removes ``ed`` and ``ing``, and turns a final y into i."""
-    if word.endswith("eed"):
-        word = word[:-1] if _measure(word[:-3]) else word
-    else:
-        for ending in ("ed", "ing"):
-            if word.endswith(ending) and _has_vowel(word[: -len(ending)]):
-                word = _repaired(word[: -len(ending)])
-                break
-    return f"{word[:-1]}i" if word.endswith("y") and _has_vowel(word[:-1]) else word
-
-
-def _repaired(word: str) -> str:
-    """Repairs a word whose ``ed`` or ``ing`` was removed: restores a final e, makes a doubled consonant single."""
-    if word.endswith(("at", "bl", "iz")):
-        return f"{word}e"
-    if len(word) > 1 and word[-1] == word[-2] and word[-1] not in "aeioulsz":
-        return word[:-1]
-    return f"{word}e" if _measure(word) == 1 and _is_short(word) else word
-
-
-def _replaced(word: str, rules: dict[str, str]) -> str:
-    for ending, other in rules.items():
-        if word.endswith(ending):
-            start = word[: -len(ending)]
-            return start + other if _measure(start) else word
-    return word
-
-
-def _dropped(word: str) -> str:
-    for ending in _STEP_4:
-        if word.endswith(ending):
-            start = word[: -len(ending)]
-            fits = ending != "ion" or start.endswith(("s", "t"))
-            return start if fits and _measure(start) > 1 else word
-    return word
-
-
-def _tidied(word: str) -> str:
-    """Removes a final e, and the second of two final l, if the rest is long enough."""
-    if word.endswith("e"):
-        start = word[:-1]
-        measure = _measure(start)
-        if measure > 1 or (measure == 1 and not _is_short(start)):
-            word = start
-    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word

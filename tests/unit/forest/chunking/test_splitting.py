@@ -100,7 +100,7 @@ def test_gaps_alone_can_be_cut() -> None:
 
 def test_graphemes_stay_whole() -> None:
     family = "👩\u200d👩\u200d👧"
-    for cluster in ("e\u0301", family, "🇩🇪", "👍🏽", "\u1100\u1161\u11a8", "\r\n", "नि", "🏴\U000e0067\U000e007f"):
+    for cluster in ("e\u0301", family, "🇩🇪", "👍🏽", "\u1100\u1161\u11a8", "\r\n", "क्षि", "🏴\U000e0067\U000e007f"):
         text = f"a{cluster}b"
         assert may_cut(text, 1)
         assert may_cut(text, 1 + len(cluster))
@@ -108,6 +108,9 @@ def test_graphemes_stay_whole() -> None:
         assert cut_before(text, len(cluster)) == 1
     flags = "🇩🇪🇫🇷🇮🇹"
     assert [place for place in range(1, 6) if may_cut(flags, place)] == [2, 4]
+    run = f"a{'🇩🇪' * 1001}"
+    assert may_cut(run, 1001)
+    assert not may_cut(run, 1002)
     assert cut(family * 10, 12) == [family * 2] * 5
 
 
