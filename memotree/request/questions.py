@@ -17,7 +17,7 @@ def check_question(field: str, text: str) -> None:
         raise InvalidInputError.at(field, "is needed.")
     if len(text) > MAX_QUERY_CHARS:
         raise InvalidInputError.at(
-            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the telling words."
+            field, f"has {len(text)} characters; give at most {MAX_QUERY_CHARS}, the words that matter."
         )
     if "\x00" in text:
         raise InvalidInputError.at(field, "has a NUL character; leave it out.")
