@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from memotree_storage.conformance.commit_store import MAIN, draft, files
+from memotree_storage.conformance.drafts import MAIN, draft, files
 from memotree_storage.faults import ENVIRONMENT_VARIABLE
 from memotree_storage.git.repository import GitRepository
 from unit.storage.git.judge import Judge

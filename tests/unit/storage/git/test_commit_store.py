@@ -6,17 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from memotree_storage.conformance.commit_store import (
-    MAIN,
-    WHO,
-    CommitStoreSuite,
-    acceptable,
-    apply_model,
-    contents,
-    draft,
-    files,
-    paths,
-)
+from memotree_storage.conformance.commit_store import CommitStoreSuite
+from memotree_storage.conformance.drafts import MAIN, WHO, acceptable, apply_model, contents, draft, files, paths
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import TagDraft
 from unit.storage.git.judge import Judge

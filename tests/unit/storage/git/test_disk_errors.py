@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memotree_storage.conformance.commit_store import MAIN, draft, files
+from memotree_storage.conformance.drafts import MAIN, draft, files
 from memotree_storage.git.disk import RepositoryUnavailableError
 from memotree_storage.git.layout import RepositoryExistsError, RepositoryFormatError, RepositoryMissingError
 from memotree_storage.git.repository import GitRepository

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from memotree_storage.conformance.commit_store import ABSENT, MAIN, WHO, draft
+from memotree_storage.conformance.drafts import ABSENT, MAIN, WHO, draft
 from memotree_storage.git.objects import COMMIT, TREE, ObjectMissingError, encode_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository

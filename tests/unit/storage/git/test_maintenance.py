@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from memotree_storage.conformance.commit_store import MAIN, draft, files
+from memotree_storage.conformance.drafts import MAIN, draft, files
 from memotree_storage.git.maintenance import MaintenanceFailedError, count_packs, maintain
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import WrittenCommit
@@ -57,7 +57,7 @@ def test_many_packs_become_few_and_keep_what_no_ref_names_yet(store: GitReposito
 def test_commits_of_several_processes_survive_maintenance_beside_them(store: GitRepository, judge: Judge) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from memotree_storage.conformance.commit_store import draft\n"
+        "from memotree_storage.conformance.drafts import draft\n"
         "from memotree_storage.git.repository import GitRepository\n"
         "store = GitRepository.open(Path(sys.argv[1])); ref = sys.argv[2]; head = None\n"
         "for number in range(60):\n"

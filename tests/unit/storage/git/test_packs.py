@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from memotree_storage.conformance.commit_store import MAIN, draft, files
+from memotree_storage.conformance.drafts import MAIN, draft, files
 from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, ObjectMissingError
 from memotree_storage.git.pack import PackWriter, create_temporary
 from memotree_storage.git.repository import GitRepository

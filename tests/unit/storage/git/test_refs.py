@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from memotree_storage.conformance.commit_store import MAIN, draft
+from memotree_storage.conformance.drafts import MAIN, draft
 from memotree_storage.git import refs
 from memotree_storage.git.locks import LockJournal, RefLockedError, RepositoryBusyError, RepositoryLock
 from memotree_storage.git.refs import InvalidRefNameError, PackedRefsDamagedError, RefNameTakenError, check_ref_name
