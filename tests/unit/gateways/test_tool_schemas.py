@@ -89,7 +89,7 @@ def test_only_a_change_of_a_request_id_or_of_no_further_effect_is_repeated() -> 
         for method in service.methods
         if not is_repeatable(method) and "request_id" not in method.input_type.fields_by_name
     }
-    # A second deletion has no further effect either, but it answers that nothing is there: that is for the caller to see.
+    # A second deletion has no further effect, but its answer is that nothing is there: the caller should see that.
     deletions = {"DeleteBranch", "DeleteTag", "DeleteView", "DeleteWorkspace", "DiscardChanges", "DiscardSession"}
     assert once == {"CreateBranch", "CreateTag", "ResumeJob", *deletions}
 
