@@ -230,6 +230,20 @@ async def test_a_workspace_that_fails_after_its_repository_was_made_leaves_none(
 
 
 @pytest.mark.requirement("CANVAS-8")
+async def test_a_repeated_creation_that_fails_leaves_the_repository_of_the_first(
+    world: World, workspaces: WorkspaceOperations
+) -> None:
+    create = workspaces_pb.CreateWorkspaceRequest(name="first", request_id="r-1")
+    made = await workspaces.create_workspace(create)
+    async with world.store.database.transaction() as conn:  # as if it could not be registered at a start
+        await conn.execute("delete from mirror.workspace where workspace_id = %s", (made.workspace.id,))
+    with pytest.raises(WorkspaceNotFoundError):
+        await workspaces.create_workspace(create)
+    await world.sessions.finish()
+    assert made.workspace.id in world.store.repositories.ids()
+
+
+@pytest.mark.requirement("CANVAS-8")
 @pytest.mark.parametrize("begins", [False, True])
 async def test_work_is_cancelled_until_it_has_begun_and_its_failure_afterwards_stays_quiet(*, begins: bool) -> None:
     going, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
