@@ -10,9 +10,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from integration.pushes import push
 from integration.worlds import World
-from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.commit.direct_import import ImportRacedError, commit_entries
+from memotree_storage.commit.refs import BranchNotFoundError, RefMovedError
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.git.repository import GitRepository
@@ -241,6 +242,30 @@ async def test_a_repeated_creation_that_fails_leaves_the_repository_of_the_first
         await workspaces.create_workspace(create)
     await world.sessions.finish()
     assert made.workspace.id in world.store.repositories.ids()
+
+
+@pytest.mark.requirement("CANVAS-8")
+@pytest.mark.parametrize("what", ["delete", "import"])
+async def test_a_branch_that_somebody_moves_at_the_same_moment_is_mirrored_although_the_call_fails(
+    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    move, pushed = GitRepository.move_ref, list[str]()
+
+    def race(repository: GitRepository, ref: str, old: str | None, new: str | None) -> bool:
+        monkeypatch.undo()
+        pushed.append(push(world, "side", world.node("Pushed")))
+        return move(repository, ref, old, new)
+
+    monkeypatch.setattr(GitRepository, "move_ref", race)
+    if what == "delete":
+        with pytest.raises(RefMovedError):
+            await history.delete_branch(history_pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    else:
+        with pytest.raises(ImportRacedError):
+            await commit_entries(world.store, world.workspace, "side", [world.node()], "Import")
+    await world.sessions.finish()
+    assert [await world.head("side")] == pushed
 
 
 @pytest.mark.requirement("CANVAS-8")
