@@ -10,16 +10,17 @@ from typing import Any
 
 import psycopg
 import pytest
-from integration.pushes import push
+from integration.pushes import OpenAgain, push
 from integration.worlds import World
 from memotree_storage.commit.direct_import import ImportRacedError, commit_entries
 from memotree_storage.commit.refs import BranchNotFoundError, RefMovedError
+from memotree_storage.commit.session_commit import CommitOrder, commit_session
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.mirror.catch_up import is_behind
-from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
+from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError, service_signature
 from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import (
     Database,
@@ -266,6 +267,34 @@ async def test_a_branch_that_somebody_moves_at_the_same_moment_is_mirrored_altho
             await commit_entries(world.store, world.workspace, "side", [world.node()], "Import")
     await world.sessions.finish()
     assert [await world.head("side")] == pushed
+
+
+@pytest.mark.requirement("CANVAS-8", "STORE-1")
+async def test_a_commit_of_the_library_that_is_cut_off_is_told_to_the_index(
+    world: World, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.open()
+    node = world.node("Cut off")
+    await world.stage(session_id, node)
+    noticed: list[str] = []
+    monkeypatch.setattr(world.store.indexer, "notice", noticed.append)
+    order = CommitOrder("Cut it off", service_signature(), service_signature())
+    await cut_off(gate, commit_session(world.store, world.workspace, session_id, order))
+    assert node.id in await world.alive(await world.head())
+    assert noticed == [world.workspace]
+
+
+@pytest.mark.requirement("STORE-1")
+async def test_a_store_that_closes_waits_for_its_background_work(again: OpenAgain) -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        ended.set()
+
+    async with again() as store:
+        store.background.start(work())
+    assert ended.is_set()
 
 
 @pytest.mark.requirement("CANVAS-8")

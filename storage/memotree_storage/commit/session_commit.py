@@ -127,17 +127,20 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
         ConflictError: The branch moved, and both sides changed the same field.
         TagExistsError: The tag exists.
         ConfusingNameError: A branch has the name of the tag.
+        RefNameTakenError: A ref exists that would be a folder of the tag, or the other way round.
+        InvalidNodeError: A merged node breaks a limit that each side kept.
+        InvalidArchiveError: A merged archive does.
     """
 
     async def work(commit_point: CommitPoint) -> CommitResult:
         async with workspace_transaction(
             store, workspace_id, commit_point, session_id=session_id, follow=False
         ) as transaction:
-            return await commit_session_in_transaction(transaction, session_id, order)
+            result = await commit_session_in_transaction(transaction, session_id, order)
+        store.notice_commit(workspace_id)
+        return result
 
-    result = await finish_past_commit_point(work)
-    store.notice_commit(workspace_id)
-    return result
+    return await finish_past_commit_point(work)
 
 
 async def commit_session_in_transaction(
