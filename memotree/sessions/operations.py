@@ -240,8 +240,7 @@ class SessionOperations:
 
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
-                chosen = await _staged_ids(held.conn, session_id, order.choice, "specific_nodes")
-                result = await commit_session_in_transaction(held, session_id, replace(order, choice=chosen))
+                result = await commit_session_in_transaction(held, session_id, order, _chosen_ids)
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,
@@ -331,12 +330,9 @@ async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool 
     return State(workspace_id, found.commit_id)
 
 
-async def _staged_ids(conn: Connection, session_id: str, texts: Sequence[str], field: str) -> list[str]:
-    """The staged entries that ids or unique prefixes name; unknown ones are left to the caller's check."""
-    if not texts:
-        return []
-    rows = {row.entry_id: row for row in await staging.staged(conn, session_id, data=False)}
-    return [_staged_id(rows, text, f"{field}[{number}]") for number, text in enumerate(texts)]
+def _chosen_ids(rows: Mapping[str, Staged], texts: Sequence[str]) -> list[str]:
+    """The staged entries that ids or unique prefixes name; unknown ones are left to the check of the commit."""
+    return [_staged_id(rows, text, f"specific_nodes[{number}]") for number, text in enumerate(texts)]
 
 
 def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:

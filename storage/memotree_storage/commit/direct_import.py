@@ -139,7 +139,13 @@ async def commit_entries(
         author=author or service_signature(),
         committer=committer or service_signature(),
     )
-    return await finish_past_commit_point(partial(_import, store, order))
+    try:
+        return await finish_past_commit_point(partial(_import, store, order))
+    except (ImportRacedError, ImportBrokenError):
+        # The rollback took back that the mirror followed Git; who reads again has to read what this was compared with.
+        async with store.locks.of(workspace_id):
+            await store.catch_up(workspace_id)
+        raise
 
 
 async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint) -> str:

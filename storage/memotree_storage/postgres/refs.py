@@ -71,7 +71,7 @@ async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | No
     cursor = await conn.execute(
         "select name from mirror.ref where workspace_id = %(workspace)s and (name in (%(ref)s, %(branch)s)"
         " or starts_with(name, %(ref)s || '/') or starts_with(%(ref)s, name || '/'))"
-        " order by name = %(ref)s desc, name = %(branch)s desc limit 1",
+        " order by name = %(ref)s desc, name = %(branch)s desc, name limit 1",
         {"workspace": workspace_id, "ref": TAGS + name, "branch": BRANCHES + name},
     )
     row = await cursor.fetchone()
