@@ -100,8 +100,8 @@ async def commit_entries(
 ) -> str:
     """Write entries to the head of a branch and remove others, in one commit; return the commit's id.
 
-    An entry that is already as given, and the removal of one that does not exist, are no changes. Without any change
-    nothing is committed, and the id of the head is returned.
+    An entry that equals the one on the head is no change, nor is the removal of an entry that does not exist. If
+    nothing changes, nothing is committed, and the id of the head is returned.
 
     Args:
         store: An open store.
@@ -201,7 +201,7 @@ def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> No
 def _changing(
     order: _ImportRequest, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> dict[str, Entry | None]:
-    """The changes that change something."""
+    """The changes that differ from the head."""
     return {
         entry_id: entry
         for entry_id, entry in wanted.items()
@@ -224,7 +224,7 @@ async def _check_tree(snapshot: Snapshot, wanted: Mapping[str, Entry | None], at
 
 
 def _sentence(found: Conflict) -> str:
-    """The first sentence; the rest is advice for sessions."""
+    """The first sentence of a text; the sentences after it are advice that applies only to sessions."""
     return found.description.split(". ", 1)[0].rstrip(".") + "."
 
 

@@ -145,7 +145,7 @@ async def commit_session_in_transaction(
 ) -> CommitResult:
     """The same in a transaction that holds the workspace and the session; the caller tells the store of the commit.
 
-    If the request of the order made a commit before whose answer was cut off, its result is returned.
+    If the same request made a commit before and its answer was lost, that commit's result is returned.
     """
     if order.request_id:
         await transaction.follow_git()
@@ -269,7 +269,7 @@ class _SessionCommit:
 async def _earlier_result(
     transaction: WorkspaceTransaction, session_id: str, order: CommitOrder
 ) -> CommitResult | None:
-    """The result of a request that was cut off after its commit was made; its trailers say whose it is."""
+    """The result of an earlier call with this request id whose answer was lost; the commit's trailers name it."""
     conn, workspace_id = transaction.conn, transaction.workspace_id
     session = await sessions.find_session(conn, workspace_id, session_id)
     found = await history.commit_of_request(conn, workspace_id, session_id, order.request_id)
@@ -282,7 +282,7 @@ async def _earlier_result(
 
 
 async def _earlier_tag(transaction: WorkspaceTransaction, order: CommitOrder, commit_id: str) -> tuple[str, ...]:
-    """Make the tag that an earlier commit asked for, unless it is there; why that could not be done, if so."""
+    """Make the tag of an earlier commit if it is missing; return why that failed, or nothing."""
     found = await refs.find_ref(transaction.conn, transaction.workspace_id, TAGS, order.tag)
     if found is not None:
         return () if found.commit_id == commit_id else (f"Tag {order.tag} names another commit; this one has no tag.",)
@@ -298,12 +298,12 @@ def _tag_draft(order: CommitOrder) -> TagDraft:
 
 
 def _effective(merging: MergedChanges) -> list[MergedChange]:
-    """The changes that change something on the head."""
+    """The changes that differ from the head."""
     return [item for item in merging.merged if item.entry != item.theirs]
 
 
 def _check_limits(entry: Entry | None) -> None:
-    """Each side kept the limits; the merged entry has to as well."""
+    """Check the limits of merged entries: each side alone keeps them, but the merge may exceed them."""
     if isinstance(entry, Archive):
         check_archive(entry)
     elif entry is not None:
@@ -311,7 +311,7 @@ def _check_limits(entry: Entry | None) -> None:
 
 
 def _settled(merging: MergedChanges) -> list[EntryChange]:
-    """Each chosen change with the blob that was staged: the merged entry holds it, so the session has no more to do."""
+    """Each chosen change with its staged blob. The merged entry contains it, so the session can drop it."""
     return [EntryChange(item.row.entry_id, item.row.version.blob, item.entry) for item in merging.merged]
 
 
