@@ -19,7 +19,7 @@ _PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "kills", "powe
 
 
 def main() -> int:
-    """Measure what was asked for; fails when something was lost, and with ``--strict`` when a budget was missed."""
+    """Run the measurements; fails if something was lost, and with ``--strict`` also if a budget was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: minutes become seconds")
     parser.add_argument("--only", action="append", choices=_PARTS, help="only these parts")

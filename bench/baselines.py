@@ -1,7 +1,7 @@
-"""Simple methods to stand beside: windows of turns and chunks, ranked by words, by vectors and by both.
+"""Simple methods to compare with: windows of turns, or chunks, ranked by words, by vectors or by both.
 
-All pack by the same rule: in rank order, a piece counts for what it adds, one that does not fit is passed over, and the
-fifth that does not fit ends the packing.
+All pack by the same rule. Pieces are taken in rank order; a piece costs only the tokens that it adds. A piece that does
+not fit is skipped, and the fifth such piece ends the packing.
 """
 
 import re
@@ -17,15 +17,15 @@ from bench.evidence import Document, EvaluationSet, Place
 from memotree.forest.recall.scoring.stemming import stem
 
 WINDOWS: Final = (1, 3, 8, 20)
-"""Turns of a window; the next one begins half a window later."""
+"""The number of turns in a window; the next window begins half a window later."""
 
 CHUNK_TOKENS: Final = 128.0
-"""Turns that follow each other up to so many tokens are a chunk; chunks do not overlap."""
+"""The most tokens of a chunk, which consists of consecutive turns; chunks do not overlap."""
 
 METHODS: Final = ("BM25", "vectors", "fusion")
 MOST_MISFITS: Final = 5
 WORDS_SHARE: Final = 0.6
-"""Of the fusion: this share of BM25, each score divided by its best, and the rest of the cosine."""
+"""The share of BM25 in the fusion; the rest is the cosine. Each score is divided by the best one first."""
 
 _K1: Final = 1.2
 _B: Final = 0.75
@@ -41,12 +41,12 @@ _STOP: Final = """
 _STOP_WORDS: Final = frozenset(_STOP.split())
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-"""One unit row per text."""
+"""Return one row per text, each a unit vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Turns that follow each other in one document, ranked and packed as one."""
+    """Consecutive turns of one document, ranked and packed as one piece."""
 
     document: int
     start: int
@@ -54,12 +54,12 @@ class Piece:
 
     @property
     def places(self) -> Iterator[Place]:
-        """Its turns."""
+        """The turns of the piece."""
         return ((self.document, turn) for turn in range(self.start, self.end))
 
 
 def windows(document: Document, number: int, turns: int) -> list[Piece]:
-    """All windows of so many turns; one that would only repeat the end of the one before is left out."""
+    """All windows of this many turns, except one that only repeats the end of the previous window."""
     stride = max(1, turns // 2)
     last = max(0, len(document.turns) - turns)
     starts = [*range(0, last, stride), last] if document.turns else []
@@ -67,7 +67,7 @@ def windows(document: Document, number: int, turns: int) -> list[Piece]:
 
 
 def chunks(document: Document, number: int, tokens: float = CHUNK_TOKENS) -> list[Piece]:
-    """The document cut into runs of turns of at most so many tokens; a longer turn is one by itself."""
+    """The document cut into runs of turns of at most this many tokens; a longer turn is a chunk of its own."""
     found, start, size = list[Piece](), 0, 0.0
     for place, turn in enumerate(document.turns):
         if place > start and size + turn.cost > tokens:
@@ -80,16 +80,16 @@ def chunks(document: Document, number: int, tokens: float = CHUNK_TOKENS) -> lis
 
 
 def terms_of(text: str) -> list[str]:
-    """The stems of a text's words, stop words left out."""
+    """The stems of a text's words without stop words."""
     return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
 
 
 class Ranking:
-    """Pieces that are ranked together.
+    """Pieces that are ranked against each other.
 
     Args:
         terms: The words of each piece.
-        vectors: Of each piece, shape (pieces, dimensions).
+        vectors: The vector of each piece, shape (pieces, dimensions).
     """
 
     def __init__(self, terms: Sequence[Counter[str]], vectors: NDArray[np.float32]) -> None:
@@ -107,7 +107,7 @@ class Ranking:
         }
 
     def scores(self, terms: Iterable[str], vector: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
-        """For each method the score of each piece."""
+        """Return the score of each piece by each method."""
         words = self.words(terms)
         meaning = np.maximum(self._vectors @ vector, 0.0).astype(np.float64)
         both = WORDS_SHARE * _best_at_one(words) + (1 - WORDS_SHARE) * _best_at_one(meaning)
@@ -131,7 +131,7 @@ def _best_at_one(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pack(ranked: Iterable[Piece], costs: dict[Place, float], budget: float) -> set[Place]:
-    """The turns of the best pieces that fit; a turn that two of them share is paid once."""
+    """Return the turns of the best pieces that fit; a turn that several pieces share is counted once."""
     packed: set[Place] = set()
     room, misfits = budget, 0
     for piece in ranked:
@@ -152,7 +152,7 @@ def pack(ranked: Iterable[Piece], costs: dict[Place, float], budget: float) -> s
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One way to cut documents; ``method`` names that with one way to rank."""
+    """One way to cut documents; ``method`` combines its name with that of a ranking."""
 
     name: str
     pieces: list[list[Piece]]
@@ -167,8 +167,8 @@ def units(data: EvaluationSet) -> Iterator[Unit]:
     for turns in WINDOWS:
         name = "single turns" if turns == 1 else f"windows of {turns}"
         yield Unit(name, [windows(document, number, turns) for number, document in enumerate(data.documents)])
-    # Put back in document order what was retrieved (Yu et al., "In Defense of RAG in the Era of Long-Context Language
-    # Models", 2024): the order is the reader's gain, evidence recall is that of the same chunks in any order.
+    # Retrieved chunks in document order (Yu et al., "In Defense of RAG in the Era of Long-Context Language Models",
+    # 2024). The order helps the reader; the evidence recall of the same chunks does not depend on it.
     name = f"chunks of {CHUNK_TOKENS:.0f} tokens in document order"
     yield Unit(name, [chunks(document, number) for number, document in enumerate(data.documents)])
 
@@ -176,7 +176,7 @@ def units(data: EvaluationSet) -> Iterator[Unit]:
 def run(
     data: EvaluationSet, budgets: Sequence[int], embed: Embed, *, has_pooled: bool = True
 ) -> dict[str, dict[str, dict[int, list[float]]]]:
-    """For each baseline, ``own`` and ``pooled``, and budget the recall of each question in order, from 0 to 1."""
+    """Return the recall of each question in order, from 0 to 1: by baseline, ``own`` or ``pooled``, and budget."""
     asked = [terms_of(question.text) for question in data.questions]
     vectors = embed([question.text for question in data.questions])
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
@@ -202,7 +202,7 @@ def run(
 
 
 def _most(budgets: Sequence[int]) -> int:
-    """More pieces than fit the greatest budget, whatever they are: even a turn of one word has two tokens."""
+    """How many of the best pieces to keep: more than fit the greatest budget, since a turn has at least two tokens."""
     return max(budgets) + MOST_MISFITS
 
 

@@ -10,7 +10,7 @@ from bench.worlds import Text, forest
 
 
 def run() -> list[Row]:
-    """Files of about 2 KB a second, both ways."""
+    """Measure files of about 2 KB per second, in both directions."""
     nodes = [entry for entry in forest(2_000, Text()) if isinstance(entry, Node)]
     begun = time.process_time()
     files = [encode_entry(node) for node in nodes]

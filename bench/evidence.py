@@ -1,8 +1,8 @@
 """Evidence recall at a token budget: sets of documents and questions, the metric, and its intervals.
 
 A method packs turns while the sum of ``len("speaker: text") / 4`` stays within the budget. The recall of a question is
-the share of its evidence turns inside what was packed; the figure of a method is the mean over the questions that have
-evidence. Questions about one document are not independent, so there is an interval by document beside the usual one.
+the share of its evidence turns that were packed; the figure of a method is the mean over the questions that have
+evidence. Questions about one document are not independent, so an interval by document is given beside the usual one.
 """
 
 import json
@@ -22,14 +22,14 @@ Place: TypeAlias = tuple[int, int]
 Interval: TypeAlias = tuple[float, float]
 
 APART: Final = "unanswerable"
-"""The category that is reported apart: what its questions presuppose never happened."""
+"""The category that is reported separately: its questions ask about things that never happened."""
 
 BUDGETS: Final = (
     ("locomo*", (250, 500, 1000, 2000)),
     ("qmsum*", (1000, 2000, 4000, 8000)),
     ("*", (250, 500, 1000, 2000, 4000, 8000)),
 )
-"""Tokens by the name of a set's folder, the first pattern that fits; for a set that is not known, all of them."""
+"""Token budgets by a pattern for the name of a set's folder; the first match counts. An unknown set has all budgets."""
 
 RESAMPLES: Final = 4000
 _SEED: Final = 20261122
@@ -39,7 +39,7 @@ _CHARS_PER_TOKEN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of a document, as the set has it."""
+    """One turn of a document, as the set gives it."""
 
     id: str
     speaker: str
@@ -48,12 +48,12 @@ class Turn:
 
     @property
     def line(self) -> str:
-        """What a method ranks and packs."""
+        """The text that methods rank and pack."""
         return f"{self.speaker}: {self.text}"
 
     @property
     def cost(self) -> float:
-        """Tokens by the metric."""
+        """The tokens of the turn by the metric."""
         return len(self.line) / _CHARS_PER_TOKEN
 
 
@@ -73,10 +73,10 @@ class Question:
     Attributes:
         id: Its name in the set.
         document: The number of its document.
-        text: What is asked.
-        category: As the set calls it.
+        text: The question.
+        category: Its category in the set.
         evidence: The numbers of the turns that answer it.
-        lost: Evidence ids that no turn of the document has; they count as never packed.
+        lost: How many evidence ids name no turn of the document; they count as never packed.
     """
 
     id: str
@@ -88,16 +88,16 @@ class Question:
 
     @property
     def counts(self) -> bool:
-        """Whether it has evidence at all."""
+        """Whether it has evidence."""
         return bool(self.evidence) or self.lost > 0
 
     @property
     def is_apart(self) -> bool:
-        """Whether it is reported apart from the others."""
+        """Whether it is reported separately."""
         return self.category == APART
 
     def recall(self, packed: Collection[Place]) -> float:
-        """The share of its evidence that was packed, from 0 to 1; 0 for a question without evidence."""
+        """Return the share of its evidence that was packed, from 0 to 1; 0 for a question without evidence."""
         found = sum((self.document, turn) in packed for turn in self.evidence)
         return found / max(1, len(self.evidence) + self.lost)
 
@@ -112,12 +112,12 @@ class EvaluationSet:
 
     @property
     def budgets(self) -> tuple[int, ...]:
-        """The token budgets that it is usually measured at."""
+        """The token budgets at which the set is usually measured."""
         return next(budgets for pattern, budgets in BUDGETS if fnmatch(self.name, pattern))
 
     @cached_property
     def costs(self) -> dict[Place, float]:
-        """Tokens of each turn by the metric."""
+        """The tokens of each turn by the metric."""
         return {
             (number, place): turn.cost
             for number, document in enumerate(self.documents)
@@ -126,7 +126,7 @@ class EvaluationSet:
 
     @property
     def turns(self) -> int:
-        """How many turns there are."""
+        """The number of turns."""
         return sum(len(document.turns) for document in self.documents)
 
 
@@ -134,7 +134,7 @@ class EvaluationSet:
 
 
 def read_set(folder: Path, most_questions: int | None = None) -> EvaluationSet:
-    """The set in a folder; with a limit, that many questions, spread evenly over all."""
+    """Read the set in a folder; with a limit, only that many questions, spread evenly over all."""
     documents = tuple(
         Document(str(row["doc_id"]), str(row.get("title") or ""), tuple(_turn(turn) for turn in row["turns"]))
         for row in _rows(folder / "documents.jsonl")
@@ -180,14 +180,14 @@ class Figure:
 
 
 def figure(values: Sequence[float], documents: Sequence[int], resamples: int = RESAMPLES) -> Figure:
-    """The mean of some questions' recall, with bootstrap intervals (Efron, "Bootstrap Methods", 1979).
+    """Return the mean recall of some questions, with bootstrap intervals (Efron, "Bootstrap Methods", 1979).
 
-    By question, each one is drawn by itself; by document, all questions of a drawn document come with it. Intervals are
-    from the 2.5th to the 97.5th percentile; draws are the same in every run.
+    For the interval by question, questions are drawn; for the interval by document, documents with all their questions.
+    Intervals are from the 2.5th to the 97.5th percentile; draws are the same in every run.
 
     Args:
-        values: Of the questions.
-        documents: The document of each.
+        values: The recall of each question.
+        documents: The document of each question.
         resamples: How many times the questions are drawn.
     """
     found = 100.0 * np.asarray(values, dtype=np.float64)
@@ -204,7 +204,7 @@ def figure(values: Sequence[float], documents: Sequence[int], resamples: int = R
 
 
 def _interval(sums: NDArray[np.float64], counts: NDArray[np.float64], resamples: int) -> Interval:
-    """Of the ratio of sums to counts, when the units that have them are drawn anew."""
+    """Return the interval of the ratio of sums to counts when their units are resampled."""
     chance = np.random.default_rng(_SEED)
     means = []
     for start in range(0, resamples, _AT_ONCE):
@@ -215,5 +215,5 @@ def _interval(sums: NDArray[np.float64], counts: NDArray[np.float64], resamples:
 
 
 def used(packed: Iterable[Place], costs: dict[Place, float]) -> float:
-    """Tokens of turns by the metric."""
+    """Return the tokens of turns by the metric."""
     return sum(costs[place] for place in packed)

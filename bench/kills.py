@@ -1,4 +1,4 @@
-"""The whole server killed with SIGKILL, again and again on one data folder, and held to all that it acknowledged.
+"""Kills the whole server with SIGKILL again and again on one data folder, and checks all that it acknowledged.
 
 Run as ``python bench/kills.py [count]``. The harness is that of ``tests/crash``; three of four kills are at named
 points of a commit or of the recovery after one, the others at random moments.
@@ -25,7 +25,7 @@ _SHARE_AT_POINTS = 0.75
 
 
 def run(count: int, seed: int | None = None) -> dict[str, Any]:
-    """Kill ``count`` times, or until the first broken promise, which ``what failed`` tells."""
+    """Kill ``count`` times, or until the first broken promise, which is reported under ``what failed``."""
     seed = random.randrange(2**32) if seed is None else seed
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="memotree-kills-", ignore_cleanup_errors=True) as folder:
@@ -50,12 +50,12 @@ def run(count: int, seed: int | None = None) -> dict[str, Any]:
 
 
 def _faults(count: int, rng: random.Random) -> list[str]:
-    """Rounds of all named points with random moments between."""
+    """Return rounds of all named points, mixed with random moments (``""``)."""
     faults: list[str] = []
     while len(faults) < count:
         for point in all_points(rng):
             faults.append(point)
-            # A death in the recovery has to follow the one that gives it work.
+            # A kill during recovery must directly follow the kill that makes the recovery necessary.
             if not point.startswith("commit.swapped") and rng.random() > _SHARE_AT_POINTS:
                 faults.append("")
     return faults[:count]

@@ -1,4 +1,4 @@
-"""History of one node after many commits, and reads far back, beside the git program and the head."""
+"""Measures the history of one node after many commits and reads of old commits, beside the git program and the head."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ from memotree.v1 import history_service_pb2
 
 
 async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
-    """One node with a version per commit among a hundred siblings."""
+    """Measure one node that has a version per commit, among a hundred siblings."""
     store, workspace_id = place.store, place.workspace_id
     repository = store.repositories.get(workspace_id)
     archive = Archive(new_id(), "history")
@@ -73,7 +73,7 @@ def _judged(row: Row, most: float) -> Row:
 
 
 def _git_log(repository: str, path: str) -> float | None:
-    """Milliseconds of ``git log -- path`` with the commit graph's changed-path filters, or ``None`` without git."""
+    """Return the milliseconds of ``git log -- path`` with changed-path filters, or ``None`` without git."""
     if shutil.which("git") is None:
         return None
     git = ["git", "-C", repository]

@@ -1,9 +1,9 @@
-"""A power cut, simulated: what the disk had at the moment after an acknowledgement is all that is left.
+"""Simulates a power cut: only what the disk had right after an acknowledgement is left.
 
 Run as root: ``python bench/power_cut.py [count]``. The data folder lies on an ext4 image on a loop device. Right after
-the last acknowledged commit every process of the server is stopped (SIGSTOP: nobody flushes any more) and the image
-file is copied without a sync. A write reaches the image only when ext4 sends it to its device, so the copy lacks all
-that was still in the page cache, as the disk would after a cut; the journal is committed by nothing but an fsync
+the last acknowledged commit every process of the server is stopped (SIGSTOP, so that none flushes any more) and the
+image file is copied without a sync. A write reaches the image only when ext4 sends it to its device, so the copy lacks
+all that was still in the page cache, as the disk would after a cut; the journal is committed by nothing but an fsync
 meanwhile (``commit=300``). The copy is mounted, which replays the journal, and judged: ``git fsck``, every acknowledged
 commit, and, by a server started on it, every staged change, the mirror and the search.
 
@@ -36,10 +36,10 @@ from crash.workload import Services, Writer, prepare
 from unit.storage.git.judge import Judge as Git
 
 _SIZE: Final = "1G"
-"""Of the image; it is sparse and holds about 150 MB."""
+"""The size of the image; it is sparse and holds about 150 MB."""
 
 _LOAD: Final = 30.0
-"""Seconds in which a commit must be acknowledged, at most."""
+"""Seconds within which a commit must be acknowledged."""
 
 _CONTROL_CUTS: Final = 3
 
@@ -83,11 +83,11 @@ else:
 print("done", flush=True)
 time.sleep(3600)
 """
-"""Makes commits in a repository and says each; then waits to be killed."""
+"""Makes commits in a repository and prints the id of each; then waits to be killed."""
 
 
 def skip_reason() -> str:
-    """Why the test cannot run here; empty when it can."""
+    """Return why the test cannot run here; empty if it can."""
     if os.geteuid() != 0:
         return "only root can mount an image"
     missing = [name for name in ("mkfs.ext4", "mount", "umount", "losetup") if shutil.which(name) is None]
@@ -98,7 +98,7 @@ def skip_reason() -> str:
 
 
 def run(count: int, seed: int | None = None) -> dict[str, Any]:
-    """Cut the power ``count`` times; each cut counts as survived only when nothing acknowledged is missing."""
+    """Cut the power ``count`` times; a cut counts as survived only if nothing acknowledged is missing."""
     reason = skip_reason()
     if reason:
         return {"skipped": reason}
@@ -130,7 +130,7 @@ class _Disk:
 
     @contextlib.contextmanager
     def mounted(self) -> Iterator[Path]:
-        """Mount it for the block; the loop device goes with the mount."""
+        """Mount it for the block; unmounting also releases the loop device."""
         self.folder.mkdir(exist_ok=True)
         subprocess.run(["mount", "-o", "loop,commit=300", self.image, self.folder], check=True)
         try:
@@ -141,19 +141,19 @@ class _Disk:
     def _unmount(self) -> None:
         deadline = time.monotonic() + 20
         while subprocess.run(["umount", self.folder], capture_output=True, check=False).returncode != 0:
-            if time.monotonic() > deadline:  # somebody still has files open; the mount ends with them
+            if time.monotonic() > deadline:  # a process still has files open; the mount ends when they are closed
                 subprocess.run(["umount", "--lazy", self.folder], check=True)
                 return
             time.sleep(0.05)
 
     def cut(self, copy: Path, folder: Path) -> "_Disk":
-        """What the disk has at this moment, as another one."""
+        """Copy what the disk has at this moment to another disk."""
         subprocess.run(["cp", "--sparse=always", self.image, copy], check=True)
         return _Disk(copy, folder)
 
 
 class _Cuts:
-    """Cuts under a whole server, one after the other: what was left by one is what the next begins with."""
+    """Power cuts under a whole server, one after the other; each begins with the disk that the previous cut left."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self._folder = folder
@@ -190,7 +190,7 @@ class _Cuts:
         return _Disk.make(self._folder / f"disk-{time.monotonic_ns()}.img", self._folder / "mounted")
 
     async def _life(self, disk: _Disk, number: int, *, last: bool) -> _Disk:
-        """Judge what a cut left, then load the server until the next cut; what that leaves is returned."""
+        """Check what a cut left, then load the server until the next cut; return the disk that this cut leaves."""
         with disk.mounted() as place:
             data = place / "data"
             # Before any server may repair something: Git alone must be whole.
@@ -212,7 +212,7 @@ class _Cuts:
                 _end(service)
 
     async def _load(self, services: Services, service: Service) -> None:
-        """Edits and commits for a moment; at the next acknowledged commit all processes stop where they are."""
+        """Edit and commit for a moment; then stop all processes at the next acknowledged commit."""
         tasks = [
             asyncio.create_task(work)
             for writer in self._writers
@@ -237,7 +237,7 @@ class _Cuts:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all below it, the top first."""
+    """Return a process and all its descendants, the process itself first."""
     parents = {child: parent(child) for child in pids()}
     family = [pid]
     for member in family:
@@ -246,7 +246,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _end(service: Service) -> None:
-    """Kill the server with all that belongs to it; stopped processes die of SIGKILL too."""
+    """Kill the server and all its child processes; SIGKILL also ends stopped processes."""
     for pid in _family(service.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -254,7 +254,7 @@ def _end(service: Service) -> None:
 
 
 def _control(folder: Path, kind: str) -> int:
-    """How many of some cuts a repository survives that is written in some way."""
+    """Return how many of ``_CONTROL_CUTS`` cuts a repository survives that is written in this way."""
     survived = 0
     for number in range(_CONTROL_CUTS):
         disk = _Disk.make(folder / f"control-{number}.img", folder / "mounted")
@@ -276,7 +276,7 @@ def _control(folder: Path, kind: str) -> int:
 
 
 def _said(writer: "subprocess.Popen[str]") -> list[str]:
-    """The commits that a writer acknowledges, until it is done."""
+    """Yield the commits that a writer acknowledges, until it is done."""
     said: list[str] = []
     for line in writer.stdout or ():
         if line == "done\n":
@@ -286,7 +286,7 @@ def _said(writer: "subprocess.Popen[str]") -> list[str]:
 
 
 def _whole(repository: Path, acknowledged: list[str]) -> bool:
-    """Whether the repository is sound and its branch has every acknowledged commit."""
+    """Whether the repository is intact and its branch has every acknowledged commit."""
     try:
         Git(repository).check()
         return set(acknowledged) <= set(Git(repository).run("rev-list", "main").split())

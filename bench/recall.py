@@ -23,7 +23,7 @@ from rich.progress import track
 
 from bench import baselines, recall_ablations, recall_pages, recall_scale
 from bench.evidence import EvaluationSet, figure, read_set
-from bench.recall_asking import WORKSPACE, Planted, Reply, Where, ask, ingest, private_server
+from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server
 from bench.table import machine
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.server.compose import collect_rarely
@@ -32,13 +32,13 @@ from memotree.server.logs import configure_logging
 OUT: Final = Path(__file__).parent / "out"
 
 Replies = dict[Where, dict[int, list[Reply]]]
-"""By place and budget the answer to each question, in order."""
+"""The answers to the questions in order, by place and budget."""
 
 _say: Final = Console(stderr=True)
 
 
 def main() -> int:
-    """Measure what was asked for; fails when something could not be done, never because of a figure."""
+    """Run the measurements; fails if something could not be done, never because of a figure."""
     arguments = _arguments()
     configure_logging("warning", "console")
     if arguments.markdown:
@@ -63,15 +63,15 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="the folder with documents.jsonl and questions.jsonl")
-    parser.add_argument("--json", type=Path, help="where everything is kept; bench/out/recall-<set>.json by default")
-    parser.add_argument("--budgets", type=_budgets, help="tokens, such as 250,500,1000; by the set's name by default")
-    parser.add_argument("--questions", type=int, help="so many questions only, spread evenly over all")
-    parser.add_argument("--no-pooled", action="store_true", help="ask of the own document only")
+    parser.add_argument("--json", type=Path, help="the file for all results; bench/out/recall-<set>.json by default")
+    parser.add_argument("--budgets", type=_budgets, help="such as 250,500,1000; the default depends on the set")
+    parser.add_argument("--questions", type=int, help="only this many questions, spread evenly over all")
+    parser.add_argument("--no-pooled", action="store_true", help="ask each question only of its own document")
     parser.add_argument("--no-baselines", action="store_true", help="do not measure the simple methods")
-    parser.add_argument("--ablations", action="store_true", help="switch off each part of the scoring in turn, too")
-    parser.add_argument("--scale", type=int, help="instead: the latency over so many synthetic leaves")
+    parser.add_argument("--ablations", action="store_true", help="also switch off each part of the scoring in turn")
+    parser.add_argument("--scale", type=int, help="instead: measure the latency over this many synthetic leaves")
     parser.add_argument(
-        "--markdown", action="store_true", help="instead: renew the tables of docs/reference/recall.md from bench/out"
+        "--markdown", action="store_true", help="instead: update docs/reference/recall.md from bench/out"
     )
     arguments = parser.parse_args()
     if not (arguments.data or arguments.scale or arguments.markdown):
@@ -93,14 +93,14 @@ def _measured(data: EvaluationSet, arguments: argparse.Namespace) -> dict[str, A
     document = _facts(data, budgets, places)
     with tempfile.TemporaryDirectory(prefix="memotree-recall-") as folder:
         (home := Path(folder) / "data").mkdir()
-        planted, replies, told = uvloop.run(_asked(home, data, budgets, places))
-        document |= told
+        ingested, replies, facts = uvloop.run(_asked(home, data, budgets, places))
+        document |= facts
         document |= _figures(data, replies)
         if arguments.ablations:
             _say.print("ablations …")
-            rows = asyncio.run(recall_ablations.run(home, data, planted, budgets, places))
+            rows = asyncio.run(recall_ablations.run(home, data, ingested, budgets, places))
             document["ablations"] = {name: _means(data, own) for name, own in rows.items()}
-            document["ablations_apart"] = _apart(document)  # more than 0 when they do not do what the server does
+            document["ablations_apart"] = _apart(document)  # more than 0 if they score differently than the server
     if not arguments.no_baselines:
         _say.print("simple methods …")
         found = baselines.run(data, budgets, WordllamaEmbedder().embed_now, has_pooled="pooled" in places)
@@ -138,48 +138,48 @@ def _facts(data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where])
 
 async def _asked(
     folder: Path, data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where]
-) -> tuple[Planted, Replies, dict[str, Any]]:
+) -> tuple[Ingested, Replies, dict[str, Any]]:
     async with private_server(folder) as client:
         await client.create_workspace(WORKSPACE)
         workspace = client.workspace(WORKSPACE)
         _say.print(f"{data.name}: ingesting {len(data.documents)} documents of {data.turns:,} turns …")
-        planted = await ingest(workspace, data)
+        ingested = await ingest(workspace, data)
         rested = recall_scale.resident()
-        # The first question of all pays for the trees of every archive.
+        # The first question loads the trees of every archive.
         last = places[-1]
-        cold = await ask(workspace, data, planted, data.questions[0], last, budgets[0])
+        cold = await ask(workspace, data, ingested, data.questions[0], last, budgets[0])
         replies: Replies = {}
         for where in places:
             for budget in budgets:
                 named = f"{where}, {budget:,} tokens"
                 rows = replies.setdefault(where, {}).setdefault(budget, [])
                 for question in track(data.questions, named, console=_say, transient=True):
-                    rows.append(await ask(workspace, data, planted, question, where, budget))
-        told = {
-            "failures": planted.failures,
+                    rows.append(await ask(workspace, data, ingested, question, where, budget))
+        facts = {
+            "failures": ingested.failures,
             "ingest": {
-                "seconds": round(planted.seconds, 2),
-                "turns_per_second": round(data.turns / planted.seconds, 1),
-                "usage": {name: dict(counts) for name, counts in planted.usage.items()},
-                "calls": sum(counts["calls"] for counts in planted.usage.values()),
-                **planted.nodes,
+                "seconds": round(ingested.seconds, 2),
+                "turns_per_second": round(data.turns / ingested.seconds, 1),
+                "usage": {name: dict(counts) for name, counts in ingested.usage.items()},
+                "calls": sum(counts["calls"] for counts in ingested.usage.values()),
+                **ingested.nodes,
             },
             "first_recall_ms": round(cold.milliseconds, 1),
             "memory_mb": {"after ingest": rested, "after all questions": recall_scale.resident()},
         }
-    return planted, replies, told
+    return ingested, replies, facts
 
 
 # --- The figures -----------------------------------------------------------------------------------------------------
 
 
 def _chosen(data: EvaluationSet, *, apart: bool = False) -> list[int]:
-    """The numbers of the questions that count, or of those that are reported apart."""
+    """Return the numbers of the questions that count, or of those that are reported separately."""
     return [number for number, question in enumerate(data.questions) if question.counts and question.is_apart is apart]
 
 
 def _figure(data: EvaluationSet, values: Sequence[float], numbers: Iterable[int]) -> dict[str, Any]:
-    """The figure of some questions, rounded; values are of all questions."""
+    """Return the rounded figure of some questions; ``values`` has those of all questions."""
     chosen = list(numbers)
     found = figure([values[number] for number in chosen], [data.questions[number].document for number in chosen])
     return {
@@ -229,7 +229,7 @@ def _means(data: EvaluationSet, rows: Mapping[Any, Mapping[int, Sequence[float]]
 
 
 def _apart(document: Mapping[str, Any]) -> float:
-    """The greatest difference, in points, of the default among the ablations to what the server answered."""
+    """Return the greatest difference, in points, between the ablations' default row and the server's answers."""
     default, served = document["ablations"]["default"], document["memotree"]
     pairs = ((mean, served[where][budget]["mean"]) for where, row in default.items() for budget, mean in row.items())
     return max(abs(float(mean) - float(answered)) for mean, answered in pairs)
@@ -238,7 +238,7 @@ def _apart(document: Mapping[str, Any]) -> float:
 def _best(
     data: EvaluationSet, replies: Replies, found: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]]
 ) -> dict[str, dict[str, Any]]:
-    """For each place and budget the best simple method, chosen afterwards, and what MemoTree has more."""
+    """Return the best simple method of each place and budget, chosen afterwards, and MemoTree's lead over it."""
     chosen = _chosen(data)
     best: dict[str, dict[str, Any]] = {}
     for where, rows in replies.items():

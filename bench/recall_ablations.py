@@ -1,7 +1,7 @@
-"""What each part of the scoring brings: the same questions with one part switched off, on the same trees.
+"""Measures what each part of the scoring contributes: the same questions and trees, with one part switched off.
 
 This asks no server: it takes the leaves of the stored state as `Recalling` does, scores them with other settings and
-packs them. The row with the settings of the default has to be what the server answered.
+packs them. The row with the default settings must equal what the server answered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.evidence import EvaluationSet
-from bench.recall_asking import WORKSPACE, Planted, Where, packed_turns
+from bench.recall_asking import WORKSPACE, Ingested, Where, packed_turns
 from memotree.forest.recall.archive_snapshot import SearchCorpus
 from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.recall import CACHE_BYTES
@@ -42,13 +42,13 @@ PARTS: Final[Mapping[str, Settings]] = {
 WITHOUT_RELATED: Final = "without related words"
 
 Figures = dict[str, dict[Where, dict[int, list[float]]]]
-"""For each row, place and budget the recall of each question in order, from 0 to 1."""
+"""The recall of each question in order, from 0 to 1: by row, place and budget."""
 
 
 async def run(
-    folder: Path, data: EvaluationSet, planted: Planted, budgets: Sequence[int], places: Sequence[Where]
+    folder: Path, data: EvaluationSet, ingested: Ingested, budgets: Sequence[int], places: Sequence[Where]
 ) -> Figures:
-    """Every row over a data folder whose server has stopped."""
+    """Measure every row over a data folder whose server has stopped."""
     found: Figures = {}
     async with AsyncExitStack() as stack:
         store, models = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
@@ -59,7 +59,7 @@ async def run(
         vectors = await models.embedder.embed([question.text for question in data.questions])
         embedder = models.embedder
         related = BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
-        woods: dict[tuple[str, ...], SearchCorpus] = {}
+        corpora: dict[tuple[str, ...], SearchCorpus] = {}
         async with store.database.connection() as conn:
             rarities = [
                 await workspace_idf(conn, place.state.workspace_id, question.text, related)
@@ -70,19 +70,19 @@ async def run(
                 rows = found.setdefault(name, {}).setdefault(where, {})
                 for question, vector, idf in zip(data.questions, vectors, rarities, strict=True):
                     wanted = (
-                        [*filter(None, [planted.archives[question.document]])]
+                        [*filter(None, [ingested.archives[question.document]])]
                         if where == "own"
-                        else sorted(filter(None, planted.archives))
+                        else sorted(filter(None, ingested.archives))
                     )
-                    if tuple(wanted) not in woods:
-                        woods[tuple(wanted)] = await kept.wood(view, wanted)
-                    wood = woods[tuple(wanted)]
+                    if tuple(wanted) not in corpora:
+                        corpora[tuple(wanted)] = await kept.corpus(view, wanted)
+                    corpus = corpora[tuple(wanted)]
                     words = None if name == WITHOUT_RELATED else related
-                    # Of all archives the leaves themselves tell which words are rare.
-                    rare = idf if where == "own" and len(planted.archives) > 1 else None
-                    scores = score(wood.leaf_index, question.text, vector, related=words, idf=rare, settings=settings)
+                    # If all archives are searched, the frequencies of words come from the leaves themselves.
+                    rare = idf if where == "own" and len(ingested.archives) > 1 else None
+                    scores = score(corpus.leaf_index, question.text, vector, related=words, idf=rare, settings=settings)
                     for budget in budgets:
-                        taken = [wood.place(leaf) for leaf in pack(scores.total, wood.leaf_index, budget).tolist()]
-                        packed = packed_turns([tract.leaf_id(number) for tract, number in taken], planted)
+                        taken = [corpus.place(leaf) for leaf in pack(scores.total, corpus.leaf_index, budget).tolist()]
+                        packed = packed_turns([snapshot.leaf_id(number) for snapshot, number in taken], ingested)
                         rows.setdefault(budget, []).append(question.recall(packed))
     return found

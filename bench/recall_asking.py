@@ -1,4 +1,4 @@
-"""A set's documents into a private server over gRPC, and its questions to Recall as any client asks them."""
+"""Ingests the documents of a set into a private server over gRPC, and asks Recall its questions as a client does."""
 
 import time
 from collections import Counter
@@ -26,17 +26,17 @@ _NAME_CHARS: Final = 200
 
 
 @dataclass(slots=True)
-class Planted:
-    """What became of the documents.
+class Ingested:
+    """The result of ingesting the documents.
 
     Attributes:
-        archives: The archive of each document; empty for one that failed, whose questions find nothing.
-        home: The turn that each leaf is of, or a part of.
-        leaves: How many leaves each turn has; one without words has none, and can never be packed.
+        archives: The id of each document's archive; empty if the ingestion failed, and then its questions find nothing.
+        home: The turn that each leaf contains, whole or in part.
+        leaves: How many leaves each turn has; a turn without words has none and can never be packed.
         seconds: How long all documents took, one after the other.
-        usage: By kind and model: calls, tokens read and written, answers from the cache.
-        nodes: Leaves and nodes above them.
-        failures: What did not become a tree, and questions that were not answered, as sentences.
+        usage: Calls, tokens read and written, and answers from the cache, by kind and model.
+        nodes: The numbers of leaves and of nodes above them.
+        failures: A sentence for each document that was not ingested and each question that was not answered.
     """
 
     archives: list[str] = field(default_factory=list)
@@ -50,14 +50,14 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What one call of Recall brought.
+    """The result of one call of Recall.
 
     Attributes:
-        packed: The turns that are in the answer with all their leaves.
-        tokens: Of the packed leaves, by the metric.
-        dropped: Leaves that were left aside, worst first, because the metric's cost of all was over the budget.
-        milliseconds: From the call to its answer, over gRPC.
-        considered: Leaves that were looked at.
+        packed: The turns all of whose leaves are in the answer.
+        tokens: The tokens of the packed leaves, by the metric.
+        dropped: How many leaves were dropped, worst first, because all together exceeded the budget by the metric.
+        milliseconds: The time from the call to its answer, over gRPC.
+        considered: How many leaves were scored.
     """
 
     packed: frozenset[Place]
@@ -69,7 +69,7 @@ class Reply:
 
 @asynccontextmanager
 async def private_server(folder: Path) -> AsyncIterator[AsyncClient]:
-    """A client of a server that works in a folder of its own, with everything as it is by default."""
+    """A client of a server on a folder of its own, with default settings."""
     settings = load_settings(data_folder=folder, port=0, log_level="warning")
     async with (
         compose(settings) as operations,
@@ -82,9 +82,9 @@ async def private_server(folder: Path) -> AsyncIterator[AsyncClient]:
 # --- In --------------------------------------------------------------------------------------------------------------
 
 
-async def ingest(workspace: AsyncWorkspace, data: EvaluationSet) -> Planted:
-    """One archive for each document."""
-    found = Planted()
+async def ingest(workspace: AsyncWorkspace, data: EvaluationSet) -> Ingested:
+    """Ingest each document into an archive of its own."""
+    found = Ingested()
     for number, document in enumerate(data.documents):
         begun = time.perf_counter()
         try:
@@ -112,7 +112,7 @@ async def ingest(workspace: AsyncWorkspace, data: EvaluationSet) -> Planted:
 
 
 async def _ingest_one(workspace: AsyncWorkspace, number: int, document: Document) -> Job | None:
-    # A turn goes by its number: the ids of a set need not differ, and may be of any length.
+    # A turn is identified by its number: the ids of a set need not be unique, and may be of any length.
     turns = [Turn(turn.speaker, turn.text, turn.time, str(place)) for place, turn in enumerate(document.turns)]
     name = " ".join(f"{number} {document.id}".split())[:_NAME_CHARS]
     job = None
@@ -123,12 +123,12 @@ async def _ingest_one(workspace: AsyncWorkspace, number: int, document: Document
 
 
 async def _leaves(workspace: AsyncWorkspace, archive: str) -> AsyncIterator[tuple[str, int]]:
-    """Each leaf of an archive with the number of its turn."""
+    """Return each leaf of an archive with the number of its turn."""
     tree = await workspace.tree(archive=archive, max_nodes=_MOST_IN_A_TREE)
     nodes = [each.node for each in tree.nodes]
     if tree.truncated:
         nodes = [node async for node in workspace.children(archive=archive)]
-        for node in nodes:  # grows while it is walked
+        for node in nodes:  # grows during the loop
             if node.child_count:
                 nodes += [child async for child in workspace.children(node)]
     for node in nodes:
@@ -140,34 +140,34 @@ async def _leaves(workspace: AsyncWorkspace, archive: str) -> AsyncIterator[tupl
 
 
 async def ask(
-    workspace: AsyncWorkspace, data: EvaluationSet, planted: Planted, question: Question, where: Where, budget: int
+    workspace: AsyncWorkspace, data: EvaluationSet, ingested: Ingested, question: Question, where: Where, budget: int
 ) -> Reply:
-    """One question, by the default strategy."""
-    archives = [planted.archives[question.document]] if where == "own" else []
+    """Ask one question with the default strategy."""
+    archives = [ingested.archives[question.document]] if where == "own" else []
     begun = time.perf_counter()
     try:
-        # An archive that is not there is no filter; its question has nothing to find.
+        # An empty archive id would not filter at all; the question of a failed document must find nothing.
         result = (
             RecallResult()
             if archives == [""]
             else await workspace.recall(question.text, token_budget=budget, archives=archives)
         )
     except MemoTreeClientError as error:
-        planted.failures.append(f"Question {question.id} of {where}, {budget} tokens, was not answered. {error}")
+        ingested.failures.append(f"Question {question.id} of {where}, {budget} tokens, was not answered. {error}")
         result = RecallResult()
     spent = time.perf_counter() - begun
-    return _reply(result, data, planted, budget, 1000 * spent)
+    return _reply(result, data, ingested, budget, 1000 * spent)
 
 
-def _reply(result: RecallResult, data: EvaluationSet, planted: Planted, budget: int, milliseconds: float) -> Reply:
+def _reply(result: RecallResult, data: EvaluationSet, ingested: Ingested, budget: int, milliseconds: float) -> Reply:
     recalled = [each for passage in result.passages for each in passage.nodes]
     recalled.sort(key=lambda each: -each.score)
     dropped = 0
     while True:
-        # A leaf that was cut to what fits is no whole leaf, and its turn not packed; what it has costs all the same.
+        # A leaf that was cut to fit is not whole, so its turn is not packed; its tokens are counted nevertheless.
         whole = [each for each in recalled if each.tokens >= each.node.content_tokens]
-        packed = packed_turns([each.node.id for each in whole], planted)
-        inside = {each.node.id for each in whole if planted.home[each.node.id] in packed}
+        packed = packed_turns([each.node.id for each in whole], ingested)
+        inside = {each.node.id for each in whole if ingested.home[each.node.id] in packed}
         parts = sum(len(each.node.content) / 4 for each in recalled if each.node.id not in inside)
         tokens = sum(data.costs[place] for place in packed) + parts
         if tokens <= budget or not recalled:
@@ -176,7 +176,7 @@ def _reply(result: RecallResult, data: EvaluationSet, planted: Planted, budget: 
         dropped += 1
 
 
-def packed_turns(node_ids: Sequence[str], planted: Planted) -> frozenset[Place]:
-    """The turns all of whose leaves are among some nodes."""
-    found = Counter(planted.home[node_id] for node_id in dict.fromkeys(node_ids))
-    return frozenset(place for place, count in found.items() if count == planted.leaves[place])
+def packed_turns(node_ids: Sequence[str], ingested: Ingested) -> frozenset[Place]:
+    """Return the turns all of whose leaves are among these nodes."""
+    found = Counter(ingested.home[node_id] for node_id in dict.fromkeys(node_ids))
+    return frozenset(place for place, count in found.items() if count == ingested.leaves[place])

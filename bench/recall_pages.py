@@ -22,12 +22,12 @@ BARS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
         "pooled": {"1000": 20.3, "2000": 29.2, "4000": 40.2, "8000": 49.4},
     },
 }
-"""By set the best of some thirty simple methods, tuned on the set itself and chosen for each budget, in percent."""
+"""The best of about thirty simple methods by set, tuned on the set itself and chosen for each budget, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table: its title, its headings, and its rows, the first cell of each a name."""
+    """A table: its title, its headings, and its rows; the first cell of a row is its name."""
 
     title: str
     headings: tuple[str, ...]
@@ -48,7 +48,7 @@ def show(document: Mapping[str, Any], console: Console) -> None:
 
 
 def renew(paths: Iterable[Path], page: Path = PAGE) -> None:
-    """Put the tables of kept runs between the marks of the page that have their names."""
+    """Write the tables of saved runs between the marks of the page that have their names."""
     text = page.read_text(encoding="utf-8")
     for path in paths:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def renew(paths: Iterable[Path], page: Path = PAGE) -> None:
 
 
 def markdown(document: Mapping[str, Any]) -> str:
-    """The tables of one run as Markdown."""
+    """Return the tables of one run as Markdown."""
     return "\n".join(_markdown(sheet) for sheet in sheets(document))
 
 
@@ -113,7 +113,7 @@ class _Run:
         return {where: {budget: row[name] for budget, row in rows.items()} for where, rows in own.items()}
 
     def recall(self) -> Sheet:
-        """MemoTree beside the simple methods."""
+        """Return the table of MemoTree beside the simple methods."""
         document, ours = self._document, self._ours("mean")
         rows = [
             self._row("**MemoTree**", ours, "**{:.1f}**"),
@@ -143,7 +143,7 @@ class _Run:
         return (name, *(form.format(*found[where][budget]) for where, budget in self._cells))
 
     def categories(self) -> Sheet:
-        """By category, with intervals by question; what is reported apart comes last."""
+        """Return the table by category, with intervals by question; the separately reported category comes last."""
         first = self._ours("categories")[self._cells[0][0]][self._cells[0][1]]
         kinds = {kind: _kind(self._ours("categories"), kind) for kind in first}
         if self._document["apart"]:
@@ -157,7 +157,7 @@ class _Run:
         return Sheet(title, self._headings("category", "questions"), rows)
 
     def ablations(self) -> Sheet:
-        """The default in percent, and what each change adds or takes away, in points."""
+        """Return the table of the default in percent, and what each change adds or takes away, in points."""
         rows = []
         default = self._document["ablations"]["default"]
         for name, found in self._document["ablations"].items():
@@ -170,7 +170,7 @@ class _Run:
         return Sheet(title, (*self._headings("scoring"), "mean"), rows)
 
     def costs(self) -> Sheet:
-        """What of the budget was used, and how long a call took."""
+        """Return the table of the used share of the budget and the time of a call."""
         rows = [
             self._row("share of the budget used, mean", self._ours("used_share"), "{:.1%}"),
             self._row("the most", self._ours("most_used_share"), "{:.1%}"),
@@ -182,7 +182,7 @@ class _Run:
         return Sheet(f"{self._document['set']}: tokens by the metric, and time", self._headings("what"), rows)
 
     def ingest(self) -> Sheet:
-        """What the documents cost."""
+        """Return the table of the costs of ingesting the documents."""
         document, told = self._document, self._document["ingest"]
         memory = document["memory_mb"]
         rows = [

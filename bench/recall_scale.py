@@ -1,4 +1,4 @@
-"""The latency of Recall over many leaves: archives of made-up conversations, imported in bulk, asked over gRPC."""
+"""Measures the latency of Recall over many leaves: archives of synthetic conversations, imported in bulk."""
 
 import os
 import tempfile
@@ -24,7 +24,7 @@ from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
 
 BUDGET_MS: Final = 60.0
-"""What the 95th percentile shall stay under at 1e5 leaves."""
+"""The budget of the 95th percentile at 1e5 leaves."""
 
 _LEAVES_OF_AN_ARCHIVE: Final = 100
 _LEAVES_OF_A_NODE: Final = 10
@@ -49,7 +49,7 @@ _say: Final = Console(stderr=True)
 
 
 class _Talk:
-    """Conversations of real words, Zipf-distributed, each archive with words of its own; the same in every run."""
+    """Conversations of real, Zipf-distributed words; each archive has some words of its own. The same in every run."""
 
     def __init__(self) -> None:
         self._chance = np.random.default_rng(11)
@@ -61,7 +61,7 @@ class _Talk:
         self.rare = words[1000:]
 
     def archive(self, number: int) -> Iterator[Entry]:
-        """One conversation as a tree of two levels."""
+        """Return one conversation as a tree of two levels."""
         archive = Archive(new_id(), f"talk {number:05d}")
         yield archive
         topic = self._chance.choice(len(self._words), size=_TOPIC_WORDS)
@@ -88,7 +88,7 @@ class _Talk:
         return " ".join(self._words[drawn].tolist()).capitalize() + "."
 
     def questions(self, count: int) -> list[str]:
-        """Questions such as people ask, of common and rare words."""
+        """Return questions like those of people, with common and rare words."""
         found = []
         for number in range(count):
             frame = _FRAMES[number % len(_FRAMES)]
@@ -99,7 +99,7 @@ class _Talk:
 
 
 async def run(leaves: int) -> dict[str, Any]:
-    """The latency over so many leaves; ``met`` says whether the budget holds, ``None`` when there are fewer."""
+    """Measure the latency over this many leaves; ``met`` is ``None`` if they are fewer than the budget's."""
     archives = max(1, leaves // _LEAVES_OF_AN_ARCHIVE)
     talk = _Talk()
     with tempfile.TemporaryDirectory(prefix="memotree-recall-") as name:
@@ -165,6 +165,6 @@ async def _asked(client: AsyncClient, talk: _Talk) -> dict[str, Any]:
 
 
 def resident() -> int:
-    """Memory of this process, which is the server's and the client's, in MiB; embedded stores are their own."""
+    """Return the memory of this process (server and client), in MiB; embedded stores are processes of their own."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") >> 20

@@ -1,4 +1,4 @@
-"""What a call costs over gRPC, beside an empty one on the same server."""
+"""Measures the cost of a call over gRPC, beside an empty call on the same server."""
 
 import itertools
 import time
@@ -20,7 +20,7 @@ from memotree.v1 import (
 
 
 async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float | None) -> list[Row]:
-    """Reads, staged writes and commits of ten nodes."""
+    """Measure reads, staged writes and commits of ten nodes."""
     entries = list(forest(nodes, Text()))
     await commit_entries(place.store, place.workspace_id, "main", entries, "Import")
     await place.store.indexer.current(place.workspace_id)

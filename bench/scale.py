@@ -1,4 +1,4 @@
-"""Import, search, reads and rebuild of a large tree."""
+"""Measures import, search, reads and rebuild of a large tree."""
 
 import resource
 import time
@@ -20,7 +20,7 @@ from memotree.v1 import history_service_pb2, node_service_pb2, node_service_pb2_
 
 
 async def run(place: World, *, nodes: int, rounds: int) -> list[Row]:
-    """Everything that depends on the size of the tree."""
+    """Measure everything that depends on the size of the tree."""
     text = Text()
     entries = list(forest(nodes, text))
     store = place.store
@@ -81,7 +81,7 @@ async def run(place: World, *, nodes: int, rounds: int) -> list[Row]:
 async def _store_level(
     place: World, state: State, ids: list[str], text: Text, rounds: int, *, small: bool
 ) -> list[Row]:
-    """Reads and single searches below the service, in milliseconds."""
+    """Measure reads and single searches below the service, in milliseconds."""
     store = place.store
     rows = []
     queries = iter(text.queries(10_000))
@@ -90,7 +90,8 @@ async def _store_level(
         cases = {
             "children": (lambda: tree.children(Snapshot(conn, state), next(turn)), 1.0),
             "point read": (lambda: tree.versions(Snapshot(conn, state), [next(turn)]), None),
-            # A tree of ten branches: the first at 1e4, and one a level deeper at 1e5, have 110 nodes below them.
+            # Every node has ten children: 110 nodes are below the first node at 1e4, or below one a level deeper at
+            # 1e5.
             "subtree of about 100": (lambda: tree.subtree(Snapshot(conn, state), [ids[11 if small else 111]]), None),
             "full text, Zipf": (lambda: store.search.find(state, SearchQuery(next(queries), 10)), 5.0),
         }
@@ -105,7 +106,7 @@ async def _store_level(
 
 
 async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
-    """What a search inside documents reads when nothing of a state is in memory yet."""
+    """Measure what a search inside documents reads if nothing of a state is in memory yet."""
     async with place.store.database.connection() as conn:
         begun = time.perf_counter()
         leaves = await archive_trees.ordered_nodes(Snapshot(conn, state))
@@ -120,7 +121,7 @@ async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
 
 
 async def _vectors(place: World, conn: object, state: State, text: Text, rounds: int, *, small: bool) -> list[Row]:
-    """Nearest vectors, with the recall of the true top ten beside the time."""
+    """Measure the time of a nearest-vector search, and the recall of the true top ten."""
     store = place.store
     lineage = await lineage_of(Snapshot(conn, state))  # type: ignore[arg-type]
     query = IndexQuery(place.workspace_id, lineage, 10)

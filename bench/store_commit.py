@@ -1,6 +1,6 @@
-"""What a durable commit costs at the store level, beside the git program on the same tree.
+"""Measures the cost of a durable commit at the store level, beside the git program on the same tree.
 
-Run as ``python bench/store_commit.py [nodes ...]``; the functions are importable for the whole bench.
+Run as ``python bench/store_commit.py [nodes ...]``; ``make bench`` calls the functions.
 """
 
 import argparse
@@ -50,10 +50,10 @@ def build(path: Path, nodes: int, size: int, seed: int = 1) -> tuple[GitReposito
 
 
 def commit(repository: GitRepository, parent: str | None, changes: dict[str, bytes | None]) -> str:
-    """One durable commit on the branch."""
+    """Make one durable commit on the branch."""
     written = repository.write_commit(CommitDraft(parent, changes, "Change some nodes", _WHO, _WHO))
     if not repository.move_ref(BRANCH, parent, written.commit_id):
-        message = "the bench lost a race against nobody"
+        message = "The branch moved although no other program writes to it."
         raise RuntimeError(message)
     return written.commit_id
 
@@ -77,7 +77,7 @@ def measure_store(
 
 def measure_git(repository: Path, folder: Path, paths: Sequence[str], *, k: int, rounds: int, size: int) -> float:
     """Median milliseconds of ``git add`` + ``git commit`` of ``k`` nodes in a clone with a work tree."""
-    rng = random.Random(f"git {k}")  # not the seed of the store's rounds: git would find nothing to commit
+    rng = random.Random(f"git {k}")  # with the seed of the store's rounds git would find nothing to commit
     subprocess.run(["git", "clone", "-q", str(repository), str(folder)], check=True)
     git = ["git", "-C", str(folder), "-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-c", "gc.auto=0"]
     git += ["-c", "core.fsync=all"]
@@ -95,7 +95,7 @@ def measure_git(repository: Path, folder: Path, paths: Sequence[str], *, k: int,
 
 
 def run(nodes: int, *, size: int = 2000, rounds: int = 40, git_rounds: int = 5) -> Figures:
-    """All figures for one size of repository: milliseconds unless the name says otherwise."""
+    """Return all figures for one size of repository, in milliseconds unless the name says otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "bench.git")
         repository, head, paths, seconds = build(path, nodes, size)

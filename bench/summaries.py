@@ -1,4 +1,4 @@
-"""Briefs and summaries in the text's own words, without a model."""
+"""Measures briefs and summaries made from the text's own words, without a model."""
 
 import time
 from itertools import pairwise
@@ -11,7 +11,7 @@ _MARKUP = "The *quick* `fox` of __init__ and **bold** [link](http://a.b/c_d) <b>
 
 
 def run() -> list[Row]:
-    """The summaries of 10,000 leaves of a kilobyte with their parents, and the brief of two kilobytes of markup."""
+    """Measure the summaries of 10,000 leaves of 1 KB and of their parents, and the brief of 2 KB of markup."""
     text = "\n".join(topics.values())
     leaves = [text[start : start + 1_000] for start in range(0, 200_000, 1_000)]
     trees = min(_seconds(leaves) for _ in range(3)) / len(leaves) * 10_000

@@ -1,4 +1,4 @@
-"""Rows of a bench: what was measured, beside what, against which budget; printed as a table and kept as JSON."""
+"""Rows of a bench: a measurement, its peer and its budget; printed as a table and saved as JSON."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 NOTHING_LOST = "0"
-"""The budget of what must never happen."""
+"""The budget of events that must never happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Row:
     """One measurement.
 
     Attributes:
-        work: What was done.
+        work: The work that was measured.
         value: The figure, in ``unit``.
         unit: ``ms``, ``s``, ``MB``, ``/s`` or ``x``.
-        peer: What stands beside it, or ``""``.
+        peer: What it is compared with, or ``""``.
         peer_value: The peer's figure in the same unit.
-        budget: What DESIGN.md asks for, in words.
-        met: Whether it is met; ``None`` without a budget.
+        budget: The budget in words.
+        met: Whether the budget is met; ``None`` without a budget.
     """
 
     work: str
@@ -45,17 +45,17 @@ class Row:
 
 
 def median_ms(samples: Sequence[float]) -> float:
-    """The median of seconds, in milliseconds."""
+    """Return the median of times in seconds, in milliseconds."""
     return statistics.median(samples) * 1000
 
 
 def p95_ms(samples: Sequence[float]) -> float:
-    """The 95th percentile of seconds, in milliseconds."""
+    """Return the 95th percentile of times in seconds, in milliseconds."""
     return sorted(samples)[min(len(samples) - 1, int(len(samples) * 0.95))] * 1000
 
 
 async def timed(call: Callable[[], Awaitable[object]], rounds: int, warm: int = 3) -> list[float]:
-    """Seconds of each of several calls, after a warm-up."""
+    """Return the seconds of each of several calls, after a warm-up."""
     for _ in range(warm):
         await call()
     samples = []
@@ -69,7 +69,7 @@ async def timed(call: Callable[[], Awaitable[object]], rounds: int, warm: int = 
 async def paired(
     first: Callable[[], Awaitable[object]], second: Callable[[], Awaitable[object]], rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Seconds of two calls in turn, so that both meet the same noise."""
+    """Return the seconds of two calls, made alternately so that both meet the same noise."""
     ours: list[float] = []
     theirs: list[float] = []
     for _ in range(3):

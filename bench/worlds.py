@@ -1,4 +1,4 @@
-"""What the benches work on: open stores in a temporary folder, and trees of Zipf-distributed text."""
+"""The stores and trees of the benches: open stores in a temporary folder, and trees of Zipf-distributed text."""
 
 import random
 import tempfile
@@ -46,7 +46,7 @@ class World:
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
-    """A fresh world on embedded stores; everything is gone afterwards."""
+    """A fresh world on embedded stores; everything is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="memotree-bench-") as folder:
         settings = load_settings(data_folder=Path(folder) / "data", port=0)
         async with AsyncExitStack() as stack:
@@ -92,7 +92,7 @@ async def served(place: World) -> AsyncIterator[str]:
 
 
 def _word(number: int) -> str:
-    """A word of its own for each number, of two syllables or more."""
+    """Return a different word for each number, of two syllables or more."""
     syllables = [_SYLLABLES[number % len(_SYLLABLES)]]
     while number := number // len(_SYLLABLES):
         syllables.append(_SYLLABLES[number % len(_SYLLABLES)])
@@ -109,13 +109,13 @@ class Text:
         self.words = [_word(number) for number in range(_VOCABULARY)]
 
     def page(self, words: int) -> str:
-        """Some words in sentences."""
+        """Return this many words in sentences."""
         drawn = [self.words[i] for i in self._rng.choice(_VOCABULARY, size=words, p=self._weights)]
         sentences = [" ".join(drawn[i : i + 12]).capitalize() for i in range(0, words, 12)]
         return ". ".join(sentences) + "."
 
     def queries(self, count: int) -> list[str]:
-        """Queries of one to five words, common ones among them."""
+        """Return queries of one to five words, some of them common."""
         chosen = random.Random(5)
         return [
             " ".join(self.words[int(chosen.paretovariate(0.6)) % _VOCABULARY] for _ in range(chosen.randint(1, 5)))

@@ -39,7 +39,7 @@ async def run_once(
 
 
 def check_request_id(request_id: str) -> None:
-    """Check the form of a request id; empty means that the call has none.
+    """Check the form of a request id; an empty one means that the call has no request id.
 
     Raises:
         InvalidInputError: It is too long or has unprintable characters.

@@ -1,4 +1,4 @@
-"""What the names in a request stand for: workspaces, revisions, and ids given by a prefix."""
+"""Resolves the names in a request: workspaces, revisions, and ids given by a prefix."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,13 +36,13 @@ class ArchiveNotFoundError(NotFoundError):
 
 
 class InvalidIdError(InvalidInputError):
-    """A text that can be no id and no prefix of one."""
+    """A text that cannot be an id or a prefix of one."""
 
     reason = "INVALID_ID"
 
     @classmethod
     def of(cls, field: str, text: str) -> InvalidInputError:
-        """The error that says what an id is."""
+        """The error for a text that is no id; its message describes ids."""
         return cls.at(
             field,
             f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u.",
@@ -50,7 +50,7 @@ class InvalidIdError(InvalidInputError):
 
 
 class AmbiguousIdError(InvalidInputError):
-    """A prefix that several nodes share (alive ones; of history, deleted ones too); ``nodes`` has them."""
+    """A prefix that several nodes share (in a history also deleted ones); ``nodes`` lists them."""
 
     reason = "AMBIGUOUS_ID"
     nodes: Sequence[Version] = ()
@@ -81,15 +81,15 @@ class WorkspaceRevision:
 
     @property
     def scope(self) -> str:
-        """What views belong to here: a session's id, or the name of the branch, tag or commit."""
+        """The owner of views: a session's id, or the name of the branch, tag or commit."""
         return self.resolved.name
 
 
 def needed(field: str, text: str) -> str:
-    """The text, which must not be empty.
+    """Return the text; refuse an empty one.
 
     Raises:
-        InvalidInputError: It is.
+        InvalidInputError: The text is empty.
     """
     if not text:
         raise InvalidInputError.at(field, "is needed.")
@@ -102,7 +102,7 @@ async def find_revision(conn: Connection, workspace: str, revision: str, field: 
 
 
 async def use_revision(conn: Connection, workspace: str, revision: str, field: str = "revision") -> WorkspaceRevision:
-    """The same for a call that reads the state: a session that it names counts as used, and so does not expire."""
+    """Like `find_revision`, for a call that reads the state: a named session counts as used, so it does not expire."""
     found = await find_revision(conn, workspace, revision, field)
     if found.resolved.is_use_due:
         await sessions.mark_used(conn, found.resolved.name)
@@ -110,12 +110,12 @@ async def use_revision(conn: Connection, workspace: str, revision: str, field: s
 
 
 async def full_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:
-    """The whole id that a text stands for; a full one is taken as it is, alive or not.
+    """The whole id that a text means; a full id is returned as it is, whether it is alive or not.
 
     Raises:
-        InvalidIdError: It can be no id.
+        InvalidIdError: The text cannot be an id.
         AmbiguousIdError: Several alive entries begin with it.
-        NodeNotFoundError: None does.
+        NodeNotFoundError: No alive entry begins with it.
     """
     if is_id(needed(field, text)):
         return text
@@ -133,7 +133,7 @@ async def node(snapshot: Snapshot, text: str, field: str = "node_id") -> Version
     """The alive node that an id or a prefix names.
 
     Raises:
-        NodeNotFoundError: It is not alive here.
+        NodeNotFoundError: The node is not alive at this revision.
     """
     return (await _alive(snapshot, [await full_id(snapshot, text, field)]))[0]
 
@@ -153,7 +153,7 @@ async def _alive(snapshot: Snapshot, ids: Sequence[str]) -> list[Version]:
 
 
 async def archive(snapshot: Snapshot, text: str, field: str = "archive") -> ArchiveVersion:
-    """The alive archive of that name, id or unique prefix of an id; a whole id goes first, then a name.
+    """The alive archive with that id, name or unique prefix of an id, tried in this order.
 
     Raises:
         ArchiveNotFoundError: There is none.

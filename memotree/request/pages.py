@@ -1,8 +1,8 @@
-"""Pages of long lists: opaque tokens, each for the call that it came from.
+"""Pages of long lists: opaque tokens, each valid only for the call that returned it.
 
-The habits are those of https://google.aip.dev/158: a token belongs to one method and its arguments; only the page size
+The rules are those of https://google.aip.dev/158: a token belongs to one method and its arguments; only the page size
 may change from page to page. A token is no secret and gives no right: it names a place in a list that its bearer may
-read anyway. Who makes one up gets another part of that list, since its values are checked and go into queries as
+read anyway. A forged token only returns another part of that list, since its values are checked and go into queries as
 parameters.
 """
 
@@ -27,7 +27,7 @@ _MAX_TOKEN: Final = 16_384
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 Cursor = dict[str, Any]
-"""Where the next page begins: texts, whole numbers of 64 bits and times with a zone, by name."""
+"""The beginning of the next page: texts, 64-bit integers and times with a zone, by name."""
 
 
 class InvalidPageTokenError(InvalidInputError):
@@ -68,7 +68,7 @@ class PageTokens:
     """
 
     def write(self, request: Message, cursor: Mapping[str, Any] | None) -> str:
-        """The token for the page after the one that answers ``request``; empty when there is none (``None``)."""
+        """The token for the page after the one that answers ``request``; empty after the last page (no cursor)."""
         if cursor is None:
             return ""
         return _encoded([_VERSION, _checksum(request, cursor), cursor])
@@ -91,7 +91,7 @@ class PageTokens:
             cursor = {name: _read(values.pop(name), kind) for name, kind in shape.items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InvalidPageTokenError from None
-        # Written again, it has to be the same: that compares the checksum, and takes one spelling only.
+        # Encoding it again must give the same token: this checks the checksum, and accepts one spelling only.
         if version != _VERSION or values or self.write(request, cursor) != token:
             raise InvalidPageTokenError
         return cursor

@@ -1,6 +1,6 @@
 """Editing a session: one transaction that holds it, reads its tree, checks the edits and stages them.
 
-Edits are staged one by one, so that a later edit of a call sees the earlier ones. If the call fails, none is kept.
+Edits are staged one by one, so that a later edit of a call sees the earlier ones. If the call fails, all are undone.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -132,7 +132,7 @@ class SessionEditor:
         Args:
             entry: The node.
             before: Its version until now; ``None`` for a new node.
-            message: Why it changes.
+            message: The reason for the change.
             tell: Translates faults into faults of the request; without it they name the fields of a node.
 
         Raises:
@@ -217,7 +217,7 @@ def check_note(message: str) -> None:
     """Refuse a ``commit_message`` that is too long or has characters that a commit message cannot have.
 
     Raises:
-        InvalidTextError: It is.
+        InvalidTextError: The message is refused.
     """
     check_text("commit_message", message, multiline=True, max_chars=_NOTE_CHARS)
 

@@ -30,7 +30,6 @@ from memotree_storage.model.validation import check_author
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
@@ -51,7 +50,7 @@ _MAX_TTL: Final = timedelta(days=366)
 
 
 class SummaryRenewer(Protocol):
-    """Renews the summaries that depend on what sessions change."""
+    """Renews the summaries that depend on nodes changed in sessions."""
 
     async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
         """Stage new summaries where the (chosen) changes of a session made them stale; return the nodes' ids."""
@@ -90,14 +89,14 @@ class SessionOperations:
         await self._follow(workspace.workspace_id)
         try:
             return await finish_past_commit_point(partial(self._open, order, locked=False))
-        except BranchNotFoundError:  # or it is being deleted or mirrored again: the holder of the lock knows
+        except BranchNotFoundError:  # or it is being deleted or mirrored again: with the lock this is certain
             async with self._store.locks.of(workspace.workspace_id):
                 return await finish_past_commit_point(partial(self._open, order, locked=True))
 
     async def _open(self, order: "_Opening", commit_point: CommitPoint, *, locked: bool) -> pb.OpenSessionResponse:
         workspace_id, session_id = order.workspace.workspace_id, new_id()
         repair = partial(self._release, workspace_id, session_id)
-        what = f"a ref holds the base of {session_id}"
+        what = f"a ref protects the base of {session_id}"
         async with transaction(self._store, commit_point, what, repair) as opened:
             conn = opened.conn
             if locked:
@@ -114,7 +113,7 @@ class SessionOperations:
             return await run_once(conn, workspace_id, order.request, pb.OpenSessionResponse, make)
 
     async def _release(self, workspace_id: str, session_id: str) -> None:
-        """After a failed opening: delete the ref that holds the base, unless PostgreSQL has the session after all."""
+        """After a failed opening: delete the ref that protects the base, unless PostgreSQL has the session's row."""
         try:
             async with self._store.database.connection() as conn:
                 await sessions.find_session(conn, workspace_id, session_id)
@@ -122,7 +121,7 @@ class SessionOperations:
             await pin_base(self._store, workspace_id, session_id, None, None)
 
     async def _follow(self, workspace_id: str) -> None:
-        """Mirror what was pushed meanwhile."""
+        """Mirror commits that were pushed meanwhile."""
         repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
         async with self._store.database.connection() as conn:
             behind = await is_behind(conn, workspace_id, repository)
@@ -153,7 +152,7 @@ class SessionOperations:
         )
 
     async def list_changes(self, request: pb.ListChangesRequest) -> pb.ListChangesResponse:
-        """List what a session has staged."""
+        """List the staged changes of a session."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"id": str})
         async with self._store.database.connection() as conn:
@@ -170,7 +169,7 @@ class SessionOperations:
     async def discard_changes(self, request: pb.DiscardChangesRequest) -> pb.DiscardChangesResponse:
         """Drop some staged changes."""
         if not request.node_ids:
-            raise InvalidInputError.at("node_ids", "is needed; to forget all, discard the session.")
+            raise InvalidInputError.at("node_ids", "is needed; to drop all changes, discard the session.")
         workspace = await self._workspace(request.workspace)
         session_id = lookup.needed("session_id", request.session_id)
         async with session_transaction(self._store, session_id) as conn:
@@ -213,7 +212,7 @@ class SessionOperations:
     async def commit_changes(self, request: pb.CommitChangesRequest) -> pb.CommitChangesResponse:
         """Make one Git commit of a session's changes.
 
-        Once the ref may have moved, a cancellation waits for the end, because the call has succeeded by then.
+        Once the ref may have moved, a cancellation waits for the end, because the commit then exists.
         """
         order = self._order(request)
         if request.renew_summaries and self._summaries is not None:
@@ -321,13 +320,14 @@ class _Opening:
 async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State:
     """The head of a branch in the mirror.
 
-    With ``hold`` it can't be deleted before the transaction ends, so that a deletion finds the new session. A branch
-    that is being deleted at this moment counts as deleted, so that no call waits with a connection.
+    With ``hold`` the branch can't be deleted before the transaction ends, so a deletion that waits finds the new
+    session. A branch that another call is deleting counts as deleted, so that no call waits while it holds a
+    connection.
     """
-    found = await refs.find_ref(conn, workspace_id, BRANCHES, branch, hold=hold)
-    if found is None:
+    head = await refs.branch_head(conn, workspace_id, branch, hold=hold)
+    if head is None:
         raise BranchNotFoundError(branch)
-    return State(workspace_id, found.commit_id)
+    return head
 
 
 def _chosen_ids(rows: Mapping[str, Staged], texts: Sequence[str]) -> list[str]:
@@ -365,7 +365,7 @@ def _needed_by_others(verdict: TreeCheckResult, rows: Mapping[str, Staged]) -> I
     """The error for a discard that the other changes of the session depend on."""
     ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
     error = IncompleteChoiceError(
-        f"Changes that would stay and those that would go need each other: {', '.join(ids[:10])}. Discard the others "
+        f"Changes to keep and changes to discard depend on each other: {', '.join(ids[:10])}. Discard the others "
         "of these as well, or none."
     )
     error.nodes = [rows[entry_id].version for entry_id in ids if entry_id in rows]

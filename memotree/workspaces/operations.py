@@ -147,7 +147,7 @@ class WorkspaceOperations:
         return pb.UpdateWorkspaceResponse(workspace=self._message(workspace))
 
     async def _register(self, workspace_id: str) -> None:
-        """Copy name and description from Git to the row."""
+        """Copy the name and description from Git to the row."""
         info = await asyncio.to_thread(self._store.repositories.describe, workspace_id)
         async with self._store.database.transaction() as conn:
             await registry.put_workspace(conn, info)

@@ -99,7 +99,7 @@ class Store:
     async def open(self) -> None:
         """Connect, recover from a crash if there was one, and bring the mirrors up to date with Git.
 
-        A workspace that cannot be recovered is logged and left as it is; the others are served.
+        A workspace that cannot be recovered is logged and left as it is; the others work.
 
         Raises:
             DatabaseUnavailableError: PostgreSQL does not answer.
@@ -159,7 +159,7 @@ class Store:
             await projector.forget(conn, workspace_id)
             await _register(conn, info)
             await replay_in_transaction(conn, workspace_id, repository, report)
-        self.placed.clear()  # the old rows may have been wrong, which is why somebody rebuilds
+        self.placed.clear()  # the old rows may be wrong, since a rebuild was asked for
         await self._index(workspace_id, report, meaning=meaning)
 
     async def reindex(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:

@@ -21,7 +21,6 @@ from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs, tree
-from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
@@ -100,8 +99,8 @@ async def commit_entries(
 ) -> str:
     """Write entries to the head of a branch and remove others, in one commit; return the commit's id.
 
-    An entry that is already as given, and the removal of one that does not exist, are no changes. Without any change
-    nothing is committed, and the id of the head is returned.
+    An entry that equals the one on the head is no change, nor is the removal of an entry that does not exist. If
+    nothing changes, nothing is committed, and the id of the head is returned.
 
     Args:
         store: An open store.
@@ -183,10 +182,10 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
 
 async def _head(transaction: WorkspaceTransaction, order: _ImportRequest) -> State:
     """The head of the branch in the mirror. The import is checked against it, and the swap of the ref demands it."""
-    found = await refs.find_ref(transaction.conn, order.workspace_id, BRANCHES, order.branch)
-    if found is None:
+    head = await refs.branch_head(transaction.conn, order.workspace_id, order.branch)
+    if head is None:
         raise RevisionNotFoundError(order.branch)
-    return State(order.workspace_id, found.commit_id)
+    return head
 
 
 def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> None:
@@ -207,7 +206,7 @@ def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> No
 def _changing(
     order: _ImportRequest, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
 ) -> dict[str, Entry | None]:
-    """The changes that change something."""
+    """The changes that differ from the head."""
     return {
         entry_id: entry
         for entry_id, entry in wanted.items()
@@ -230,7 +229,7 @@ async def _check_tree(snapshot: Snapshot, wanted: Mapping[str, Entry | None], at
 
 
 def _sentence(found: Conflict) -> str:
-    """The first sentence; the rest is advice for sessions."""
+    """The first sentence of a text; the sentences after it are advice that applies only to sessions."""
     return found.description.split(". ", 1)[0].rstrip(".") + "."
 
 

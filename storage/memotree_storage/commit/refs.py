@@ -1,6 +1,6 @@
 """Creating and deleting branches and tags: in Git first, then in the mirror, while the workspace is held.
 
-Dying between the two leaves a mirror that is behind; it is brought up to date before the next change and at the start.
+After a crash between the two, the mirror lacks the change; it catches up before the next change and at the next start.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class TagExistsError(AlreadyExistsError):
 
 
 class ConfusingNameError(InvalidInputError):
-    """A name that reads like something else: a workspace's like an id, a branch's or tag's like another revision."""
+    """A name that can be mistaken: of a workspace for an id, or of a branch or tag for another revision."""
 
     reason = "CONFUSING_NAME"
 
@@ -72,7 +72,7 @@ class ConfusingNameError(InvalidInputError):
 
 
 class BranchProtectedError(FailedPreconditionError):
-    """The branch refuses to be deleted."""
+    """The branch must not be deleted, because it is the default branch."""
 
     reason = "BRANCH_PROTECTED"
 
@@ -87,7 +87,7 @@ class RefMovedError(AbortedError):
 
 
 async def create_branch(transaction: WorkspaceTransaction, name: str, commit_id: str) -> RefRow:
-    """Name a commit; nothing is copied.
+    """Create a branch at a commit; nothing is copied.
 
     Raises:
         BranchExistsError: A branch has the name.
@@ -118,7 +118,7 @@ async def delete_branch(transaction: WorkspaceTransaction, name: str, *, default
     if found is None:
         raise BranchNotFoundError(name)
     if found.name == default_branch:
-        raise BranchProtectedError(f"{found.name!r} is the default branch of its workspace and stays.")
+        raise BranchProtectedError(f"{found.name!r} is the default branch of its workspace and cannot be deleted.")
     if not await move_ref(transaction, BRANCHES + name, found.object_id, None):
         raise RefMovedError(name)
     return await sessions.detach_sessions(transaction.conn, transaction.workspace_id, name)

@@ -28,7 +28,7 @@ from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
 from memotree_storage.postgres.projector import EntryChange
-from memotree_storage.postgres.refs import BRANCHES, TAGS
+from memotree_storage.postgres.refs import TAGS
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
@@ -209,14 +209,13 @@ class _SessionCommit:
         )
 
     async def _head(self) -> State:
-        workspace_id = self.transaction.workspace_id
-        found = await refs.find_ref(self.transaction.conn, workspace_id, BRANCHES, self.session.branch)
-        if found is None:
+        head = await refs.branch_head(self.transaction.conn, self.transaction.workspace_id, self.session.branch)
+        if head is None:
             raise BranchGoneError(
                 f"Branch {self.session.branch} was deleted. The staged changes can still be read; open a session on "
                 "another branch and make them there."
             )
-        return State(workspace_id, found.commit_id)
+        return head
 
     async def _choose(self) -> tuple[list[Staged], set[str]]:
         """The staged changes to commit, and the ids of the others."""
@@ -285,7 +284,7 @@ class _SessionCommit:
 async def _earlier_result(
     transaction: WorkspaceTransaction, session_id: str, order: CommitOrder
 ) -> CommitResult | None:
-    """The result of a request that was cut off after its commit was made; its trailers say whose it is."""
+    """The result of an earlier call with this request id whose answer was lost; the commit's trailers name it."""
     conn, workspace_id = transaction.conn, transaction.workspace_id
     session = await sessions.find_session(conn, workspace_id, session_id)
     found = await history.commit_of_request(conn, workspace_id, session_id, order.request_id)
@@ -298,7 +297,7 @@ async def _earlier_result(
 
 
 async def _earlier_tag(transaction: WorkspaceTransaction, order: CommitOrder, commit_id: str) -> tuple[str, ...]:
-    """Make the tag that an earlier commit asked for, unless it is there; why that could not be done, if so."""
+    """Make the tag of an earlier commit if it is missing; return why that failed, or nothing."""
     found = await refs.find_ref(transaction.conn, transaction.workspace_id, TAGS, order.tag)
     if found is not None:
         return () if found.commit_id == commit_id else (f"Tag {order.tag} names another commit; this one has no tag.",)
@@ -314,12 +313,12 @@ def _tag_draft(order: CommitOrder) -> TagDraft:
 
 
 def _effective(merging: MergedChanges) -> list[MergedChange]:
-    """The changes that change something on the head."""
+    """The changes that differ from the head."""
     return [item for item in merging.merged if item.entry != item.theirs]
 
 
 def _check_limits(entry: Entry | None) -> None:
-    """Each side kept the limits; the merged entry has to as well."""
+    """Check the limits of merged entries: each side alone keeps them, but the merge may exceed them."""
     if isinstance(entry, Archive):
         check_archive(entry)
     elif entry is not None:
@@ -327,7 +326,7 @@ def _check_limits(entry: Entry | None) -> None:
 
 
 def _settled(merging: MergedChanges) -> list[EntryChange]:
-    """Each chosen change with the blob that was staged: the merged entry holds it, so the session has no more to do."""
+    """Each chosen change with its staged blob. The merged entry contains it, so the session can drop it."""
     return [EntryChange(item.row.entry_id, item.row.version.blob, item.entry) for item in merging.merged]
 
 

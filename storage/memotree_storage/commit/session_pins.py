@@ -1,4 +1,4 @@
-"""Holding the base commit of an open session against ``git gc``, by a ref of its own."""
+"""Protects the base commit of an open session from ``git gc`` by a ref."""
 
 import asyncio
 
@@ -12,14 +12,14 @@ _log = structlog.get_logger(__name__)
 
 
 async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | None, new: str | None) -> None:
-    """Move the ref that holds a session's base commit. Best effort, since the mirror keeps the commit's rows as well.
+    """Move the ref that protects a session's base commit. A failure is only logged: the mirror keeps the commit's rows.
 
     Args:
         store: An open store.
         workspace_id: The workspace.
         session_id: The session.
-        old: The commit that is held, as far as the caller knows; ``None`` for none.
-        new: The commit to hold; ``None`` to let go.
+        old: The commit that the ref names now, as far as the caller knows; ``None`` if there is no ref.
+        new: The commit to protect; ``None`` deletes the ref.
     """
     repository = await asyncio.to_thread(store.repositories.get, workspace_id)
     ref = f"{KEEP_PREFIX}{session_id}"
@@ -28,4 +28,4 @@ async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | 
             current = (await asyncio.to_thread(repository.refs)).get(ref)
             await asyncio.to_thread(repository.move_ref, ref, current, new)
     except UnavailableError as error:
-        _log.warning("the base of a session is not held against git gc", session=session_id, why=error.message)
+        _log.warning("the base of a session is not protected from git gc", session=session_id, why=error.message)

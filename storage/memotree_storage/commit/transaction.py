@@ -1,8 +1,8 @@
 """The right to change one workspace or session: its lock, one PostgreSQL transaction, and the commit point.
 
-Git and PostgreSQL share no transaction. So a change of Git is made inside of one of PostgreSQL, by `change_git`, which
-sets the commit point: from there on a cancellation waits for the end, and when PostgreSQL fails after it, the rows are
-made to follow Git in the background.
+Git and PostgreSQL share no transaction. So Git is changed inside a PostgreSQL transaction, by `change_git`, which sets
+the commit point. From then on a cancellation waits for the end, and if PostgreSQL fails, a background task updates the
+rows from Git.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Repair = Callable[[], Coroutine[Any, Any, object]]
-"""Makes the rows follow what Git has; safe to repeat."""
+"""Updates the rows from Git; safe to repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One PostgreSQL transaction of a call that changes Git too. Made by the functions below, ended by their block."""
+    """A PostgreSQL transaction of a call that changes Git too; the functions below open it for a block."""
 
     store: Store
     conn: Connection
     commit_point: CommitPoint
 
     async def past_commit_point(self, effect: Awaitable[T]) -> T:
-        """Await an effect that no rollback takes back; from here on the call runs to its end even if cancelled."""
+        """Await an effect that a rollback cannot undo; from here on the call runs to its end even if cancelled."""
         self.commit_point.reached = True
         return await effect
 
@@ -43,7 +43,7 @@ class Transaction:
         return await self.past_commit_point(asyncio.to_thread(change, *args, **kwargs))
 
     async def swap(self, change: Callable[P, bool], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """The same for a compare and swap. One that fails has changed nothing, so the commit point is as before it."""
+        """The same for a compare and swap. If it fails, nothing has changed, and the commit point is reset."""
         before = self.commit_point.reached
         swapped = await self.change_git(change, *args, **kwargs)
         if not swapped:
@@ -81,7 +81,7 @@ async def transaction(store: Store, commit_point: CommitPoint, what: str, repair
     try:
         async with store.database.transaction() as conn:
             yield Transaction(store, conn, commit_point)
-            commit_point.reached = True  # what follows is the COMMIT, which no cancellation can take back half way
+            commit_point.reached = True  # COMMIT follows; a cancellation must not interrupt it
     except BaseException:
         if commit_point.reached or commit_point.found_behind:
             store.background.start(retry_until_done(what, repair))
@@ -94,8 +94,8 @@ async def session_transaction(
 ) -> AsyncIterator[Connection]:
     """A transaction that holds a session's lock, for changes of its rows alone.
 
-    The lock is taken before a connection, so that many changes of one session wait without one. With a commit point, a
-    cancellation waits for the end once the block has ended.
+    The lock is taken before a connection, so that changes that wait for the session hold no connection. If a commit
+    point is given, a cancellation after the block waits until COMMIT has ended.
     """
     async with store.locks.of(session_id), store.database.transaction() as conn:
         yield conn
@@ -124,7 +124,7 @@ async def workspace_transaction(
         repair: Runs in the background as in `transaction`; the mirroring of Git when none is given.
 
     Raises:
-        WorkspaceNotFoundError: It is gone.
+        WorkspaceNotFoundError: There is no such workspace.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(store.locks.of(workspace_id))

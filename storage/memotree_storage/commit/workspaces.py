@@ -33,7 +33,7 @@ async def create_workspace(store: Store, info: WorkspaceInfo) -> Workspace:
 async def create_workspace_in_transaction(held: Transaction, info: WorkspaceInfo, request_id: str = "") -> Workspace:
     """The same in the caller's transaction; the caller mirrors the first commit when that has ended.
 
-    If this request made the workspace before and its answer was cut off, that workspace is returned.
+    If the same request made the workspace before and its answer was lost, that workspace is returned.
     """
     earlier = await registry.made_by_request(held.conn, info.name, request_id)
     if earlier is not None:
@@ -46,7 +46,7 @@ async def create_workspace_in_transaction(held: Transaction, info: WorkspaceInfo
 
 
 async def repair_creation(store: Store, workspace_id: str) -> None:
-    """After a failed creation: mirror the workspace if PostgreSQL has it after all, else discard its repository."""
+    """After a failed creation: mirror the workspace if PostgreSQL has its row, else discard its repository."""
     try:
         async with store.database.connection() as conn:
             await registry.find_workspace(conn, workspace_id)
@@ -75,6 +75,6 @@ async def describe_workspace(held: WorkspaceTransaction, info: WorkspaceInfo, me
 
 
 async def delete_workspace(held: WorkspaceTransaction) -> Path:
-    """Remove the rows of a workspace and move its repository to the trash; its new place is returned."""
+    """Remove the rows of a workspace and move its repository to the trash; return the new folder."""
     await registry.remove_workspace(held.conn, held.workspace_id)
     return await held.change_git(held.store.repositories.discard, held.workspace_id)

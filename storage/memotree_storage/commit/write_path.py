@@ -10,8 +10,8 @@ a crash prevented, which the replay makes (`mirror.catch_up`).
 3. In the transaction that holds the workspace: mirror the commit and the branch, and settle the session it came from.
 4. Make the tag.
 
-Dying before step 2 changes nothing. Dying after it leaves a mirror that is behind, which the next start brings up to
-date from the trailers of the commit (see `memotree_storage.mirror.catch_up`).
+A crash before step 2 changes nothing. If it happens later, the mirror lacks the commit; the next start mirrors it
+and settles its session, which the commit's trailers name (see `memotree_storage.mirror.catch_up`).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 100
-"""More entries than these are encoded in a thread, so that other calls go on meanwhile."""
+"""If there are more entries than this, they are encoded in a thread, so that other calls go on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NewCommit:
 
     Attributes:
         branch: A branch that is at ``parent``.
-        parent: The commit it follows on.
+        parent: The parent of the commit.
         entries: What changes, by id; ``None`` removes the entry.
         at_parent: The alive versions at ``parent`` of the entries that change.
         message: The whole message with its trailers.
@@ -75,11 +75,11 @@ class NewCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """A commit that stands.
+    """A commit that was made.
 
     Attributes:
         commit_id: The commit.
-        remaining: How many changes the session has still staged.
+        remaining: How many changes are still staged in the session.
         warnings: Why the tag was not made, if it was not.
     """
 
@@ -146,14 +146,14 @@ async def move_ref(
 
 
 async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, commit_id: str) -> tuple[str, ...]:
-    """Make the tag of a commit that stands.
+    """Make the tag of a commit that was made.
 
     Returns:
         Why it was not made; nothing if it was.
     """
     try:
         made = await move_ref(transaction, TAGS + name, None, tag_id, commit_id)
-    except RefNameTakenError as error:  # a push of this moment made the other ref; the commit stands
+    except RefNameTakenError as error:  # a push made the other ref at the same moment; the commit is made
         return (f"Tag {name} was not made: {error.message}",)
     return () if made else (f"Tag {name} was made by someone else at the same moment; the commit has no tag.",)
 
@@ -183,7 +183,7 @@ def _entry_change(entry_id: str, entry: Entry | None, written: WrittenCommit) ->
 
 
 async def _settle(transaction: WorkspaceTransaction, session: SettledSession, commit_id: str) -> int:
-    """Take the committed changes off the session and lay the others over the commit; how many are left."""
+    """Remove the committed changes from the session, rebase the others onto the commit, and return their number."""
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
     await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
     remaining = await staging.count_staged(conn, session_id)

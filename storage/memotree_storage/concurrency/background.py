@@ -14,7 +14,7 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the background; what it raises is lost, so it must log its own errors."""
+        """Run a coroutine in the background; its exceptions are dropped, so it must log its own errors."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""Cancellation of calls that change two stores: once Git may have changed, the rows follow, whoever waits for them."""
+"""Cancellation of calls that change two stores: once Git may have changed, the rows are always written too."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class CommitPoint:
-    """The point of no return of a piece of work, with whether the work has reached it.
+    """The point of no return of a piece of work, and whether the work has reached it.
 
     Before the point a cancellation ends the work, and a rollback takes everything back. From the point on the work runs
     to its end. The write path sets it (see `memotree_storage.commit.transaction`); callers only pass it on.
@@ -35,9 +35,9 @@ class CommitPoint:
 
 
 async def finish_past_commit_point(work: Callable[[CommitPoint], Coroutine[Any, Any, T]]) -> T:
-    """Run work that may be cancelled until it reaches its commit point, and runs to its end from then on.
+    """Run work that can be cancelled until it reaches its commit point; from then on it runs to its end.
 
-    In both cases the cancellation is raised after the work has ended: all that it held is released by then.
+    In both cases the cancellation is raised after the work has ended and released everything it held.
     """
     commit_point = CommitPoint()
     task = asyncio.create_task(work(commit_point))
@@ -64,8 +64,8 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and return when they have ended.
 
-    A cancellation that meets the moment in which the pool lends a connection can get lost there (`asyncio.wait_for` of
-    Python 3.11), so it is repeated.
+    `asyncio.wait_for` of Python 3.11 can lose a cancellation that arrives when the pool hands out a connection, so the
+    cancellation is repeated.
     """
     pending = set(tasks)
     while pending:
@@ -78,10 +78,10 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def retry_until_done(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Repeat background work until the stores behind it answer; what it meets goes to the log.
+    """Repeat background work until the stores that it needs answer; log its errors.
 
     Args:
-        what: What stays undone when it fails for good, for the log.
+        what: The work that is missing if it fails for good; for the log.
         work: Makes one attempt; safe to repeat.
     """
     try:

@@ -1,7 +1,7 @@
 """Locks by key, taken before a connection of the pool.
 
-PostgreSQL would make callers wait as well, but each of them would hold a connection while it waits; a few waiting
-writers of one workspace would then keep every other call of the server waiting.
+PostgreSQL's locks would work as well, but each waiting caller would hold a connection. A few writers that wait for one
+workspace would then block every other call of the server.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ class KeyedLocks:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, key: str) -> asyncio.Lock:
-        """The lock of an id. Waiters are served in order; the lock is forgotten when nobody holds or awaits it."""
+        """The lock of an id. Waiters get it in order; it is removed when no task holds it or waits for it."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()

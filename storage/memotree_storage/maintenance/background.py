@@ -84,7 +84,7 @@ class BackgroundMaintenance:
                 await self._collect(workspace_id)
             except (MemoTreeError, psycopg.Error) as error:
                 _log.warning(
-                    "a workspace could not be tidied; it is tried again in an hour",
+                    "the maintenance of a workspace failed; it is tried again in an hour",
                     workspace=workspace_id,
                     why=str(error),
                 )
@@ -108,7 +108,7 @@ class BackgroundMaintenance:
         return {(workspace_id, name) for name in held - owned}
 
     async def _release_ownerless(self, found: set[tuple[str, str]]) -> None:
-        """Release those that had no owner in the last round either, because a session's ref is made before its row."""
+        """Delete the refs that had no session in the previous round either: a session's ref is made before its row."""
         for workspace_id, ref in found & self._ownerless:
             await asyncio.to_thread(self._release, workspace_id, ref)
         self._ownerless = found

@@ -1,8 +1,8 @@
 """Garbage collection of lines that no ref, tag or session reaches: removes their rows and their terms' frequencies.
 
-Texts are read before the workspace is locked, since an abandoned branch may be as big as an import; changes until the
-lock is taken are counted then. Rows and frequencies are removed in one transaction, so that the frequencies always
-equal those that a rebuild would count.
+Texts are read before the workspace is locked, since an abandoned branch may be as big as an import. Changes made
+before the lock is taken are counted under the lock. Rows and frequencies are removed in one transaction, so that the
+frequencies always equal those that a rebuild would count.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _log: Final = structlog.get_logger(__name__)
 
 
 async def collect_unreachable_lines(database: Database, workspace_id: str, repository: CommitReader) -> list[int]:
-    """Remove the lines that nothing reaches and return their ids.
+    """Remove the lines that no ref, tag or session reaches, and return their ids.
 
     Removes nothing while the mirror is behind, because commits are mirrored before the refs that reach them. If
     ``git gc`` has deleted texts of these lines, the terms of the remaining lines are counted from zero instead.

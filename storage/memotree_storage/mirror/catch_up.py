@@ -144,7 +144,7 @@ async def replay_in_transaction(
 
 
 async def follow_refs(conn: Connection, workspace_id: str, repository: CommitReader) -> None:
-    """Set the mirrored refs to the repository's, and detach sessions whose branch no longer exists."""
+    """Make the mirrored refs equal to the repository's, and detach sessions whose branch no longer exists."""
     found = mirrored_refs(await asyncio.to_thread(repository.refs))
     peeled = await asyncio.to_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
@@ -218,8 +218,8 @@ def _since(repository: CommitReader, branch: str, base: str) -> set[str]:
 async def _waiting_sessions(conn: Connection, workspace_id: str, repository: CommitStore) -> _Waiting:
     """The sessions whose base commit is mirrored.
 
-    If it is not, the mirror is being rebuilt. Then the session knows of all its commits, and replaying them would take
-    later edits for committed ones and move the session back.
+    If it is not, the mirror is being rebuilt. Such a session is settled already; replaying its commits would mistake
+    later edits for committed ones and move the session's base back.
     """
     standing = await sessions.base_is_mirrored(conn, workspace_id)
     return _Waiting(repository, await _committers(conn), standing)
@@ -277,7 +277,7 @@ def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[Entry
 async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
     """Make the tags that a crash prevented; the trailer of the commit names them.
 
-    Only for commits of waiting sessions: if any other commit lacks its tag, somebody has deleted the tag since.
+    Does this only for commits of waiting sessions: if any other commit lacks its tag, the tag was deleted later.
     """
     for commit in commits:
         name = trailers.trailers_of(commit.message).get(trailers.TAG)

@@ -17,13 +17,13 @@ _AT_ONCE: Final = 500
 
 _FEW_ROWS: Final = 100
 _FEW_BYTES: Final = 1 << 16
-"""More staged entries or bytes are decoded in a thread, so that other calls go on meanwhile."""
+"""If there are more staged entries or bytes than this, they are decoded in a thread, so that other calls go on."""
 
 
 async def read_entries(snapshot: Snapshot, reader: EntryReader, versions: Iterable[Version]) -> dict[str, Entry]:
     """The entries of versions of a state, by id.
 
-    A staged one is left out when a commit has taken it since, or somebody took it back.
+    A staged entry is left out if it was committed or discarded since its version was read.
     """
     chosen = list(versions)
     found = await read_staged(snapshot, _staged_ids(chosen))
@@ -31,14 +31,14 @@ async def read_entries(snapshot: Snapshot, reader: EntryReader, versions: Iterab
 
 
 async def read_nodes(snapshot: Snapshot, reader: EntryReader, versions: Iterable[Version]) -> dict[str, Node]:
-    """The same of nodes alone. A summary node has no content of its own; that of its leaves is derived elsewhere."""
+    """The same for nodes only. A summary node has no content of its own; it is derived elsewhere."""
     return _nodes(await read_entries(snapshot, reader, versions))
 
 
 async def read_nodes_at(
     state: State, database: Database, reader: EntryReader, versions: Iterable[Version]
 ) -> dict[str, Node]:
-    """The same for a caller without a connection: one is taken for staged nodes alone, and none while Git is read."""
+    """The same for a caller without a connection: takes one only for staged nodes, and holds none during Git reads."""
     chosen = list(versions)
     found: dict[str, Entry] = {}
     if ids := _staged_ids(chosen):
@@ -48,7 +48,7 @@ async def read_nodes_at(
 
 
 async def read_staged(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
-    """The entries that the session of a state has staged, of the ids given; deleted ones and others are left out."""
+    """Return those of the given entries that the session has staged; staged deletions are left out."""
     found: dict[str, Entry] = {}
     if snapshot.state.session_id is None:
         return found

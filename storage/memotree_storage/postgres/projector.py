@@ -1,4 +1,4 @@
-"""Writing the mirror: one commit at a time, in the order parents before children, inside the caller's transaction.
+"""Writes commits into the mirror, one at a time and parents before children, inside the caller's transaction.
 
 The same code serves a commit that was just made, a replay after a crash, commits from outside, and a rebuild.
 """
@@ -20,7 +20,7 @@ _LINE_BITS = 52  # doubles hold such integers exactly, and so do the filters of 
 
 
 class MirrorGapError(CorruptError):
-    """A commit was to be mirrored before its parent."""
+    """A commit cannot be mirrored because its parent is not mirrored yet."""
 
     reason = "MIRROR_GAP"
 
@@ -36,7 +36,7 @@ class EntryChange:
 
 @dataclass(frozen=True, slots=True)
 class LinePosition:
-    """Where a commit stands: its line, and its number on it from 1."""
+    """The position of a commit: its line, and its number on that line, counted from 1."""
 
     line_id: int
     seq: int
@@ -51,15 +51,15 @@ async def project(
     *,
     before: Mapping[str, Version] | None = None,
 ) -> LinePosition:
-    """Mirror one commit: its line, its row, the versions and placements it begins and ends, and the outbox for both.
+    """Mirror one commit: its line and row, the versions and placements that it begins or ends, and their outbox rows.
 
     Args:
         conn: In a transaction that holds the workspace's row.
         workspace_id: The workspace.
         commit: The commit; its first parent is mirrored already.
-        changes: Its differences to the first parent.
+        changes: The differences between the commit and its first parent.
         faults: Files that cannot be read as entries, by path, with the reason.
-        before: The alive versions of the changed entries at the first parent, when the caller has read them already.
+        before: The alive versions of the changed entries at the first parent, if the caller has read them already.
 
     Raises:
         MirrorGapError: The first parent is not mirrored.
@@ -92,7 +92,7 @@ async def project(
 
 
 async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] | None = None) -> set[str]:
-    """Which commits are mirrored: of those given, or all."""
+    """Return the ids of the mirrored commits: all, or those among ``ids``."""
     if ids is None:
         cursor = await conn.execute("select commit_id from mirror.commit where workspace_id = %s", (workspace_id,))
     else:
@@ -104,9 +104,10 @@ async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] 
 
 
 async def unreached_lines(conn: Connection, workspace_id: str) -> list[int]:
-    """The lines that no ref, tag or session reaches.
+    """Return the lines that no ref, tag or session reaches.
 
-    A line is reached when a named commit stands on it, or when a reached line (or a merge on one) comes out of it.
+    A line is reached if a ref or session names a commit on it, if a reached line forks from it, or if a merge commit on
+    a reached line has a parent on it.
     """
     cursor = await conn.execute(
         """
@@ -137,9 +138,9 @@ async def unreached_lines(conn: Connection, workspace_id: str) -> list[int]:
 
 
 async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]) -> None:
-    """Remove lines with all their rows; they are noted as gone until the index has lost their points as well.
+    """Remove lines with all their rows, and note them as gone until their points are deleted from the index as well.
 
-    What their terms counted stays in the frequencies: see `memotree_storage.maintenance.line_collection`.
+    Does not subtract their terms from the frequencies: see `memotree_storage.maintenance.line_collection`.
     """
     await conn.execute(
         "delete from mirror.line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))
@@ -149,7 +150,7 @@ async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]
 
 
 async def forget(conn: Connection, workspace_id: str) -> None:
-    """Remove the mirror of a workspace; its lines are noted as gone."""
+    """Remove the mirror of a workspace and note its lines as gone."""
     await _note_gone(conn, workspace_id, await line_ids(conn, workspace_id))
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
 
@@ -162,7 +163,7 @@ async def _note_gone(conn: Connection, workspace_id: str, lines: Sequence[int]) 
 
 
 async def gone_lines(conn: Connection, workspace_id: str | None = None) -> dict[str, list[int]]:
-    """The lines by workspace (or of one only) that the mirror lost and whose points the index may still have."""
+    """Return the removed lines whose points the index may still have: by workspace, or of one workspace."""
     cursor = await conn.execute(
         "select workspace_id, array_agg(line_id) from work.gone_line"
         " where %(workspace)s::text is null or workspace_id = %(workspace)s group by workspace_id",
@@ -172,20 +173,20 @@ async def gone_lines(conn: Connection, workspace_id: str | None = None) -> dict[
 
 
 async def forget_gone(conn: Connection, workspace_id: str, lines: Sequence[int]) -> None:
-    """The index has no points of these lines any more."""
+    """Delete the notes about removed lines whose points the index no longer has."""
     await conn.execute(
         "delete from work.gone_line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))
     )
 
 
 async def line_ids(conn: Connection, workspace_id: str) -> list[int]:
-    """The lines of a workspace."""
+    """Return the ids of a workspace's lines."""
     cursor = await conn.execute("select line_id from mirror.line where workspace_id = %s", (workspace_id,))
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def count_rows(conn: Connection, workspace_id: str) -> None:
-    """Count the rows of a workspace anew into its watermark."""
+    """Count the rows of a workspace and store the counts in its watermark."""
     await conn.execute(
         """
         update mirror.workspace set
@@ -227,7 +228,7 @@ async def _place(conn: Connection, workspace_id: str, parent: str | None) -> Lin
 async def _before(
     conn: Connection, workspace_id: str, parent: str | None, changes: Sequence[EntryChange]
 ) -> dict[str, Version]:
-    """The versions that the changed entries had at the first parent."""
+    """Return the versions that the changed entries had at the first parent."""
     if parent is None:
         return {}
     return await tree.versions(Snapshot(conn, State(workspace_id, parent)), [change.entry_id for change in changes])
@@ -246,7 +247,10 @@ async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo
 
 
 async def _end_versions(conn: Connection, workspace_id: str, place: LinePosition, ids: list[str]) -> None:
-    """End the open versions of the entries on this line; older lines end by being farther away."""
+    """End the open versions of the entries on this line.
+
+    Versions on lines that this one forked from stay open: a version on a nearer line hides them.
+    """
     await conn.execute(
         """
         with ended as (
@@ -279,7 +283,7 @@ async def _begin_versions(
 
 
 def _moved(row: tuple[object, ...], before: Version | None) -> bool:
-    """Whether a node's placement differs from the one before; archives have none."""
+    """Whether a node's placement differs from its previous one; archives have no placement."""
     if row[1]:
         return False
     dead, archive_id, parent_id, position = row[2], row[4], row[5], row[6]

@@ -7,6 +7,7 @@ from typing import Final
 from psycopg.rows import class_row
 
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
 
 BRANCHES: Final = "refs/heads/"
 TAGS: Final = "refs/tags/"
@@ -60,6 +61,12 @@ async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str, 
             {"workspace": workspace_id, "prefix": prefix, "name": name},
         )
         return await cursor.fetchone()
+
+
+async def branch_head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State | None:
+    """The state at the head of a branch in the mirror, or ``None``; for ``hold`` see `find_ref`."""
+    found = await find_ref(conn, workspace_id, BRANCHES, branch, hold=hold)
+    return None if found is None else State(workspace_id, found.commit_id)
 
 
 async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The staged changes of sessions: durable, visible only inside the session, settled when a commit has them."""
+"""The staged changes of sessions: durable, visible only inside the session, removed when a commit contains them."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ from memotree_storage.postgres.tree import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One staged change: the entry as the session has it (``None``: deleted), and the blob it was derived from.
+    """One staged change: the entry in the session (``None`` if deleted), and the blob that it was derived from.
 
     ``derived_blob`` is ``None`` for an entry created in the session.
     """
@@ -39,7 +39,7 @@ class Staged:
 
     @property
     def entry(self) -> Entry | None:
-        """The whole entry with its content, or ``None`` when it is deleted."""
+        """The whole entry with its content, or ``None`` if it is deleted."""
         if self.version.dead:
             return None
         shell = self.version.to_archive() if self.version.is_archive else self.version.to_node()
@@ -65,9 +65,9 @@ async def staged(
     limit: int | None = None,
     data: bool = True,
 ) -> list[Staged]:
-    """The staged changes of a session by id (of some ids only, or behind an id).
+    """Return staged changes of a session, ordered by id: of ``ids`` or all, and only ids greater than ``after``.
 
-    Without ``data`` the rows have no contents, and no ``entry`` can be read from them.
+    Without ``data`` the rows have no contents, so ``entry`` must not be read.
     """
     columns = _STAGED if data else _WITHOUT_DATA
     async with conn.cursor(row_factory=args_row(_read_staged)) as cursor:
@@ -85,10 +85,10 @@ def _read_staged(*row: Any) -> Staged:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One entry as it shall stand in a session: new bytes, or none (``entry=None``) to delete ``before``.
+    """One edit of an entry in a session: its new value, or ``entry=None`` to delete ``before``.
 
-    ``before`` is its version in the session now; ``None`` for a creation. The message and the tool are appended to what
-    is kept about the change; ``derived_blob`` overrides the blob it counts as derived from (for rebases).
+    ``before`` is the entry's current version in the session; ``None`` for a creation. The message and the tool are
+    added to those that the staged change already has.
     """
 
     entry: Entry | None
@@ -100,11 +100,12 @@ class Edit:
 async def stage(
     conn: Connection, session: Session, edits: Sequence[Edit], derived: Mapping[str, str | None] | None = None
 ) -> set[str]:
-    """Write edits into the session, which the transaction holds.
+    """Write edits into a session that the transaction holds.
 
-    An entry that is again as it was in the base is no change any more; one that was created here and is deleted leaves
-    no trace. The ids of both are returned. ``derived`` has blobs that staged entries were derived from, by id, as far
-    as the transaction has read them.
+    If an edit makes an entry equal to its base again, the staged change is removed; likewise if it deletes an entry
+    that the session created. Returns the ids of these entries.
+
+    ``derived`` maps ids of staged entries to the blobs they were derived from, as far as the transaction has read them.
     """
     derived = dict(derived or {})
     again = [
@@ -133,7 +134,7 @@ async def stage(
 _STAGED_AT_ONCE: Final = 200
 _FEW_EDITS: Final = 100
 _FEW_CHARS: Final = 1 << 16
-"""More edits or characters than these are encoded in a thread, so that other calls go on meanwhile."""
+"""If there are more edits or characters than these, a thread encodes them, so that other calls go on meanwhile."""
 
 
 def _chars(entry: Entry | None) -> int:
@@ -143,7 +144,7 @@ def _chars(entry: Entry | None) -> int:
 def _prepared(
     session_id: str, edits: Sequence[Edit], derived: Mapping[str, str | None]
 ) -> list[tuple[str, tuple[Any, ...] | None]]:
-    """Each edit's entry id with the row to write, or ``None`` when the entry is as in the base again."""
+    """Return each edit's entry id with the row to write, or with ``None`` if the entry equals its base again."""
     found: list[tuple[str, tuple[Any, ...] | None]] = []
     for edit in edits:
         entry_id = _id_of(edit)
@@ -167,7 +168,7 @@ async def _put(conn: Connection, session_id: str, edit: Edit, derived: str | Non
 
 
 async def _put_all(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Write rows, several of them in one round trip."""
+    """Write rows in one round trip."""
     if len(rows) == 1:
         await conn.execute(_PUT, rows[0], prepare=True)
     elif rows:
@@ -176,7 +177,7 @@ async def _put_all(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _row(session_id: str, edit: Edit, derived: str | None, data: bytes, blob: str) -> tuple[Any, ...] | None:
-    """The values of `_PUT`; ``None`` for an edit of nothing."""
+    """Return the values of `_PUT`; ``None`` for an edit that has neither an entry nor a version before."""
     if edit.entry is not None:
         values, targets = row_of(edit.entry, blob), targets_of(edit.entry)
     elif edit.before is not None:
@@ -203,7 +204,7 @@ _PUT: Final = (
 async def restage(
     conn: Connection, session_id: str, row: Staged, entry: Entry | None, derived_blob: str | None
 ) -> None:
-    """Give a staged change another base: the merged entry and the blob it counts as derived from now."""
+    """Rebase a staged change: store the merged entry and the blob that it is now derived from."""
     data = b"" if entry is None else encode_entry(entry)
     blob = "" if entry is None else blob_id(data)
     if blob == (derived_blob or ""):
@@ -214,17 +215,18 @@ async def restage(
 
 
 async def unstage(conn: Connection, session_id: str, ids: Sequence[str]) -> None:
-    """Forget the staged changes of some entries."""
+    """Delete the staged changes of some entries."""
     await conn.execute("delete from work.staged where session_id = %s and entry_id = any(%s)", (session_id, list(ids)))
 
 
 async def settle(
     conn: Connection, workspace_id: str, session_id: str, commit_id: str, changes: Sequence[EntryChange]
 ) -> None:
-    """Tell a session that a commit has (some of) its changes.
+    """Remove the changes that a commit contains from a session, and move the session's base to that commit.
 
-    A staged row goes only when its bytes are the committed ones. A later edit of the very change that was committed
-    stays, derived from the commit. Any other row keeps what it was derived from, and is merged when it is committed.
+    A staged row is deleted only if its blob is the committed one. If the entry was edited again after the committed
+    change, its row stays and is now derived from the commit. Any other row keeps the blob it was derived from, and is
+    merged when it is committed.
     """
     pairs = ([change.entry_id for change in changes], [change.blob for change in changes])
     await conn.execute(
@@ -244,12 +246,12 @@ async def settle(
 
 
 async def count_staged(conn: Connection, session_id: str) -> int:
-    """How many changes a session has staged."""
+    """Return the number of staged changes of a session."""
     cursor = await conn.execute("select count(*) from work.staged where session_id = %s", (session_id,))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def id_was_used(conn: Connection, session: Session, ids: Sequence[str]) -> set[str]:
-    """Which ids ever named an entry in the session's lineage, alive or not."""
+    """Return those of ``ids`` that ever named an entry in the session's lineage, alive or deleted."""
     return set(await tree.versions(Snapshot(conn, session.tree), ids, dead=True))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bench import baselines, recall_pages
 from bench.baselines import Piece, Ranking, chunks, pack, terms_of, windows
 from bench.evidence import Document, EvaluationSet, Question, Turn, figure, read_set
-from bench.recall_asking import Planted, packed_turns
+from bench.recall_asking import Ingested, packed_turns
 
 
 def made(texts: Sequence[str], name: str = "made") -> EvaluationSet:
@@ -83,9 +83,9 @@ def test_the_budgets_follow_from_the_name_of_the_set(name: str, first: int, last
 
 
 def test_a_turn_of_several_leaves_is_packed_only_with_all_of_them() -> None:
-    planted = Planted(home={"a": (0, 0), "b": (0, 0), "c": (0, 1)}, leaves=Counter({(0, 0): 2, (0, 1): 1}))
-    assert packed_turns(["a", "c", "a"], planted) == {(0, 1)}
-    assert packed_turns(["a", "b"], planted) == {(0, 0)}
+    ingested = Ingested(home={"a": (0, 0), "b": (0, 0), "c": (0, 1)}, leaves=Counter({(0, 0): 2, (0, 1): 1}))
+    assert packed_turns(["a", "c", "a"], ingested) == {(0, 1)}
+    assert packed_turns(["a", "b"], ingested) == {(0, 0)}
 
 
 # --- Intervals -------------------------------------------------------------------------------------------------------
