@@ -6,10 +6,10 @@
         ...
         assert len(endpoint.chat_calls) == 3
 
-What it answers follows from the request alone: a summary is the first words of the text, or of each child's summary; a
-vector is made of the hashes of the text's words, so texts that share words are near each other; a rank is the share of
-the query's words that a text has. The loop's default is to answer from the leaves it is shown, and to explore the
-first summary node when there is none; `answer_next` scripts it. Faults come in the order in which they were given.
+Its answers depend on the request alone. A summary is the first words of the text, or of each child's summary. A vector
+is made of the hashes of the text's words, so texts that share words are near each other. A score of relevance is the
+share of the query's words that a text has. A decision of the loop is to answer from the leaves in the request, or to
+explore the first summary node if there are none; `answer_next` replaces it. Faults occur in the order given.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ _CJK: Final = 0x2E80
 
 
 class Fault(Enum):
-    """What may go wrong with one answer."""
+    """A fault of one answer."""
 
-    BUSY = auto()  # 429, with Retry-After when that is given
+    BUSY = auto()  # 429, with Retry-After if it is given
     BROKEN = auto()  # 500
     SLOW = auto()  # no answer for `seconds`
     CLOSED = auto()  # the connection ends without an answer
@@ -65,7 +65,7 @@ class Fault(Enum):
     WRONG_DIMENSION = auto()  # embeddings
     TOO_FEW = auto()  # embeddings and ranking
     NAN = auto()  # embeddings and ranking
-    RAW = auto()  # what `reply_next` was given
+    RAW = auto()  # the body given to `reply_next`
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class ModelEndpoint:
         dimensions: Length of its vectors.
         formats: The `response_format` types that it takes; others answer 400.
         takes_temperature: Whether it takes a temperature; else 400.
-        takes_dimensions: Whether one may ask for a length of vectors; else 400.
-        longest: Characters of a text to embed that it takes; more answers 400.
+        takes_dimensions: Whether a request may ask for a length of vectors; else 400.
+        longest: The most characters of a text to embed; a longer text answers 400.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ModelEndpoint:
     # --- What a test does --------------------------------------------------------------------------------------------
 
     def settings(self, *kinds: str) -> dict[str, Any]:
-        """The settings that name this endpoint, of all kinds or of some of "chat", "embedding" and "rerank"."""
+        """The settings for this endpoint: of all kinds, or of some of "chat", "embedding" and "rerank"."""
         models = {"chat": CHAT_MODEL, "embedding": EMBEDDING_MODEL, "rerank": RERANK_MODEL}
         found: dict[str, Any] = {}
         for kind in kinds or models:
@@ -131,47 +131,47 @@ class ModelEndpoint:
     def fail_next(
         self, fault: Fault, *, times: int = 1, on: str = "", retry_after: str | None = None, seconds: float = 60.0
     ) -> None:
-        """Answer the next calls wrongly: of any kind, or ``on`` "chat", "embeddings" or "rerank" alone."""
+        """Answer the next calls with a fault: calls of any kind, or only ``on`` "chat", "embeddings" or "rerank"."""
         self._planned.extend([_Planned(fault, on, retry_after, seconds)] * times)
 
     def fail_always(self, fault: Fault, *, on: str = "", retry_after: str | None = None, seconds: float = 60.0) -> None:
-        """Answer every call wrongly until `recover`."""
+        """Answer every call with a fault until `recover`."""
         self._always = _Planned(fault, on, retry_after, seconds)
 
     def recover(self) -> None:
-        """No more faults."""
+        """Cause no more faults."""
         self._always = None
         self._planned.clear()
 
     def reply_next(self, body: object, *, on: str = "") -> None:
-        """Answer the next call with 200 and this body, whatever it is."""
+        """Answer the next call with 200 and this body."""
         self._planned.append(_Planned(Fault.RAW, on, body=body))
 
     def answer_next(self, *answers: str | Mapping[str, Any]) -> None:
-        """What the next chat completions say, in order, as text or as an object."""
+        """Set the answers of the next chat completions, in order, as texts or objects."""
         self._scripted.extend(answer if isinstance(answer, str) else json.dumps(answer) for answer in answers)
 
     def hold(self) -> None:
-        """Answer nothing until `release`; what arrives waits."""
+        """Answer no request until `release`; requests that arrive wait."""
         self._held.clear()
 
     def release(self) -> None:
-        """Answer what waits."""
+        """Answer the waiting requests."""
         self._held.set()
 
     @property
     def calls(self) -> int:
-        """Requests so far, failed ones too."""
+        """The requests so far, including failed ones."""
         return len(self.chat_calls) + len(self.embedding_calls) + len(self.rerank_calls)
 
     @property
     def texts_embedded(self) -> list[str]:
-        """Every text that came to be embedded, in order, as often as it came."""
+        """Every text of the embedding requests, in order and with repetitions."""
         return [text for call in self.embedding_calls for text in call["input"]]
 
     @property
     def texts_summarised(self) -> list[str]:
-        """Every text of a leaf that came to be summarised, in order, as often as it came."""
+        """Every leaf text of the summary requests, in order and with repetitions."""
         return [data["text"] for call in self.chat_calls if "text" in (data := input_data(call))]
 
     # --- Serving -----------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class ModelEndpoint:
                 await writer.wait_closed()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read a request and answer it; whether the connection stays open is returned."""
+        """Read a request and answer it; return whether the connection stays open."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
@@ -318,7 +318,7 @@ class ModelEndpoint:
             for index, vector in enumerate(vectors)
         ]
         read = sum(len(text) // 4 + 1 for text in texts)
-        # The order of the rows is not promised by anybody; their index is what counts.
+        # The API does not promise the order of the rows; their index counts.
         return 200, {
             "object": "list",
             "data": rows[::-1],
@@ -358,7 +358,7 @@ def endpoint_in_a_thread() -> Iterator[ModelEndpoint]:
 
 
 def input_data(call: Mapping[str, Any]) -> dict[str, Any]:
-    """What a chat call is about: the data that goes with the prompt."""
+    """The data of a chat call, which the prompt refers to."""
     found: dict[str, Any] = json.loads(call["messages"][1]["content"])["input_data"]
     return found
 

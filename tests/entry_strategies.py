@@ -14,7 +14,7 @@ from memotree_storage.model.node import (
 from memotree_storage.model.position import many_between
 from memotree_storage.model.validation import InvalidTextError, canonical_node, check_text
 
-# Texts that YAML, Git or a careless parser could take for something else, one a line.
+# Texts that YAML, Git or a careless parser could mistake for something else, one per line.
 _AWKWARD_LINES = r"""
 yes
 No
@@ -99,7 +99,7 @@ def _allowed(character: str) -> bool:
 
 
 def _is_title(text: str) -> bool:
-    """Whether a text may name a node or an archive: it must show something."""
+    """Whether a text may name a node or an archive: it must have a visible character."""
     try:
         check_text("title", text, required=True)
     except InvalidTextError:

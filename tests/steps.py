@@ -1,8 +1,8 @@
-"""What a piece of work costs, counted in steps that are the same on a fast machine and on a busy one.
+"""Counts the cost of work in steps, which are the same on a fast machine and on a busy one.
 
-A step is a line of Python that runs, or a call of any function. What one call of a C function costs is not seen: where
-that could explode (a regular expression, a copy of the whole text), a test takes the full size besides and ends only
-because the work does.
+A step is an executed line of Python or a call of any function. The cost inside a C function is not counted. Where it
+could explode (a regular expression, a copy of the whole text), a test also runs the full size, and would not end if the
+cost exploded.
 """
 
 import sys
@@ -13,11 +13,11 @@ from typing import Final, Self
 TIMES: Final = 4
 
 LINEAR: Final = 5.0
-"""What ``growth`` stays below when the cost is in proportion to the size, or to the size times its logarithm."""
+"""The bound of ``growth`` for a cost in proportion to the size, or to the size times its logarithm."""
 
 
 class Steps:
-    """The steps of what runs inside, in this thread.
+    """Counts the steps of the block, in this thread.
 
     with Steps() as steps:
         work()
@@ -47,7 +47,7 @@ class Steps:
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """How many times the steps of ``work(size)`` it takes to do ``work(4 * size)``: 4 when they grow in proportion."""
+    """The steps of ``work(4 * size)`` divided by those of ``work(size)``: 4 if they grow in proportion to the size."""
     counts = []
     for each in (size, TIMES * size):
         with Steps() as steps:

@@ -1,6 +1,6 @@
 """The promises of tests/requirements.toml and the tests that prove them, checked both ways.
 
-Marks are read from the source (``ast``), so nothing has to be importable and a skipped test still counts as named.
+Marks are read from the source (``ast``), so files need not be importable and a skipped test still counts.
 """
 
 import ast
@@ -53,7 +53,7 @@ def calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def marking_calls(tree: ast.Module) -> set[ast.Call]:
-    """The calls that do mark a test: by decorator (a parameter's marks too), or for a whole class or module."""
+    """The calls that mark a test: by decorator (also marks of a parameter), or for a whole class or module."""
     found: set[ast.Call] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and is_test(node):
@@ -96,13 +96,13 @@ def marks() -> list[Mark]:
     ]
 
 
-def test_no_id_of_the_specification_is_lost() -> None:
+def test_every_id_of_the_specification_is_listed() -> None:
     ids = [entry["id"] for entry in requirements()]
     assert Counter(id_.rpartition("-")[0] for id_ in ids) == COUNTS
     assert ids == [f"{group}-{number}" for group, count in COUNTS.items() for number in range(1, count + 1)]
 
 
-def test_every_entry_is_whole() -> None:
+def test_every_entry_has_all_fields() -> None:
     for entry in requirements():
         partly = {"missing"} if entry["status"] == "partly" else set[str]()
         assert entry.keys() == {"id", "text", "from", "status"} | partly, entry["id"]
@@ -112,7 +112,7 @@ def test_every_entry_is_whole() -> None:
         assert entry["text"].isprintable(), f"{entry['id']} must be one line"
 
 
-def test_what_is_done_or_partly_done_has_a_test(marks: list[Mark]) -> None:
+def test_every_requirement_that_is_done_or_partly_done_has_a_test(marks: list[Mark]) -> None:
     proven = {id_ for mark in marks if mark.on_test for id_ in mark.ids or ()}
     unproven = [entry["id"] for entry in requirements() if entry["status"] != "planned" and entry["id"] not in proven]
     assert not unproven, f"no test is marked with {unproven}; mark one or set the status back to planned"
@@ -124,7 +124,7 @@ def test_every_marked_id_exists(marks: list[Mark]) -> None:
     assert not unknown, f"these marks name no requirement: {unknown}"
 
 
-def test_every_mark_can_be_read_and_stands_on_a_test(marks: list[Mark]) -> None:
+def test_every_mark_can_be_read_and_is_on_a_test(marks: list[Mark]) -> None:
     unreadable = [mark.place for mark in marks if mark.ids is None]
     assert not unreadable, f"write the ids as plain strings at {unreadable}"
     idle = [mark.place for mark in marks if not mark.on_test]
@@ -146,10 +146,12 @@ def test_every_mark_can_be_read_and_stands_on_a_test(marks: list[Mark]) -> None:
         ("@pytest.mark.requirement()\ndef test_it(): ...", None, True),
     ],
 )
-def test_marks_are_found_wherever_pytest_takes_them(source: str, ids: tuple[str, ...] | None, *, on_test: bool) -> None:
+def test_marks_are_found_in_every_place_that_pytest_accepts(
+    source: str, ids: tuple[str, ...] | None, *, on_test: bool
+) -> None:
     (mark,) = marks_in(source, "file")
     assert (mark.ids, mark.on_test) == (ids, on_test)
 
 
-def test_a_call_that_is_no_mark_is_passed_over() -> None:
+def test_a_call_that_is_no_mark_is_ignored() -> None:
     assert marks_in('def test_it():\n  session.requirement("A-1")\n  # mark.requirement("A-2")', "file") == []

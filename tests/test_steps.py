@@ -1,4 +1,4 @@
-"""The count of steps tells what grows in proportion from what does not."""
+"""The number of steps shows whether work grows in proportion to its size."""
 
 import sys
 
@@ -19,7 +19,7 @@ def looked_up(size: int) -> int:
     return sum(text.count("b", place, place + 2) for place in range(size))
 
 
-def test_what_grows_in_proportion_is_told_from_what_grows_with_the_square() -> None:
+def test_linear_growth_is_distinguished_from_quadratic_growth() -> None:
     assert growth(one_by_one, 500) == pytest.approx(4, rel=0.1)
     assert growth(looked_up, 500) == pytest.approx(4, rel=0.1)
     assert growth(each_with_each, 20) > 2 * LINEAR
@@ -34,7 +34,7 @@ def test_the_same_work_is_the_same_number_of_steps() -> None:
     assert len(counts) == 1
 
 
-def test_nothing_is_counted_afterwards() -> None:
+def test_no_steps_are_counted_after_the_block() -> None:
     before = sys.gettrace(), sys.getprofile()
     with pytest.raises(ZeroDivisionError), Steps() as steps:
         _ = 1 // 0

@@ -1,4 +1,4 @@
-"""Kills, one after the other on one data folder: judge, load, kill, start again."""
+"""A series of kills on one data folder: check, load, kill, start again."""
 
 import asyncio
 import random
@@ -35,34 +35,34 @@ POINTS: Final = (
     "index.applied",
     "index.flushed",
 )
-"""Every named point that an edit and its commit pass, in their order."""
+"""Every named point that an edit and its commit pass, in order."""
 
 RECOVERY_POINTS: Final = ("recovery.projected", "recovery.tagged", "recovery.mirrored")
-"""Named points of a start that finds the mirror behind."""
+"""Named points of a start at which the mirror is behind Git."""
 
 BEHIND: Final = "commit.swapped"
-"""A point whose death leaves the mirror behind."""
+"""A point at which a kill leaves the mirror behind Git."""
 
 _WRITERS: Final = 2
 _LIVE: Final = 0.6
-"""Seconds of load before a kill at a random moment, at most."""
+"""The longest load in seconds before a kill at a random moment."""
 
 _PATIENCE: Final = 20.0
-"""Seconds of load in which a named point must be passed."""
+"""Seconds of load within which a named point must be reached."""
 
 _DEATH_THROES: Final = 5.0
-"""Seconds that a killed process and the calls to it may take to end."""
+"""Seconds within which a killed process and the calls to it must end."""
 
 
 def all_points(rng: random.Random) -> list[str]:
-    """Each named point once, at some pass of it; the recovery's after a death that gives it something to do."""
+    """Each named point once, at a random pass of it; those of the recovery follow a kill that leaves work for it."""
     passes = [f"{point}:{rng.randrange(1, 4)}" for point in POINTS]
     return [*passes, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a campaign saw: numbers, and seconds from a start to its first answer."""
+    """The results of a campaign: counts, and seconds from each start to its first answer."""
 
     kills: int = 0
     by_point: dict[str, int] = field(default_factory=dict)
@@ -72,11 +72,11 @@ class Tally:
 
 
 class Campaign:
-    """A data folder that lives through kills.
+    """A data folder whose server is killed again and again.
 
     Args:
         folder: Holds the data folder and the log.
-        seed: Of everything random here.
+        seed: The seed of all random choices.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -90,12 +90,12 @@ class Campaign:
         self._children: set[int] = set()
 
     async def run(self, faults: list[str]) -> Tally:
-        """Kill once for each fault (``""``: at a random moment), and judge after each."""
+        """Kill once for each fault (``""``: at a random moment), and check after each kill."""
         try:
             await self._prepare()
             heir = self._load_modules(faults[0])
             for fault, following in zip(faults, [*faults[1:], ""], strict=True):
-                # The next server loads its modules while this one works, and starts when it is dead.
+                # The next server loads its modules while this one works, and starts when this one is killed.
                 service, heir = heir, self._load_modules(following)
                 await self._life_and_death(service, fault)
             self._judge.forget()
@@ -128,7 +128,7 @@ class Campaign:
         self.tally.restarts.append(time.monotonic() - begin)
 
     async def _life_and_death(self, service: Service, fault: str) -> None:
-        """Start, judge, load until death; a named point may be passed in any of these."""
+        """Start, check and load until the kill; a named point may be reached in any of these."""
         orphans, self._children = self._children, set()
         try:
             await self._start(service)
@@ -137,7 +137,7 @@ class Campaign:
             await self._look(service)
             await self._load(service, fault)
         except Exception:
-            # Whatever the dying server made of the calls to it; the next life is judged for it.
+            # The outcome of calls to the killed server is unknown; the next check decides about it.
             if not fault or not await service.ends(_DEATH_THROES):
                 raise
         assert service.process.poll() == -signal.SIGKILL, f"{fault} was never passed; {service.tail()}"
@@ -178,7 +178,7 @@ class Campaign:
 
 
 async def _gone(children: set[int]) -> None:
-    """The embedded stores die with their server."""
+    """Check that the embedded stores end with their server."""
     deadline = time.monotonic() + DEADLINE
     while left := [pid for pid in children if alive(pid)]:
         assert time.monotonic() < deadline, f"processes {left} outlive their server"

@@ -1,4 +1,4 @@
-"""What must hold after a kill: looked up in Git, in PostgreSQL and over the API of the server that came back."""
+"""Checks what must hold after a kill: in Git, in PostgreSQL and over the API of the restarted server."""
 
 import random
 from pathlib import Path
@@ -20,14 +20,14 @@ from memotree.v1 import maintenance_service_pb2, node_service_pb2, workspace_ser
 
 
 class Judge:
-    """Holds one data folder to what its writers were told; each check raises ``AssertionError`` with the facts."""
+    """Compares a data folder with the answers that its writers got; a failed check raises ``AssertionError``."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
         self._compared: set[str] = set()
 
     async def check(self, services: Services, writers: list[Writer], rng: random.Random) -> None:
-        """Everything, in an order that tells most about what went wrong."""
+        """Run all checks, the ones whose failure explains most first."""
         found = await services.workspaces.GetWorkspace(workspace_service_pb2.GetWorkspaceRequest(workspace=WORKSPACE))
         workspace_id = found.workspace.id
         with GitRepository.open(self._data / found.workspace.repository) as repository:
@@ -44,7 +44,7 @@ class Judge:
             writer.made.clear()
 
     def _check_commits(self, repository: GitRepository, writers: list[Writer]) -> None:
-        """Acknowledged commits are on the branch, have their tags and what was acknowledged before them."""
+        """Check that the branch has the acknowledged commits, with their tags and the edits acknowledged before."""
         refs = repository.refs()
         by_request = _by_request(repository)
         chain = {info.commit_id for info in by_request.values()}
@@ -71,7 +71,7 @@ class Judge:
 
     @staticmethod
     async def _check_session(services: Services, writer: Writer, node_ids: set[str]) -> None:
-        """Every acknowledged edit is committed or still staged: the session shows it."""
+        """Check that every acknowledged edit is committed or still staged: the session shows it."""
         for node_id in sorted(node_ids):
             truth = writer.nodes[node_id]
             request = node_service_pb2.GetNodeRequest(workspace=WORKSPACE, node_id=node_id, revision=writer.session_id)
@@ -91,7 +91,7 @@ class Judge:
 
     @staticmethod
     async def _repeat(services: Services, repository: GitRepository, writers: list[Writer]) -> None:
-        """The same request again: the same commit, or the one that was not made the first time."""
+        """Check that a repeated request returns its commit, or makes it if it was not made the first time."""
         by_request = _by_request(repository)
         for writer in writers:
             for made in writer.made[-3:]:
@@ -100,7 +100,7 @@ class Judge:
                 try:
                     first = await services.sessions.CommitChanges(request)
                 except grpc.aio.AioRpcError as error:
-                    # Never made, and its changes are committed meanwhile by another request.
+                    # The commit was never made, and another request has committed its changes meanwhile.
                     refused = error.code() in {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}
                     if request.request_id in by_request or not refused:
                         raise
@@ -112,7 +112,7 @@ class Judge:
             writer.unknown.clear()
 
     async def _check_mirror(self, repository: GitRepository, workspace_id: str) -> None:
-        """The mirror has exactly Git's commits and refs, and at each commit exactly Git's blobs."""
+        """Check that the mirror has exactly Git's commits and refs, and at each commit exactly Git's blobs."""
         refs = mirrored_refs(repository.refs())
         history = repository.history(sorted(set(refs.values())), lambda _: False)
         async with await psycopg.AsyncConnection.connect(conninfo(self._data), autocommit=True) as conn:
@@ -131,19 +131,19 @@ class Judge:
                     self._compared.add(info.commit_id)
 
     def forget(self) -> None:
-        """Compare every commit anew at the next check."""
+        """Compare every commit again at the next check."""
         self._compared.clear()
 
     @staticmethod
     async def verify(services: Services) -> None:
-        """The server's own comparison of its three stores finds nothing."""
+        """Check that the server's own verification of its three stores finds no difference."""
         request = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE)
         events = [event async for event in services.maintenance.VerifyWorkspace(request)]
         assert [event.difference for event in events if event.HasField("difference")] == []
 
     @staticmethod
     async def _check_search(services: Services, repository: GitRepository, rng: random.Random) -> None:
-        """Full text search at the head finds the committed texts by their own words."""
+        """Check that search at the head finds the committed texts by their unique words."""
         head = repository.refs()["refs/heads/main"]
         ids = sorted(blobs(repository, head))
         for node_id in rng.sample(ids, min(3, len(ids))):
@@ -157,7 +157,7 @@ class Judge:
 
 
 def _by_request(repository: GitRepository) -> dict[str, CommitInfo]:
-    """The commits of the branch by the request that asked for them (by their own id when none did)."""
+    """The commits of the branch by their request id (by their own id if they have none)."""
     found: dict[str, CommitInfo] = {}
     for info in repository.history([repository.refs()["refs/heads/main"]], lambda _: False):
         request_id = trailers.trailers_of(info.message).get(trailers.REQUEST, info.commit_id)
@@ -183,7 +183,7 @@ def _content(repository: GitRepository, commit_id: str, node_id: str) -> str | N
 
 
 def conninfo(data: Path) -> str:
-    """How to reach the embedded PostgreSQL of a running server from beside."""
+    """The connection string of a running server's embedded PostgreSQL."""
     folder = data / "postgres"
     note = folder / "socket-folder"
     sockets = note.read_text(encoding="utf-8") if note.exists() else str(folder / "run")

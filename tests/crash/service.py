@@ -1,4 +1,4 @@
-"""The real server as a process of its own, which can be killed and started again on the same data folder."""
+"""Runs the real server as a separate process, which can be killed and started again on the same data folder."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from memotree.settings import load_settings
 sys.stdin.readline()
 serve(load_settings(data_folder=sys.argv[1], port=0, log_level="info", log_format="json"))
 """
-"""Imports first and begins at a line on its input: the next server is ready to start when the one before is killed."""
+"""A server that imports its modules and then waits for a line on its input, so that it starts at once after a kill."""
 
 
 class ServerEndedError(RuntimeError):
@@ -35,11 +35,11 @@ class ServerEndedError(RuntimeError):
 
 
 class Service:
-    """One life of the server on a data folder.
+    """One process of the server on a data folder.
 
     Args:
         data: The data folder.
-        log: File that takes what the server logs.
+        log: The file for the server's log.
         fault: The named point where it kills itself, see ``memotree_storage.faults``.
         environment: Additions to the environment.
     """
@@ -65,7 +65,7 @@ class Service:
         return self.process.pid
 
     def begin(self) -> None:
-        """Let it start on the data folder."""
+        """Let the server start on the data folder."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(b"\n")
@@ -74,7 +74,7 @@ class Service:
             raise ServerEndedError(f"The server ended while it was loaded: {self.tail()}") from None
 
     async def ready(self) -> str:
-        """The address, once it answers; ``ServerEndedError`` when it ended before."""
+        """Wait until the server answers and return its address; ``ServerEndedError`` if it ended before."""
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
             found = read_announcement(self.data)
@@ -87,28 +87,28 @@ class Service:
         raise ServerEndedError(f"The server did not answer within {DEADLINE:g} seconds: {self.tail()}")
 
     def children(self) -> dict[int, str]:
-        """The server's own children with their commands: the embedded stores."""
+        """The server's child processes (the embedded stores) with their commands."""
         return {pid: command(pid) for pid in pids() if parent(pid) == self.pid}
 
     def child(self, name: str) -> int:
-        """The one child whose command holds ``name``."""
+        """The one child whose command contains ``name``."""
         (pid,) = (pid for pid, text in self.children().items() if name in text)
         return pid
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Send SIGKILL and wait for the end."""
         self.process.kill()
         self.process.wait()
         self._close()
 
-    async def died(self) -> int:
-        """The status, once it has ended by itself."""
+    async def exit_status(self) -> int:
+        """Wait until the process has ended by itself and return its exit status."""
         status = await asyncio.wait_for(asyncio.to_thread(self.process.wait), DEADLINE)
         self._close()
         return status
 
     async def ends(self, within: float) -> bool:
-        """Whether it ends by itself within so many seconds."""
+        """Whether the process ends by itself within this many seconds."""
         deadline = time.monotonic() + within
         while self.process.poll() is None:
             if time.monotonic() > deadline:
@@ -118,10 +118,10 @@ class Service:
         return True
 
     async def stop(self) -> int:
-        """SIGTERM, and wait for a graceful end."""
+        """Send SIGTERM and wait for a graceful end; return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return await self.died()
+        return await self.exit_status()
 
     def tail(self, size: int = 4000) -> str:
         """The end of the log."""
@@ -156,7 +156,7 @@ def pids() -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """The parent of a process; 0 when there is no such process."""
+    """The parent of a process; 0 if there is no such process."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 

@@ -1,6 +1,6 @@
-"""Writers that die with SIGKILL at each step of a commit, and at random: what was acknowledged is there.
+"""Writers are killed with SIGKILL at each step of a commit and at random moments: acknowledged commits are kept.
 
-A writer process prints a line for each acknowledged move of the ref. After its death a new process (this one) opens the
+A writer process prints a line for each acknowledged move of the ref. After the kill a new process (this one) opens the
 repository as a restarted server would.
 """
 
@@ -64,7 +64,7 @@ def start(repository: Path, commits: int, fault: str = "") -> subprocess.Popen[s
 
 
 def assert_whole(repository: Path, acknowledged: list[str]) -> None:
-    """All that was acknowledged is on the branch, at most one commit more is, and the next commit works at once."""
+    """Check that the branch has all acknowledged commits and at most one more, and that the next commit works."""
     with GitRepository.open(repository, lock_timeout=1.0) as store:
         head = store.refs().get(MAIN)
         chain = [] if head is None else [info.commit_id for info in store.history([head], lambda _: False)]
@@ -101,7 +101,7 @@ def test_a_kill_at_each_step_of_a_commit_loses_nothing(repository: Path, name: s
 
 
 @pytest.mark.requirement("STORE-1")
-def test_the_points_are_passed_in_the_order_of_durability(repository: Path) -> None:
+def test_fault_points_are_reached_in_the_order_of_durability(repository: Path) -> None:
     seen = []
     for name in POINTS:
         writer = start(repository, 1, name)
@@ -165,7 +165,7 @@ RETRY: Final = """
 
 
 @pytest.mark.requirement("STORE-1")
-def test_a_writer_killed_in_the_lock_stops_no_other_that_waits(repository: Path) -> None:
+def test_a_writer_killed_while_it_holds_the_lock_does_not_block_a_waiting_one(repository: Path) -> None:
     with GitRepository.open(repository, lock_timeout=30.0) as store:
         written = store.write_commit(draft(None, {"a": b"1"}))
         writer = start(repository, 1, "git.ref-locked")

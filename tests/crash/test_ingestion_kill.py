@@ -1,4 +1,4 @@
-"""The server dies with SIGKILL while it takes a document in; the next one finishes, and pays for nothing twice."""
+"""The server is killed with SIGKILL while it ingests a document; the next one finishes and repeats no model call."""
 
 import asyncio
 import signal
@@ -56,21 +56,21 @@ def request(**fields: Any) -> pb.IngestDocumentRequest:
 
 
 async def ingest(channel: grpc.aio.Channel, asked: pb.IngestDocumentRequest) -> str:
-    """Ask for an ingestion and listen as long as the server lives; the id of the job."""
+    """Start an ingestion and read its events until the server ends; return the id of the job."""
     stub: Any = forest_service_pb2_grpc.ForestServiceStub(channel)
     job_id = ""
     try:
         async for event in stub.IngestDocument(asked):
             job_id = event.job.id or job_id
     except grpc.aio.AioRpcError as error:
-        assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017 - the server died
+        assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017 - the server was killed
     return job_id
 
 
 def asked_twice(endpoint: ModelEndpoint) -> list[str]:
-    """The texts that the endpoint was asked for more than once.
+    """The texts that were sent to the endpoint more than once.
 
-    The root that stood there before is left out: the index of a commit is no job, and a killed one is made anew.
+    The root from before the ingestion is left out: indexing a commit is no job, so it is repeated after a kill.
     """
     questions = Counter(call["messages"][1]["content"] for call in endpoint.chat_calls)
     questions.update(text for text in endpoint.texts_embedded if text != ROOT_CONTENT)
@@ -91,14 +91,14 @@ async def text_of(calls: Calls, archive_id: str) -> str:
 
 
 def git(repository: Path, *arguments: str) -> list[str]:
-    """What the git program says of a repository, by lines."""
+    """The output lines of the git program in a repository."""
     command = ["git", "-C", str(repository), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - git, with our arguments
     return done.stdout.splitlines()
 
 
 async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
-    """Wait until the endpoint was asked so often."""
+    """Wait until the endpoint got this many requests."""
     async with asyncio.timeout(DEADLINE):
         while len(endpoint.chat_calls) < count:  # noqa: ASYNC110 - the endpoint knows no events
             await asyncio.sleep(0)
@@ -117,7 +117,7 @@ async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
         pytest.param("job.worked", marks=CAMPAIGN),
     ],
 )
-async def test_an_ingestion_that_was_killed_is_finished_by_the_next_server_and_paid_once(
+async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeated_model_calls(
     tmp_path: Path, endpoint: ModelEndpoint, point: str
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
@@ -126,7 +126,7 @@ async def test_an_ingestion_that_was_killed_is_finished_by_the_next_server_and_p
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
             job_id = await ingest(channel, request(request_id="the-one"))
-        assert await service.died() == -signal.SIGKILL
+        assert await service.exit_status() == -signal.SIGKILL
         service = await start(data, log, environment=environment(endpoint))
         async with service.channel() as channel:
             again = await ingest(channel, request(request_id="the-one"))
@@ -147,7 +147,7 @@ async def test_an_ingestion_that_was_killed_is_finished_by_the_next_server_and_p
 
 @CAMPAIGN
 @pytest.mark.timeout(180)
-async def test_a_kill_in_the_middle_of_calls_asks_again_for_those_under_way_alone(
+async def test_after_a_kill_during_model_calls_only_the_unanswered_ones_are_repeated(
     tmp_path: Path, endpoint: ModelEndpoint
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
@@ -173,7 +173,7 @@ async def test_a_kill_in_the_middle_of_calls_asks_again_for_those_under_way_alon
 
 @CAMPAIGN
 @pytest.mark.timeout(180)
-async def test_a_server_that_stops_goes_on_with_the_document_at_its_next_start(
+async def test_a_stopped_server_continues_the_ingestion_at_its_next_start(
     tmp_path: Path, endpoint: ModelEndpoint
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"

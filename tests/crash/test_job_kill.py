@@ -1,4 +1,4 @@
-"""The whole server dies with SIGKILL in the middle of a job; the next one goes on with it."""
+"""The whole server is killed with SIGKILL in the middle of a job; the next one continues the job."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ CAMPAIGN = pytest.mark.campaign
 
 
 def jobs_of(channel: grpc.aio.Channel) -> Any:
-    """The calls of JobService; over an aio channel each can be awaited."""
+    """The stub of JobService; over an aio channel each call can be awaited."""
     return job_service_pb2_grpc.JobServiceStub(channel)
 
 
@@ -34,22 +34,22 @@ async def over(channel: grpc.aio.Channel, job_id: str) -> pb.Job:
     return job
 
 
-async def planted(data: Path, log: Path) -> None:
-    """A data folder with a workspace that has a few nodes."""
+async def prepare(data: Path, log: Path) -> None:
+    """Make a data folder with a workspace that has a few nodes."""
     service = await start(data, log)
     try:
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
             for number in range(20):
                 await calls.create(f"What node {number} says.")
-            await calls.commit("Plant")
+            await calls.commit("Create nodes")
         assert await service.stop() == 0
     finally:
         service.kill()
 
 
 async def differences(calls: Calls) -> list[str]:
-    """What is wrong with the mirrors."""
+    """The differences that verification finds."""
     request = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=calls.workspace)
     events = calls.maintenance.VerifyWorkspace(request)
     return [event.difference.description async for event in events if event.HasField("difference")]
@@ -63,18 +63,18 @@ async def differences(calls: Calls) -> list[str]:
         *(pytest.param(point, marks=CAMPAIGN) for point in ("job.claimed", "index.put", "job.worked", "job.recorded")),
     ],
 )
-async def test_a_rebuild_that_was_killed_is_finished_by_the_next_server(tmp_path: Path, point: str) -> None:
+async def test_a_killed_rebuild_is_finished_by_the_next_server(tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    await planted(data, log)
+    await prepare(data, log)
     request = pb.StartRebuildRequest(workspace="garden", request_id=new_id())
     service = await start(data, log, fault=point)
     try:
         async with service.channel() as channel:
             try:
                 await jobs_of(channel).StartRebuild(request)
-            except grpc.aio.AioRpcError as error:  # it died before it could answer
+            except grpc.aio.AioRpcError as error:  # the server ended before it could answer
                 assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017 - most times there is no error
-        assert await service.died() == -signal.SIGKILL
+        assert await service.exit_status() == -signal.SIGKILL
         service = await start(data, log)
         async with service.channel() as channel:
             known = (await jobs_of(channel).StartRebuild(request)).job
@@ -92,9 +92,9 @@ async def test_a_rebuild_that_was_killed_is_finished_by_the_next_server(tmp_path
 
 @CAMPAIGN
 @pytest.mark.timeout(180)
-async def test_a_job_that_kills_every_server_is_given_up_and_the_server_lives(tmp_path: Path) -> None:
+async def test_a_job_that_crashes_every_server_is_not_run_again_and_the_server_keeps_running(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    await planted(data, log)
+    await prepare(data, log)
     service = await start(data, log, fault="job.claimed")
     try:
         async with service.channel() as channel:
@@ -102,11 +102,11 @@ async def test_a_job_that_kills_every_server_is_given_up_and_the_server_lives(tm
                 await over(
                     channel, (await jobs_of(channel).StartRebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
                 )
-        assert await service.died() == -signal.SIGKILL
+        assert await service.exit_status() == -signal.SIGKILL
         for _ in range(MAX_CRASHES - 1):
             service = Service(data, log, fault="job.claimed")
             service.begin()
-            assert await service.died() == -signal.SIGKILL
+            assert await service.exit_status() == -signal.SIGKILL
         service = await start(data, log)
         async with service.channel() as channel:
             (job,) = (await jobs_of(channel).ListJobs(pb.ListJobsRequest(workspace="garden"))).jobs

@@ -1,6 +1,6 @@
-"""The whole server dies with SIGKILL, at named points of a commit and at random moments; then it is held to its word.
+"""The whole server is killed with SIGKILL at named points of a commit and at random moments; no promise is broken.
 
-After each death: every acknowledged commit is on its branch with its tag, ``git fsck`` is clean, the mirror equals Git
+After each kill: every acknowledged commit is on its branch with its tag, ``git fsck`` is clean, the mirror equals Git
 row by row, every acknowledged edit is committed or still staged, a repeated request gives the same commit, the search
 finds what is committed, and neither a lock nor an orphan keeps the next server from starting. `bench/kills.py` does the
 same 200 times.
@@ -29,13 +29,13 @@ MORE_POINTS: Final = (
     "commit.tagged",
     "index.put",
 )
-"""Beside those at which the durable state changes; the bench visits all."""
+"""Points to kill at, besides those around each change of the durable state; the bench visits all points."""
 
 pytestmark = pytest.mark.requirement("STORE-1", "STORE-2", "STORE-3", "STORE-6", "GIT-1")
 
 
 def chosen() -> list[str]:
-    """Twenty deaths: points on both sides of each durable step, the recovery's own, and random moments."""
+    """Twenty kills: before and after each durable step, during the recovery, and at random moments."""
     points = ("stage.written", "git.before-pack", "git.pack-synced", "git.ref-locked", "git.ref-synced")
     rng = random.Random()
     faults = [f"{point}:{rng.randrange(1, 4)}" for point in (*points, *MORE_POINTS)]
@@ -46,8 +46,8 @@ def chosen() -> list[str]:
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(400)  # about two seconds a kill, more when the machine is busy
-async def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+@pytest.mark.timeout(400)  # about two seconds per kill, more if the machine is busy
+async def test_twenty_kills_lose_no_acknowledged_change(tmp_path: Path) -> None:
     faults = chosen()
     assert len(faults) == 20
     tally = await Campaign(tmp_path, random.randrange(2**32)).run(faults)
@@ -60,7 +60,9 @@ def test_every_step_of_a_commit_has_a_point_before_and_after_it() -> None:
 
 
 @pytest.mark.parametrize("point", ["git.ref-moved", "workspace.made"])
-async def test_a_kill_while_a_workspace_is_made_leaves_a_whole_one_or_none(tmp_path: Path, point: str) -> None:
+async def test_a_kill_during_the_creation_of_a_workspace_leaves_a_complete_one_or_none(
+    tmp_path: Path, point: str
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     request = workspace_service_pb2.CreateWorkspaceRequest(name="garden", request_id=new_id())
     service = await start(data, log, fault=point)
@@ -68,7 +70,7 @@ async def test_a_kill_while_a_workspace_is_made_leaves_a_whole_one_or_none(tmp_p
         async with service.channel() as channel:
             with pytest.raises(Exception, match="UNAVAILABLE"):
                 await Calls(channel, "garden").workspaces.CreateWorkspace(request)
-        assert await service.died() == -signal.SIGKILL
+        assert await service.exit_status() == -signal.SIGKILL
         service = await start(data, log)
         async with service.channel() as channel:
             calls = Calls(channel, "garden")
@@ -89,10 +91,10 @@ async def test_a_kill_while_a_workspace_is_made_leaves_a_whole_one_or_none(tmp_p
         service.kill()
 
 
-async def test_a_stale_postmaster_file_of_a_living_stranger_blocks_no_start(tmp_path: Path) -> None:
+async def test_a_stale_postmaster_file_with_the_id_of_another_process_blocks_no_start(tmp_path: Path) -> None:
     service = await start(tmp_path / "data", tmp_path / "server.log")
     service.kill()
-    # A machine that was cut off keeps the file, and after its restart the number may be anybody's: here it is ours.
+    # After a power cut the file remains, and after the restart another process may have its process id: here this one.
     stale = tmp_path / "data" / "postgres" / "cluster" / "postmaster.pid"
     lines = stale.read_text().splitlines() if stale.exists() else ["", str(stale.parent), "0", "5432", "", "", "0 0"]
     stale.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
@@ -101,12 +103,12 @@ async def test_a_stale_postmaster_file_of_a_living_stranger_blocks_no_start(tmp_
 
 
 @pytest.mark.campaign
-async def test_kills_during_the_first_start_leave_a_folder_that_starts(tmp_path: Path) -> None:
+async def test_after_kills_during_the_first_start_the_server_starts(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     for _ in range(4):
         service = Service(data, log)
         service.begin()
-        # Any moment of the making of the clusters will do; its modules take most of a second.
+        # Any moment during the creation of the clusters will do; loading the modules takes most of a second.
         await service.ends(0.5 + random.random() * 1.5)
         service.kill()
     service = await start(data, log)

@@ -1,8 +1,8 @@
-"""Clients that write at random and remember exactly what they were told, so that a judge can hold the server to it.
+"""Clients that write at random and record every answer, so that the checks can compare the server with it.
 
 A writer owns one session and its nodes. One of its tasks stages edits, the other commits, so edits race commits. Calls
-are cancelled now and then. What a call did whose answer never came is unknown: both outcomes are right, until somebody
-has looked (`Truth.seen`).
+are cancelled now and then. If a call got no answer, its outcome is unknown: both are right until a read shows which one
+happened (`Truth.seen`).
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from memotree.v1 import (
 
 WORKSPACE: Final = "crashes"
 _CANCELLED: Final = 0.12
-"""The share of calls that their client gives up."""
+"""The share of calls that their client cancels."""
 
 _PATIENCE: Final = 0.02
-"""Seconds after which such a client does so, at most."""
+"""The most seconds before such a client cancels."""
 
 _UNKNOWN: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 _T = TypeVar("_T")
@@ -38,9 +38,9 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Truth:
-    """What a node must be in its session: the last acknowledged text, or one whose outcome nobody knows.
+    """The texts that a node may have in its session: the last acknowledged one, or one whose outcome is unknown.
 
-    ``None`` stands for a node that is not there. ``history`` has every text that was ever tried, in order.
+    ``None`` stands for a node that does not exist. ``history`` has every text that was ever tried, in order.
     """
 
     acknowledged: str | None = None
@@ -48,22 +48,22 @@ class Truth:
     history: list[str | None] = field(default_factory=lambda: [None])
 
     def may_be(self, text: str | None) -> bool:
-        """Whether the node may be so."""
+        """Whether the node may have this text."""
         return text == self.acknowledged or text in self.unknown
 
     def seen(self, text: str | None) -> None:
-        """Somebody has looked: this is what it is."""
+        """Note the text that a read returned."""
         self.acknowledged = text
         self.unknown.clear()
 
     def not_older(self, than: str | None) -> set[str | None]:
-        """Every text from ``than`` on."""
+        """All texts from ``than`` on."""
         return set(self.history[self.history.index(than) :])
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A commit that was acknowledged, and what was acknowledged in its session before it was asked for."""
+    """An acknowledged commit, and the edits acknowledged in its session before the commit was requested."""
 
     request: session_service_pb2.CommitChangesRequest
     response: session_service_pb2.CommitChangesResponse
@@ -89,7 +89,7 @@ class Writer:
         self.session_id = session_id
         self.nodes: dict[str, Truth] = {}
         self.touched: set[str] = set()
-        """The nodes that calls have tried to change since somebody looked."""
+        """The nodes that calls have tried to change since the last read."""
         self.made: list[Made] = []
         self.unknown: list[session_service_pb2.CommitChangesRequest] = []
         self.complaints: list[str] = []
@@ -100,9 +100,10 @@ class Writer:
         self._count = 0
 
     async def edit(self, services: Services) -> None:
-        """Stage edits until the server is gone."""
+        """Stage edits until the server has ended."""
         while True:
-            # A node in doubt is left alone until somebody has looked: an abandoned call may still be on its way.
+            # A node with an unknown outcome is not changed before the next read: a cancelled call may still be on its
+            # way.
             steady = [node_id for node_id, truth in self.nodes.items() if not truth.unknown and truth.acknowledged]
             chance = self._rng.random()
             if not steady or chance < 0.35:
@@ -118,7 +119,7 @@ class Writer:
                 return
 
     async def commit(self, services: Services) -> None:
-        """Commit what is staged, again and again, until the server is gone."""
+        """Commit the staged changes again and again until the server has ended."""
         while True:
             request = self._commit_request()
             before = {node_id: truth.acknowledged for node_id, truth in self.nodes.items() if not truth.unknown}
@@ -129,7 +130,7 @@ class Writer:
                     self.unknown.append(request)
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     return
-                # Nothing staged, or a chosen node that an earlier commit took: the writer races itself.
+                # Nothing is staged, or an earlier commit has a chosen node: the two tasks of the writer race.
                 if error.code() not in {*_UNKNOWN, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}:
                     self.complaints.append(f"CommitChanges: {error.code().name} {error.details()}")
                     return
@@ -140,10 +141,10 @@ class Writer:
             else:
                 self._dirty -= set(request.specific_nodes) or set(before)
                 self.made.append(Made(request, response, {} if request.specific_nodes else before))
-            await asyncio.sleep(self._rng.random() * 0.01)  # so that edits gather; nothing is waited for
+            await asyncio.sleep(self._rng.random() * 0.01)  # lets edits accumulate; it waits for no event
 
     def fresh_word(self) -> str:
-        """The last word of some acknowledged text; every text has a word of its own."""
+        """The last word of some acknowledged text; the last word of every text is unique."""
         texts = [truth.acknowledged for truth in self.nodes.values() if truth.acknowledged]
         return self._rng.choice(texts).split()[-1] if texts else ""
 
@@ -168,7 +169,7 @@ class Writer:
         return True
 
     async def _impatient(self, call: Awaitable[_T]) -> _T:
-        """Await a call, or give it up after a moment."""
+        """Await a call, or cancel it after a moment."""
         if self._rng.random() >= _CANCELLED:
             return await call
         asyncio.get_running_loop().call_later(self._rng.random() * _PATIENCE, call.cancel)  # type: ignore[attr-defined]
@@ -217,13 +218,13 @@ class Writer:
 
 
 def _cancelled_ourselves() -> bool:
-    """Whether it is this task that was cancelled, and not the call that it waited for."""
+    """Whether this task was cancelled, and not the call that it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def prepare(services: Services, writers: int, rng: random.Random) -> list[Writer]:
-    """Make the workspace with an archive and a root, committed, and a session for each writer."""
+    """Make the workspace with a committed archive and root, and a session for each writer."""
     await services.workspaces.CreateWorkspace(workspace_service_pb2.CreateWorkspaceRequest(name=WORKSPACE))
     first = await _open(services, "gardener")
     await services.workspaces.CreateArchive(

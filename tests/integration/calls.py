@@ -1,4 +1,4 @@
-"""Calls to a real server over one connection, and what its errors carry."""
+"""Calls to a real server over one connection, and the details of its errors."""
 
 from typing import Any, Final, Self
 
@@ -78,7 +78,7 @@ class Calls:
         )
 
     async def create(self, content: str, **fields: Any) -> str:
-        """Stage a node below the root; its id."""
+        """Stage a node below the root; return its id."""
         answer = await self.nodes.CreateNode(self.creation(content, **fields))
         return str(answer.node.id)
 
@@ -89,12 +89,12 @@ class Calls:
         )
 
     async def commit(self, message: str = "Change something", **fields: Any) -> str:
-        """Commit the session; the commit's id."""
+        """Commit the session; return the commit's id."""
         answer = await self.sessions.CommitChanges(self.commitment(message, **fields))
         return str(answer.commit_id)
 
     async def read(self, node_id: str, revision: str = "") -> str | None:
-        """The content of a node, or ``None`` when it is not alive there."""
+        """The content of a node, or ``None`` if it is not alive there."""
         try:
             answer = await self.nodes.GetNode(
                 node_service_pb2.GetNodeRequest(workspace=self.workspace, node_id=node_id, revision=revision)

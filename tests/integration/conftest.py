@@ -1,6 +1,6 @@
-"""Real stores for integration tests: one PostgreSQL and one Qdrant engine a run, one database and folder a test.
+"""Real stores for integration tests: one PostgreSQL and one Qdrant engine per run, one database and folder per test.
 
-``MEMOTREE_TEST_POSTGRES=system`` runs the same tests on a PostgreSQL of the machine in place of the bundled one.
+``MEMOTREE_TEST_POSTGRES=system`` runs the same tests on a PostgreSQL of the machine instead of the bundled one.
 """
 
 import os
@@ -41,11 +41,11 @@ from memotree.v1 import history_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
 QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""Nothing here outlives the run; what is durable is tested where processes are killed."""
+"""Settings without durability, since the data is not needed after the run; crash tests test durability."""
 
 
 def system_binaries() -> Path | None:
-    """The folder of a PostgreSQL server that the machine has, the newest one, or ``None``."""
+    """The folder of the newest PostgreSQL server on the machine, or ``None``."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     config = shutil.which("pg_config")
     if config:
@@ -62,7 +62,7 @@ def _version(folder: Path) -> tuple[int, ...]:
 
 
 def _chosen_binaries() -> Path | None:
-    """The binaries that the run asks for; ``None`` are the bundled ones."""
+    """The binaries to use in this run; ``None`` for the bundled ones."""
     choice = os.environ.get("MEMOTREE_TEST_POSTGRES", "embedded")
     if choice == "embedded":
         return None
@@ -85,15 +85,15 @@ async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[st
 
 @pytest.fixture(scope="session")
 def spare_databases() -> list[str]:
-    """Empty databases that a test has given back."""
+    """Empty databases that earlier tests have returned."""
     return []
 
 
 @pytest.fixture
 async def database_url(postgres: str, spare_databases: list[str]) -> AsyncIterator[str]:
-    """The conninfo of an empty database of the test's own.
+    """The conninfo of an empty database that no other test uses meanwhile.
 
-    Emptying one takes a tenth of the time that making one does, so they go from test to test.
+    Emptying a database takes a tenth of the time of creating one, so databases are reused.
     """
     async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
         if not spare_databases:
@@ -121,7 +121,7 @@ def embedder() -> WordllamaEmbedder:
 async def shared_index(
     tmp_path_factory: pytest.TempPathFactory, embedder: WordllamaEmbedder
 ) -> AsyncIterator[QdrantIndex]:
-    """The embedded engine; tests share its collection, and each has workspaces of its own."""
+    """The embedded engine; tests share its collection, and each uses workspaces of its own."""
     engine = EmbeddedQdrant(tmp_path_factory.mktemp("engine"))
     async with AsyncExitStack() as cleanup:
         endpoint = await engine.start()
@@ -171,7 +171,7 @@ async def wire_server(
     shared_index: QdrantIndex,
     embedder: WordllamaEmbedder,
 ) -> AsyncIterator[Server]:
-    """A server on loopback over real stores, for all tests that speak the wire contract."""
+    """A server on loopback over real stores, for all tests that call it over gRPC."""
     folder = tmp_path_factory.mktemp("wire")
     name = f"wire_{secrets.token_hex(6)}"
     async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
@@ -209,7 +209,7 @@ async def prepared(wire_server: Server) -> AsyncIterator[Wire]:
 
 @pytest.fixture
 async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
-    """The prepared workspace, which is afterwards as it was."""
+    """The prepared workspace; checks that the test leaves it unchanged."""
     before = await prepared.snapshot()
     yield prepared
     assert await prepared.snapshot() == before
@@ -223,7 +223,7 @@ def history(world: World) -> HistoryOperations:
 
 @pytest.fixture
 def again(world: World, database_url: str) -> OpenAgain:
-    """Opens the store of the world once more."""
+    """Opens the store of the world again."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Store]:

@@ -1,4 +1,4 @@
-"""A forest for tests: documents go in as jobs, on real stores, and what came of them is read as a client would."""
+"""A forest for tests: documents are ingested by jobs on real stores, and the results are read as by a client."""
 
 import subprocess
 from collections.abc import AsyncIterator, Iterable
@@ -37,7 +37,7 @@ FAILED: Final = jobs_pb.JOB_STATE_FAILED
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an ingestion told: the job at first and at last, and the steps between."""
+    """The events of an ingestion: the job at first and at last, and the steps between."""
 
     first: jobs_pb.Job
     last: jobs_pb.Job
@@ -69,7 +69,7 @@ class Forest:
     # --- Documents ---------------------------------------------------------------------------------------------------
 
     async def try_ingest(self, text: str | None = None, **fields: Any) -> Told:
-        """Ingest a document and listen to the end, whatever it is."""
+        """Ingest a document and read the events to the end, which may be a failure."""
         if text is not None:
             fields["text"] = text
         events = [
@@ -115,7 +115,7 @@ class Forest:
         return {version.entry_id: (await self.node(version.entry_id, branch)).content for version in found}
 
     async def text(self, archive_id: str, branch: str = "main") -> str:
-        """The leaves, joined."""
+        """The contents of the leaves, joined."""
         return "".join((await self.leaves(archive_id, branch)).values())
 
     async def node(self, node_id: str, revision: str = "") -> types_pb2.Node:
@@ -139,7 +139,7 @@ class Forest:
             return (await tree.versions(Snapshot(conn, state), [archive_id]))[archive_id]
 
     async def check_sources(self, archive_id: str, text: str) -> None:
-        """Every node's source names the span of the text that it stands for, and its hash."""
+        """Check that every node's source has the span of its text, and the hash."""
         versions = await self.versions(archive_id)
         assert versions
         for version in versions:
@@ -180,7 +180,7 @@ class Forest:
         return (await self.sessions.commit_changes(request)).commit_id
 
     async def commit_change(self, *changes: Any, **fields: Any) -> str:
-        """Stage requests of the node tools in a session of their own, and commit it."""
+        """Stage requests of the node tools in a new session, and commit it."""
         session = await self.session()
         await self.change(session, *changes)
         return await self.commit(session, **fields)
@@ -203,7 +203,7 @@ class Forest:
         return [(item.node.id, item.reason) for item in answer.summaries]
 
     async def renew(self, **fields: Any) -> jobs_pb.Job:
-        """Renew what is stale, as a job."""
+        """Renew the stale summaries, as a job."""
         request = pb.RenewSummariesRequest(workspace=self.world.workspace, **fields)
         return await self.over((await self.summaries.renew_summaries(request)).job.id)
 
@@ -215,7 +215,7 @@ class Forest:
         return self.world.repository.path
 
     def git(self, *arguments: str) -> str:
-        """What the git program says of the repository."""
+        """The output of the git program in the repository."""
         done = subprocess.run(  # noqa: S603 - git, with arguments of ours
             ["git", "-C", str(self.folder), *arguments],  # noqa: S607 - the one of the machine
             capture_output=True,
@@ -229,7 +229,7 @@ class Forest:
         return self.git("log", "--format=%s", branch).splitlines()
 
     def files(self, revision: str = "main") -> dict[str, str]:
-        """The id of each entry that a commit touches, with the letter of what became of it."""
+        """The id of each entry that a commit changes, with git's status letter."""
         lines = self.git("show", "--format=", "--no-renames", "--name-status", revision).splitlines()
         return {Path(path).stem: letter for letter, path in (line.split("\t") for line in lines if line)}
 
@@ -242,7 +242,7 @@ async def forest_of(
     retry_policy: RetryPolicy = IMPATIENT,
     **fields: Any,
 ) -> AsyncIterator[Forest]:
-    """A forest over a world, with built-in models or some of an endpoint's."""
+    """A forest over a world, with built-in models or those of an endpoint."""
     named = endpoint.settings(*kinds) if endpoint else {}
     models = Models.from_settings(
         load_settings(data_folder=world.store.data_folder, **named), world.store.database, retry_policy

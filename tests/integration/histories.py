@@ -1,4 +1,4 @@
-"""Reading history in tests: whole listings over all their pages, and what the git program says."""
+"""Reads history in tests: whole lists over all pages, and the output of the git program."""
 
 import subprocess
 from collections.abc import Sequence

@@ -17,10 +17,10 @@ needs_node = pytest.mark.skipif(NODE is None or NPM is None, reason="this machin
 
 
 def node_modules() -> Path:
-    """The folder of the installed packages, which npm fetches when they are not those of the lock file."""
+    """The folder of the installed packages; npm installs them if they differ from the lock file."""
     lock, modules = FOLDER / "package-lock.json", FOLDER / "node_modules"
     with lock.open(encoding="utf-8") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # several workers may ask at once
+        fcntl.flock(held, fcntl.LOCK_EX)  # several workers may call this at once
         installed = modules / ".package-lock.json"
         if not installed.exists() or _packages(installed) != _packages(lock):
             done = subprocess.run(  # noqa: S603 - npm with arguments of our own

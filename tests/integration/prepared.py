@@ -1,4 +1,4 @@
-"""A workspace that tests of bad input share: each of them leaves it as it was."""
+"""A workspace that tests of bad input share: each test leaves it unchanged."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What people do with git behind the back of the store, and what the store has of it."""
+"""Commits with git that bypass the store, and the store that mirrors them."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -19,7 +19,7 @@ from memotree_storage.verify import Difference, verify
 PERSON = Signature("A person", "person@example.org", datetime(2024, 5, 1, tzinfo=UTC))
 DEADLINE = 60.0
 OpenAgain = Callable[[], AbstractAsyncContextManager[Store]]
-"""Opens the store as a server does that starts."""
+"""Opens the store as a starting server does."""
 
 
 async def differences(store: Store, workspace_id: str) -> list[str]:
@@ -34,7 +34,7 @@ def push(
     by: Signature | None = None,
     **marks: str,
 ) -> str:
-    """Commit with git alone, on top of a branch or of ``parent``; marks become trailers."""
+    """Commit with git alone, on a branch or on ``parent``; marks become trailers."""
     ref = f"refs/heads/{branch}"
     head = world.repository.refs().get(ref)
     named = {"session": trailers.SESSION, "tag": trailers.TAG, "request": trailers.REQUEST}

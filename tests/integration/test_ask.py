@@ -1,4 +1,4 @@
-"""Ask: the loop of ANSWER and EXPLORE, its bounds, and what its answers cite."""
+"""Ask: the loop of ANSWER and EXPLORE, its limits, and the citations of its answers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Move = Decision | Exception | Callable[[Sequence[ContextNode]], Decision]
 
 
 class Script:
-    """A chat model that does what it is told, and remembers what it was shown; every text is equally relevant to it."""
+    """A scripted chat model that records its prompts; it ranks all texts equally."""
 
     def __init__(self, *moves: Move, has_chat: bool = True) -> None:
         self.moves = list(moves)
@@ -57,7 +57,7 @@ class Script:
 
 
 class Given:
-    """A recall that gives the nodes it is told to, as passages or as single nodes."""
+    """A scripted recall that returns given nodes, as passages or as single nodes."""
 
     def __init__(self, world: World, *ids: str, lca: bool = False, signals: Sequence[str] = ()) -> None:
         self._world = world
@@ -129,7 +129,7 @@ def asking(world: World, script: Script, given: Any) -> Ask:
 async def ask(
     world: World, script: Script, *ids: str, lca: bool = False, **fields: Any
 ) -> tuple[list[pb.AskStep], pb.Answer]:
-    """Ask about nodes that recall finds: the steps and the answer."""
+    """Ask about nodes that recall returns; return the steps and the answer."""
     fields.setdefault("query", "When was the stone bridge rebuilt?")
     request = pb.AskRequest(workspace=world.workspace, **fields)
     events = [event async for event in asking(world, script, Given(world, *ids, lca=lca)).ask(request)]
@@ -190,7 +190,7 @@ async def test_the_model_explores_downwards_until_it_knows_enough(world: World, 
     assert forest.rivers.id in last, "nothing is forgotten while there is room"
 
 
-async def test_what_stands_above_recalled_leaves_is_shown_so_that_there_is_something_to_explore(
+async def test_ancestors_of_recalled_leaves_are_shown_so_that_the_model_can_explore_them(
     world: World, forest: Forest
 ) -> None:
     script = Script(Answer("x", (forest.stone.id,)))
@@ -201,7 +201,7 @@ async def test_what_stands_above_recalled_leaves_is_shown_so_that_there_is_somet
     }
 
 
-async def test_a_node_that_has_children_and_words_of_its_own_is_shown_with_both(world: World) -> None:
+async def test_a_node_with_children_and_content_is_shown_with_both(world: World) -> None:
     project = world.node("Project", type="project", content="The plan is to move in May.")
     task = world.node("Task", parent=project, type="task", content="Pack the books.")
     below = world.node("Below", parent=task, content="Boxes are in the attic.")
@@ -213,7 +213,7 @@ async def test_a_node_that_has_children_and_words_of_its_own_is_shown_with_both(
     assert [cited.node_id for cited in answer.citations] == [project.id]
 
 
-async def test_whatever_a_model_writes_can_be_sent(world: World, forest: Forest) -> None:
+async def test_any_text_of_a_model_can_be_sent(world: World, forest: Forest) -> None:
     odd = "a\0b \ud800"
     script = Script(Explore(forest.bridges.id, odd), Explore(odd, odd), Answer(odd, (odd,)))
     steps, answer = await ask(world, script, forest.bridges.id, lca=True)
@@ -223,7 +223,7 @@ async def test_whatever_a_model_writes_can_be_sent(world: World, forest: Forest)
 
 
 @pytest.mark.requirement("FOREST-9")
-async def test_the_last_step_has_to_answer(world: World, forest: Forest) -> None:
+async def test_the_last_step_must_answer(world: World, forest: Forest) -> None:
     script = Script(Explore(forest.rivers.id, "a"), Answer("In 1784.", (forest.fish.id,)))
     _, answer = await ask(world, script, forest.rivers.id, lca=True, max_steps=2)
     assert script.forced == [False, True]
@@ -231,7 +231,7 @@ async def test_the_last_step_has_to_answer(world: World, forest: Forest) -> None
     assert not answer.extractive
 
 
-async def test_a_model_that_never_answers_ends_with_the_passages(world: World, forest: Forest) -> None:
+async def test_if_the_model_never_answers_the_answer_is_the_passages(world: World, forest: Forest) -> None:
     moves = [Explore(forest.rivers.id, "a"), Explore(forest.bridges.id, "b"), Explore(forest.bridges.id, "c")]
     steps, answer = await ask(world, Script(*moves), forest.stone.id, max_steps=3)
     assert len(steps) == 4
@@ -241,7 +241,7 @@ async def test_a_model_that_never_answers_ends_with_the_passages(world: World, f
 
 
 @pytest.mark.requirement("FOREST-9")
-async def test_a_node_explored_already_is_refused_told_and_counted(world: World, forest: Forest) -> None:
+async def test_exploring_a_node_again_is_refused_and_counts_as_a_step(world: World, forest: Forest) -> None:
     script = Script(
         Explore(forest.bridges.id, "a"), Explore(forest.bridges.id, "again"), Answer("In 1784.", (forest.stone.id,))
     )
@@ -266,9 +266,7 @@ async def test_invented_nodes_and_leaves_cannot_be_explored(world: World, forest
 
 
 @pytest.mark.requirement("FOREST-9")
-async def test_a_text_that_instructs_the_model_cannot_lead_it_out_of_what_it_may_see(
-    world: World, forest: Forest
-) -> None:
+async def test_an_instruction_in_a_text_cannot_make_the_model_leave_the_filter(world: World, forest: Forest) -> None:
     hostile = world.node(
         "Note",
         parent=forest.bridges,
@@ -318,7 +316,7 @@ async def test_a_question_is_answered_from_one_commit_while_its_branch_moves(wor
     assert given.requests[0].revision == before
 
 
-async def test_a_session_is_asked_as_it_is(world: World, forest: Forest) -> None:
+async def test_a_question_in_a_session_sees_its_staged_changes(world: World, forest: Forest) -> None:
     session = await world.open()
     fresh = world.node("Fresh", parent=forest.bridges, type="leaf_chunk", content="Staged.", position="a9")
     await world.stage(session, fresh)
@@ -361,7 +359,7 @@ async def test_when_the_chat_model_fails_the_answer_is_the_passages_and_says_so(
     assert any("The chat model failed" in warning for warning in answer.warnings)
 
 
-async def test_an_unusable_decision_costs_a_step_and_then_an_answer_is_wanted(world: World, forest: Forest) -> None:
+async def test_an_invalid_decision_costs_a_step_and_the_next_one_must_answer(world: World, forest: Forest) -> None:
     script = Script(UnusableAnswerError("No JSON."), Answer("In 1784.", (forest.stone.id,)))
     _, answer = await ask(world, script, forest.stone.id)
     assert script.forced == [False, True]
@@ -381,7 +379,7 @@ async def test_when_nothing_is_found_no_model_is_asked(world: World, forest: For
     assert answer.warnings
 
 
-async def test_an_answer_that_names_nothing_is_cited_by_its_words(world: World, forest: Forest) -> None:
+async def test_an_answer_without_citations_is_cited_by_its_words(world: World, forest: Forest) -> None:
     script = Script(Answer("The stone bridge was rebuilt after the flood in 1784.", ()))
     _, answer = await ask(world, script, forest.fish.id, forest.wood.id, forest.stone.id)
     assert [cited.node_id for cited in answer.citations] == [forest.stone.id]
@@ -406,7 +404,7 @@ async def test_the_context_of_each_decision_keeps_the_token_budget(world: World)
             assert sum(map(tokens_of, shown)) <= budget
 
 
-async def test_a_caller_that_goes_away_stops_the_model_at_once(world: World, forest: Forest) -> None:
+async def test_a_cancelled_call_stops_the_model_at_once(world: World, forest: Forest) -> None:
     reached, stopped = asyncio.Event(), asyncio.Event()
 
     class Slow(Script):
@@ -441,9 +439,7 @@ async def test_a_caller_that_goes_away_stops_the_model_at_once(world: World, for
         ({"token_budget": 200_001}, "token_budget"),
     ],
 )
-async def test_what_can_never_be_right_is_refused_by_its_field(
-    world: World, fields: dict[str, Any], field: str
-) -> None:
+async def test_an_invalid_argument_is_refused_by_its_field(world: World, fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         await ask(world, Script(), **fields)
     assert refused.value.violations[0].field == field

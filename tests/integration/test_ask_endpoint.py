@@ -94,7 +94,7 @@ def answer(text: str, *nodes: Node) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("FOREST-9", "FOREST-10")
-async def test_a_model_behind_an_endpoint_answers_with_citations_that_can_be_checked(
+async def test_a_model_at_an_endpoint_answers_with_verifiable_citations(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(answer("It was rebuilt after the flood of 1784.", trees.stone))
@@ -114,7 +114,7 @@ async def test_a_model_behind_an_endpoint_answers_with_citations_that_can_be_che
 
 
 @pytest.mark.requirement("FOREST-9")
-async def test_a_model_behind_an_endpoint_explores_the_tree(
+async def test_a_model_at_an_endpoint_explores_the_tree(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(explore(trees.river), explore(trees.bridges), answer("In 1784.", trees.stone))
@@ -128,7 +128,7 @@ async def test_a_model_behind_an_endpoint_explores_the_tree(
 
 
 @pytest.mark.requirement("FOREST-9", "FOREST-10")
-async def test_an_instruction_in_a_document_opens_nothing_even_when_the_model_obeys_it(
+async def test_an_instruction_in_a_document_gives_no_access_even_if_the_model_follows_it(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     wanted = explore(trees.secrets)
@@ -144,7 +144,7 @@ async def test_an_instruction_in_a_document_opens_nothing_even_when_the_model_ob
 
 
 @pytest.mark.requirement("FOREST-9")
-async def test_a_citation_of_what_was_not_shown_is_left_out_with_a_warning(
+async def test_a_citation_of_a_node_that_was_not_shown_is_dropped_with_a_warning(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(answer("In 1784.", trees.code, trees.stone))
@@ -155,7 +155,7 @@ async def test_a_citation_of_what_was_not_shown_is_left_out_with_a_warning(
 
 @pytest.mark.requirement("FOREST-9", "FOREST-12")
 @pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.CLOSED, Fault.UNAUTHORIZED, Fault.PROSE, Fault.REFUSAL])
-async def test_an_endpoint_that_fails_leaves_the_passages_as_the_answer(
+async def test_if_the_endpoint_fails_the_answer_is_the_passages(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint, fault: Fault
 ) -> None:
     endpoint.fail_always(fault)
@@ -166,7 +166,7 @@ async def test_an_endpoint_that_fails_leaves_the_passages_as_the_answer(
     assert any("passages" in warning for warning in found.warnings)
 
 
-async def test_the_same_question_at_the_same_commit_is_not_paid_twice(
+async def test_the_same_question_at_the_same_commit_repeats_no_model_call(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     endpoint.answer_next(answer("In 1784.", trees.stone))
@@ -178,7 +178,7 @@ async def test_the_same_question_at_the_same_commit_is_not_paid_twice(
 
 
 @pytest.mark.requirement("FOREST-9", "CANVAS-8")
-async def test_who_goes_away_while_the_model_thinks_stops_at_once(
+async def test_a_call_cancelled_during_a_model_call_ends_at_once(
     world: World, trees: Trees, asking: Ask, endpoint: ModelEndpoint
 ) -> None:
     assert trees

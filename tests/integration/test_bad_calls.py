@@ -63,7 +63,7 @@ async def test_a_workspace_name_cannot_leave_its_folder(untouched: Wire, name: s
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_workspace_name_that_is_taken_is_refused(untouched: Wire) -> None:
+async def test_a_workspace_name_in_use_is_refused(untouched: Wire) -> None:
     refusal = await untouched.refused("CreateWorkspace", name=untouched.workspace)
     assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "WORKSPACE_EXISTS")
 
@@ -201,7 +201,7 @@ CURSORS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.requirement("SERVE-1")
 @pytest.mark.parametrize(("method", "fields"), LISTS)
-async def test_a_page_token_with_the_right_checksum_and_odd_values_does_no_harm(
+async def test_a_page_token_with_the_right_checksum_and_unusual_values_is_harmless(
     untouched: Wire, wire: Wire, method: str, fields: dict[str, Any]
 ) -> None:
     foreign = (await wire("ListCommits")).commits[0].id  # in another workspace

@@ -95,7 +95,9 @@ async def test_a_deleted_node_is_not_found(untouched: Wire, method: str, field: 
         ),
     ],
 )
-async def test_what_is_not_there_is_named(untouched: Wire, method: str, fields: dict[str, Any], reason: str) -> None:
+async def test_a_missing_object_is_named_in_the_error(
+    untouched: Wire, method: str, fields: dict[str, Any], reason: str
+) -> None:
     refusal = await untouched.refused(method, **fields)
     assert (refusal.code, refusal.reason) == ("NOT_FOUND", reason)
 
@@ -131,7 +133,7 @@ async def test_what_is_not_there_is_named(untouched: Wire, method: str, fields: 
         ("CreateWorkspace", {"name": ""}, "name"),
     ],
 )
-async def test_what_is_needed_and_not_given_is_named(
+async def test_a_missing_argument_is_named_in_the_error(
     untouched: Wire, method: str, fields: dict[str, Any], field: str
 ) -> None:
     refusal = await untouched.refused(method, **fields)
@@ -141,13 +143,13 @@ async def test_what_is_needed_and_not_given_is_named(
 
 @pytest.mark.requirement("CANVAS-10")
 @pytest.mark.parametrize("parent", [ROOT, CHILD, LEAF, STAGED])
-async def test_a_parent_that_is_the_node_itself_or_below_it_is_refused(untouched: Wire, parent: str) -> None:
+async def test_a_node_cannot_be_moved_below_itself_or_a_descendant(untouched: Wire, parent: str) -> None:
     refusal = await untouched.refused("MoveNode", node_id=ROOT, parent_id=parent)
     assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "CYCLE", ("parent_id",))
 
 
 @pytest.mark.requirement("CANVAS-10")
-async def test_a_new_node_cannot_stand_below_itself_and_no_node_points_to_itself(untouched: Wire) -> None:
+async def test_a_new_node_cannot_be_its_own_parent_and_no_node_has_a_relation_to_itself(untouched: Wire) -> None:
     own = new_id()
     refusal = await untouched.refused("CreateNode", title="t", node_id=own, parent_id=own)
     assert refusal.code == "NOT_FOUND"
@@ -157,7 +159,7 @@ async def test_a_new_node_cannot_stand_below_itself_and_no_node_points_to_itself
 
 @pytest.mark.requirement("CANVAS-3")
 @pytest.mark.parametrize("node_id", ["abc", "ABCDEFGHJKMNPQRS", "../../../etc/pass", "o" * 16, "0" * 17])
-async def test_an_id_of_the_callers_choice_must_be_an_id(untouched: Wire, node_id: str) -> None:
+async def test_an_id_given_by_the_caller_must_have_the_form_of_an_id(untouched: Wire, node_id: str) -> None:
     refusal = await untouched.refused("CreateNode", **creation(node_id=node_id))
     assert (refusal.code, refusal.reason) == (INVALID, "INVALID_NODE")
     assert refusal.fields == ("node_id",)
@@ -186,14 +188,14 @@ TEXTS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def planted(value: Any, text: str) -> Any:
+def with_text(value: Any, text: str) -> Any:
     """The value with the text in place of each question mark."""
     if isinstance(value, str):
         return value.replace("?", text)
     if isinstance(value, list):
-        return [planted(item, text) for item in value]
+        return [with_text(item, text) for item in value]
     if isinstance(value, dict):
-        return {key: planted(item, text) for key, item in value.items()}
+        return {key: with_text(item, text) for key, item in value.items()}
     return value
 
 
@@ -203,10 +205,10 @@ async def test_a_nul_or_control_character_is_refused(
     untouched: Wire, method: str, fields: dict[str, Any], field: str
 ) -> None:
     home = {"archive_id": "notes"} if method == "CreateNode" else {}
-    # A query is only compared: it may be any text that the stores can carry, which is all but a NUL.
+    # A query is only compared, so it may be any text that the stores accept: anything without a NUL.
     characters = "\x00" if method == "SearchNodes" else "\x00\x07\x1b\x7f\x85\x9f"
     for character in characters:
-        refusal = await untouched.refused(method, **home, **planted(fields, f"a{character}b"))
+        refusal = await untouched.refused(method, **home, **with_text(fields, f"a{character}b"))
         assert (refusal.code, refusal.fields) == (INVALID, (field,))
         assert refusal.reason
 
@@ -225,7 +227,7 @@ async def test_a_lone_surrogate_is_no_text(untouched: Wire, method: str, field: 
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_bytes_that_are_no_message_are_refused(untouched: Wire) -> None:
+async def test_bytes_that_cannot_be_decoded_are_refused(untouched: Wire) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await untouched.send("CreateNode", b"\xff\xff\xff not a message")
     assert Refusal.of(caught.value).reason == "MALFORMED_REQUEST"
@@ -334,7 +336,7 @@ async def test_content_over_the_limit_is_refused_with_the_limit(untouched: Wire)
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-async def test_every_field_over_its_limit_is_named_in_one_go(
+async def test_one_error_names_every_field_over_its_limit(
     untouched: Wire, fields: dict[str, Any], violated: list[str]
 ) -> None:
     refusal = await untouched.refused("CreateNode", **creation(**fields))

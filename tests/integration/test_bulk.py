@@ -1,10 +1,10 @@
-"""Imports past sessions: all of one commit or nothing, on what the importer has read, and always a tree."""
+"""Imports without a session: one commit or none, checked against what the importer read; the result is a tree."""
 
 import asyncio
 from dataclasses import replace
 
 import pytest
-from integration.plants import differences
+from integration.damage import differences
 from integration.pushes import push
 from integration.worlds import World
 from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries, retry_if_raced
@@ -35,7 +35,7 @@ async def alive(world: World, commit: str) -> dict[str, Version]:
     return {version.entry_id: version for version in found}
 
 
-async def planted(world: World) -> tuple[Node, Node, Node]:
+async def small_tree(world: World) -> tuple[Node, Node, Node]:
     top = world.node("Top")
     child, other = world.node("Child", parent=top), world.node("Other", position="a1")
     await world.put(top, child, other)
@@ -43,7 +43,7 @@ async def planted(world: World) -> tuple[Node, Node, Node]:
 
 
 async def test_an_import_removes_entries_with_tombstones(world: World) -> None:
-    top, child, other = await planted(world)
+    top, child, other = await small_tree(world)
     before = await world.head()
     fresh = world.node("Fresh", parent=other)
     commit = await bring(world, fresh, replace(other, title="Renamed"), removals=(top.id, child.id))
@@ -60,7 +60,7 @@ async def test_an_import_removes_entries_with_tombstones(world: World) -> None:
 
 
 async def test_an_archive_is_removed_with_its_nodes(world: World) -> None:
-    top, child, other = await planted(world)
+    top, child, other = await small_tree(world)
     with pytest.raises(ImportBrokenError, match="stands below it"):
         await bring(world, removals=(world.archive.id, top.id, child.id))
     commit = await bring(world, removals=(world.archive.id, top.id, child.id, other.id))
@@ -69,8 +69,8 @@ async def test_an_archive_is_removed_with_its_nodes(world: World) -> None:
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_an_import_is_refused_when_an_entry_is_not_as_it_was_read(world: World) -> None:
-    top, _, other = await planted(world)
+async def test_an_import_is_refused_if_an_entry_changed_since_it_was_read(world: World) -> None:
+    top, _, other = await small_tree(world)
     read = {entry_id: version.blob for entry_id, version in (await alive(world, await world.head())).items()}
     fresh = world.node("Fresh", parent=top)
     moved = await world.put(replace(top, title="Meanwhile"))
@@ -85,7 +85,7 @@ async def test_an_import_is_refused_when_an_entry_is_not_as_it_was_read(world: W
 
 @pytest.mark.requirement("STORE-2")
 async def test_of_two_imports_of_one_entry_one_wins(world: World) -> None:
-    top, _, _ = await planted(world)
+    top, _, _ = await small_tree(world)
     blob = (await alive(world, await world.head()))[top.id].blob
     results = await asyncio.gather(
         *(bring(world, replace(top, title=f"By {number}"), expected={top.id: blob}) for number in range(4)),
@@ -97,7 +97,7 @@ async def test_of_two_imports_of_one_entry_one_wins(world: World) -> None:
 
 @pytest.mark.requirement("STORE-2")
 async def test_an_import_that_is_repeated_reads_what_was_pushed_meanwhile(world: World) -> None:
-    top, _, _ = await planted(world)
+    top, _, _ = await small_tree(world)
     push(world, "main", replace(top, title="Pushed"))
     fresh = world.node("Fresh", parent=top)
 
@@ -109,8 +109,8 @@ async def test_an_import_that_is_repeated_reads_what_was_pushed_meanwhile(world:
     assert (await alive(world, commit))[top.id].title == "Pushed"
 
 
-async def test_what_is_no_change_makes_no_commit(world: World) -> None:
-    top, child, _ = await planted(world)
+async def test_an_import_without_a_change_makes_no_commit(world: World) -> None:
+    top, child, _ = await small_tree(world)
     head = await world.head()
     assert await bring(world, top, child, removals=(new_id(),)) == head
     commit = await bring(world, top, replace(child, brief="New"))
@@ -120,7 +120,7 @@ async def test_what_is_no_change_makes_no_commit(world: World) -> None:
 
 @pytest.mark.parametrize("what", ["parent", "archive", "removed parent", "child", "other archive", "circle", "moves"])
 async def test_an_import_that_would_break_the_tree_is_refused(world: World, what: str) -> None:
-    top, child, other = await planted(world)
+    top, child, other = await small_tree(world)
     head = await world.head()
     one, two = world.node("One"), world.node("Two")
     aside = Archive(new_id(), "aside")
@@ -139,12 +139,12 @@ async def test_an_import_that_would_break_the_tree_is_refused(world: World, what
     assert await world.head() == head
 
 
-async def test_a_branch_that_is_not_there_takes_no_import(world: World) -> None:
+async def test_an_import_to_a_missing_branch_is_refused(world: World) -> None:
     with pytest.raises(RevisionNotFoundError):
         await commit_entries(world.store, world.workspace, "nowhere", [world.node()], "Import")
 
 
-async def test_the_message_stands_as_it_was_given(world: World) -> None:
+async def test_an_import_keeps_the_message_as_given(world: World) -> None:
     commit = await commit_entries(
         world.store, world.workspace, "main", [world.node()], with_trailers("Ingest\n\nCreated:\n- x", {JOB: "j1"})
     )

@@ -1,4 +1,4 @@
-"""Calls that are cut off, or wait for each other: Git and the rows agree afterwards, and others go on meanwhile."""
+"""Calls that are cancelled or wait for each other: Git and the rows agree afterwards, and other calls go on."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ DEADLINE = 60.0
 
 @dataclass
 class Gate:
-    """Stops a thread at a place until it is opened."""
+    """Stops a thread at one place until the gate is opened."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
@@ -49,7 +49,7 @@ class Gate:
     closed: bool = False
 
     def close(self) -> None:
-        """Stop the next thread that comes by."""
+        """Stop the next thread that reaches the gate."""
         for event in (self.reached, self.opened, self.passed):
             event.clear()
         self.closed = True
@@ -64,7 +64,7 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    """A gate before each effect that Git has; close it to stop the next one there."""
+    """A gate before each effect on Git; a closed gate stops the next one."""
     gate = Gate()
     for owner, name in (
         (GitRepository, "move_ref"),
@@ -123,7 +123,7 @@ async def rows(store: Store, query: str, *arguments: Any) -> list[tuple[Any, ...
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_branch_or_tag_that_is_cut_off_while_it_is_made_or_deleted_is_mirrored(
+async def test_a_cancelled_creation_or_deletion_of_a_branch_or_tag_is_mirrored(
     world: World, history: HistoryOperations, gate: Gate
 ) -> None:
     fields = {"workspace": world.workspace, "name": "side"}
@@ -139,7 +139,7 @@ async def test_a_branch_or_tag_that_is_cut_off_while_it_is_made_or_deleted_is_mi
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_ref_whose_row_is_refused_is_mirrored_a_moment_later(
+async def test_a_ref_whose_row_could_not_be_written_is_mirrored_soon_after(
     world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: Any) -> None:
@@ -155,7 +155,7 @@ async def test_a_ref_whose_row_is_refused_is_mirrored_a_moment_later(
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_an_import_that_is_cut_off_while_the_branch_moves_is_mirrored(world: World, gate: Gate) -> None:
+async def test_an_import_cancelled_while_the_branch_moves_is_mirrored(world: World, gate: Gate) -> None:
     node = world.node("Imported")
     await cut_off(gate, commit_entries(world.store, world.workspace, "main", [node], "Import"))
     assert await agrees(world)
@@ -163,7 +163,7 @@ async def test_an_import_that_is_cut_off_while_the_branch_moves_is_mirrored(worl
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_session_that_is_cut_off_while_it_is_opened_closed_or_rebased_holds_its_own_base(
+async def test_a_session_cancelled_while_it_is_opened_closed_or_rebased_protects_its_own_base(
     world: World, gate: Gate
 ) -> None:
     request = sessions_pb.OpenSessionRequest(workspace=world.workspace, agent="one")
@@ -194,7 +194,7 @@ async def test_a_session_that_is_cut_off_while_it_is_opened_closed_or_rebased_ho
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_workspace_that_is_cut_off_while_it_is_made_renamed_or_deleted_is_one_or_none(
+async def test_a_cancelled_creation_renaming_or_deletion_of_a_workspace_leaves_a_complete_one_or_none(
     world: World, workspaces: WorkspaceOperations, gate: Gate
 ) -> None:
     create = workspaces_pb.CreateWorkspaceRequest(name="cut", request_id="r-1")
@@ -215,7 +215,7 @@ async def test_a_workspace_that_is_cut_off_while_it_is_made_renamed_or_deleted_i
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_workspace_that_fails_after_its_repository_was_made_leaves_none(
+async def test_a_creation_that_fails_after_the_repository_was_made_leaves_no_workspace(
     world: World, workspaces: WorkspaceOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: Any) -> None:
@@ -299,7 +299,7 @@ async def test_a_store_that_closes_waits_for_its_background_work(again: OpenAgai
 
 @pytest.mark.requirement("CANVAS-8")
 @pytest.mark.parametrize("begins", [False, True])
-async def test_work_is_cancelled_until_it_has_begun_and_its_failure_afterwards_stays_quiet(*, begins: bool) -> None:
+async def test_work_is_cancelled_before_its_commit_point_and_finished_after_it(*, begins: bool) -> None:
     going, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work(commit_point: CommitPoint) -> None:
@@ -319,7 +319,7 @@ async def test_work_is_cancelled_until_it_has_begun_and_its_failure_afterwards_s
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_graceful_stop_does_not_wait_for_a_store_that_stays_away() -> None:
+async def test_a_graceful_stop_does_not_wait_for_an_unavailable_store() -> None:
     async def away() -> None:
         raise DatabaseUnavailableError("gone")
 
@@ -330,7 +330,7 @@ async def test_a_graceful_stop_does_not_wait_for_a_store_that_stays_away() -> No
 
 @pytest.fixture
 async def small(world: World, database_url: str) -> AsyncIterator[World]:
-    """The same world through a pool of two connections that is not patient."""
+    """The same world with a pool of two connections that waits only briefly."""
     database = Database(database_url, min_size=1, max_size=2, patience=timedelta(seconds=0.2))
     await database.open()
     patient, world.store.database = world.store.database, database
@@ -342,7 +342,7 @@ async def small(world: World, database_url: str) -> AsyncIterator[World]:
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_callers_that_wait_for_a_workspace_leave_the_connections_to_others(small: World) -> None:
+async def test_calls_that_wait_for_a_workspace_hold_no_connection(small: World) -> None:
     sessions = [await small.open() for _ in range(4)]
     for number, session_id in enumerate(sessions):
         await small.stage(session_id, small.node(f"Node {number}"))
@@ -368,7 +368,7 @@ async def test_a_server_without_a_free_connection_says_that_it_is_busy(small: Wo
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_a_session_is_discarded_beside_a_commit_of_it_without_a_deadlock(world: World) -> None:
+async def test_discarding_a_session_during_its_commit_causes_no_deadlock(world: World) -> None:
     session_id = await world.open()
     await world.stage(session_id, world.node())
     request = sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=session_id)
@@ -381,7 +381,7 @@ async def test_a_session_is_discarded_beside_a_commit_of_it_without_a_deadlock(w
 
 
 async def until_blocked(store: Store) -> None:
-    """Wait until somebody waits for a lock."""
+    """Wait until a connection waits for a lock."""
     async with asyncio.timeout(DEADLINE):
         while not await rows(  # noqa: ASYNC110 - another process decides
             store,
@@ -391,7 +391,7 @@ async def until_blocked(store: Store) -> None:
 
 
 @pytest.mark.requirement("SERVE-2")
-async def test_a_deadlock_is_told_as_one_and_not_as_an_outage(world: World) -> None:
+async def test_a_deadlock_is_reported_as_a_deadlock_and_not_as_an_outage(world: World) -> None:
     for kind in (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
         with pytest.raises(TransactionRacedError):
             async with world.store.database.transaction():
@@ -404,7 +404,7 @@ async def test_a_session_opened_on_a_branch_that_is_being_deleted_is_refused_or_
 ) -> None:
     await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
     gate.close()
-    opening = asyncio.create_task(world.open("side"))  # stops with the head in its hand
+    opening = asyncio.create_task(world.open("side"))  # stops after it has read the head
     assert await asyncio.to_thread(gate.reached.wait, DEADLINE)
     delete = history_pb.DeleteBranchRequest(workspace=world.workspace, name="side")
     deleting = asyncio.create_task(history.delete_branch(delete))
@@ -419,7 +419,7 @@ async def test_a_session_opened_on_a_branch_that_is_being_deleted_is_refused_or_
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_session_opens_while_a_branch_row_is_written_anew(world: World) -> None:
+async def test_a_session_can_be_opened_while_the_row_of_its_branch_is_rewritten(world: World) -> None:
     async with world.store.database.transaction() as conn:
         await registry.lock_workspace(conn, world.workspace)
         await conn.execute("delete from mirror.ref where workspace_id = %s", (world.workspace,))

@@ -1,6 +1,6 @@
-"""What does not depend on the collation of the database, on a PostgreSQL that has several.
+"""Results that must not depend on the database's collation, on a PostgreSQL that has several.
 
-The bundled one has no other order than that of code points; Debian builds the machine's with ICU.
+The bundled PostgreSQL only has the order of code points; Debian builds its PostgreSQL with ICU.
 """
 
 from collections.abc import AsyncIterator
@@ -31,12 +31,12 @@ async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[st
 
 @pytest.fixture(scope="module")
 def spare_databases() -> list[str]:
-    """Those of this server."""
+    """The empty databases of this server, kept apart from those of the others."""
     return []
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_names_are_in_the_order_of_their_characters_whatever_collation_the_database_has(
+async def test_names_are_sorted_by_code_point_with_every_collation_of_the_database(
     world: World, database_url: str
 ) -> None:
     names = ["B", "a", "b c", "bb", "É", "é", "—", "東"]
@@ -44,7 +44,7 @@ async def test_names_are_in_the_order_of_their_characters_whatever_collation_the
     async with world.store.database.transaction() as conn:
         for name in names:
             await views.set_levels(conn, ViewKey(world.workspace, "main", name), {new_id(): 1})
-    # A connection of its own: the others have plans for the columns as they were.
+    # A new connection: the others have plans for the old columns.
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
         known = await conn.execute("select from pg_collation where collname = 'und-x-icu'")
         if await known.fetchone() is None:

@@ -1,4 +1,4 @@
-"""Lines that nothing reaches go, with their points and their terms, and nothing else goes with them."""
+"""Unreachable lines are removed with their points and terms, and nothing else is removed."""
 
 import asyncio
 import uuid
@@ -24,7 +24,7 @@ from memotree_storage.store import Store
 
 
 async def _lose_a_line(world: World) -> str:
-    """A branch with a commit is deleted with git; the commit that it came from is returned."""
+    """Delete a branch with a commit with git; return the commit that it forked from."""
     start = await world.put(world.node("Start"))
     await world.put(world.node("Onwards"))
     push(world, "side", world.node("Aside"), parent=start)
@@ -36,7 +36,7 @@ async def _lose_a_line(world: World) -> str:
 
 
 @pytest.mark.requirement("STORE-5")
-async def test_a_line_that_opens_while_others_are_collected_keeps_its_points(
+async def test_a_line_created_during_a_collection_keeps_its_points(
     world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = await _lose_a_line(world)
@@ -56,7 +56,7 @@ async def test_a_line_that_opens_while_others_are_collected_keeps_its_points(
 
 @pytest.mark.requirement("STORE-5")
 @pytest.mark.parametrize("restart", [False, True])
-async def test_points_that_could_not_be_deleted_go_the_next_time(
+async def test_points_that_could_not_be_deleted_are_deleted_the_next_time(
     world: World,
     shared_index: QdrantIndex,
     monkeypatch: pytest.MonkeyPatch,
@@ -83,7 +83,7 @@ async def test_points_that_could_not_be_deleted_go_the_next_time(
 
 @pytest.mark.requirement("STORE-5")
 @pytest.mark.parametrize("there", [True, False], ids=["line that is there", "line that is not"])
-async def test_a_start_sees_missing_points_behind_those_that_are_too_many(
+async def test_a_start_detects_missing_points_even_if_there_are_also_extra_points(
     world: World,
     shared_index: QdrantIndex,
     again: OpenAgain,
@@ -108,7 +108,7 @@ async def test_a_start_sees_missing_points_behind_those_that_are_too_many(
 
 
 @pytest.mark.parametrize("how", ["rebuild", "reindex"])
-async def test_old_points_go_only_when_the_new_ones_are_there(
+async def test_old_points_are_deleted_only_after_the_new_ones_are_written(
     world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     await world.put(*world.nodes(3))
@@ -134,9 +134,9 @@ async def scores(store: Store, world: World, text: str) -> dict[str, float]:
 
 
 async def _lose_words(world: World, indexed: int) -> str:
-    """A branch with three commits that are full of apples is deleted with git, when the index has some of them.
+    """Delete a branch with three commits full of apples with git, after the index has some of them.
 
-    The commit that they stood on is returned.
+    Returns the commit that they forked from.
     """
     apples = [world.node(f"Apple {number}", content="apple") for number in range(3)]
     start = await world.put(world.node("Apple", content="An apple and a pear."), world.node("Pear", content="pear"))
@@ -169,7 +169,7 @@ async def test_scores_after_a_collection_are_those_after_a_rebuild(world: World,
 
 
 @pytest.mark.requirement("STORE-4")
-async def test_scores_are_right_when_git_has_lost_the_texts_of_what_is_collected(
+async def test_scores_are_right_even_if_git_has_lost_the_texts_of_the_collected_lines(
     world: World, again: OpenAgain
 ) -> None:
     await _lose_words(world, 3)
@@ -186,7 +186,7 @@ async def test_scores_are_right_when_git_has_lost_the_texts_of_what_is_collected
 
 
 @pytest.mark.requirement("STORE-4")
-async def test_a_text_that_git_has_lost_keeps_no_other_from_the_index(
+async def test_a_text_lost_from_git_does_not_keep_others_out_of_the_index(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.store.indexer.stop()
@@ -204,7 +204,7 @@ async def test_a_text_that_git_has_lost_keeps_no_other_from_the_index(
 
 
 async def _lost_texts(world: World) -> int:
-    """The versions whose text Git does not have; a repository that is open has its packs still."""
+    """The versions whose text Git has lost, seen through a newly opened repository: an open one still has its packs."""
     async with world.store.database.connection() as conn:
         cursor = await conn.execute("select blob from mirror.version where not dead")
         blobs = [row[0] for row in await cursor.fetchall()]
@@ -213,7 +213,7 @@ async def _lost_texts(world: World) -> int:
 
 
 @pytest.mark.requirement("STORE-4")
-async def test_a_collection_waits_for_versions_that_are_just_counted(
+async def test_a_collection_waits_for_versions_that_are_being_counted(
     world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _lose_words(world, 0)
@@ -276,7 +276,7 @@ async def _rebuild(world: World, _: str) -> None:
 
 
 async def _only_child(world: World) -> str:
-    """The last commit of the one line that forked off."""
+    """The last commit of the only line that forked."""
     async with world.store.database.connection() as conn:
         cursor = await conn.execute(
             "select commit_id from mirror.commit join mirror.line l using (line_id)"
@@ -292,7 +292,7 @@ MEANWHILE = [_index, _come_back, _grow, _lose_another, _come_back_beside_another
 @pytest.mark.requirement("STORE-4")
 @pytest.mark.parametrize("indexed", [0, 2, 3])
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-async def test_what_happens_while_texts_are_read_for_a_collection_counts(
+async def test_changes_made_while_a_collection_reads_texts_are_counted(
     world: World, monkeypatch: pytest.MonkeyPatch, indexed: int, meanwhile: Callable[[World, str], Awaitable[None]]
 ) -> None:
     start = await _lose_words(world, indexed)

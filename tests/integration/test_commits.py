@@ -1,4 +1,4 @@
-"""Commits of a session: whole, in part, at once with others, once per request id."""
+"""Commits of a session: of all changes or some, at the same time as others, and once per request id."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from memotree.v1 import types_pb2
 
 @pytest.fixture
 def repository(wire: Wire, wire_server: Server) -> Callable[[], Any]:
-    """Opens the workspace's repository beside the server."""
+    """Opens the workspace's repository without the server."""
 
     async def open_it() -> GitRepository:
         path = (await wire("GetWorkspace")).workspace.repository
@@ -124,7 +124,7 @@ async def test_a_choice_that_would_leave_an_orphan_names_the_nodes_that_are_miss
 
 
 async def outcome(work: Any) -> Any:
-    """The answer, or how it was refused."""
+    """The answer or the refusal of a call."""
     try:
         return await work
     except grpc.aio.AioRpcError as error:
@@ -132,7 +132,7 @@ async def outcome(work: Any) -> Any:
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_disjoint_edits_of_two_clients_at_once_both_land(wire: Wire) -> None:
+async def test_disjoint_edits_of_two_clients_at_once_are_both_committed(wire: Wire) -> None:
     node, second = await wire.create("Node", content="c"), await wire.create("Second")
     await wire.commit()
     other = await wire.other()
@@ -147,7 +147,7 @@ async def test_disjoint_edits_of_two_clients_at_once_both_land(wire: Wire) -> No
 
 
 @pytest.mark.requirement("STORE-2", "CANVAS-7")
-async def test_edits_of_one_field_by_two_clients_at_once_end_in_a_conflict_that_loses_nothing(wire: Wire) -> None:
+async def test_edits_of_one_field_by_two_clients_at_once_conflict_without_losing_any(wire: Wire) -> None:
     node = await wire.create("Node", content="base")
     await wire.commit()
     other = await wire.other()
@@ -173,7 +173,7 @@ async def test_edits_of_one_field_by_two_clients_at_once_end_in_a_conflict_that_
 
 
 @pytest.mark.requirement("STORE-2", "CANVAS-6")
-async def test_the_same_request_id_gives_one_commit_also_at_once(wire: Wire) -> None:
+async def test_simultaneous_calls_with_one_request_id_make_one_commit(wire: Wire) -> None:
     await wire.create("Node")
     again = [wire("CommitChanges", message="Once", request_id="one") for _ in range(4)]
     answers = await asyncio.gather(*again)

@@ -1,4 +1,4 @@
-"""The content of a summary node is made from its leaves when it is read, and a summary tells where it comes from."""
+"""The content of a summary node is built from its leaves on each read, and a summary has its provenance."""
 
 from dataclasses import replace
 from typing import Any
@@ -73,7 +73,7 @@ async def test_a_summary_node_reads_as_its_leaves_in_order(world: World) -> None
 
 
 @pytest.mark.requirement("FOREST-2")
-async def test_leaves_with_children_of_their_own_come_before_them(world: World) -> None:
+async def test_a_leaf_with_children_comes_before_them(world: World) -> None:
     root = summary(world, "Root")
     first, second = chunk(world, "1 ", root, "a0"), chunk(world, "4 ", root, "a1")
     middle = summary(world, "Middle", parent=first, position="a1")
@@ -187,7 +187,7 @@ async def test_a_tree_deeper_than_wide_is_read_as_well(world: World, monkeypatch
     assert (cut.content, cut.content_cut) == (text[:50], True)
 
 
-async def test_nodes_that_a_push_hung_below_each_other_are_passed_once(world: World) -> None:
+async def test_nodes_of_a_pushed_cycle_are_visited_once(world: World) -> None:
     root, inner = summary(world, "Root"), summary(world, "Inner", position="a1")
     leaf = chunk(world, "x", inner, "a0")
     await world.put(root, replace(inner, parent_id=root.id), leaf)
@@ -206,7 +206,7 @@ async def provenanced(wire: Wire) -> types_pb2.Node:
 
 
 @pytest.mark.requirement("FOREST-5")
-async def test_a_regenerated_summary_tells_what_made_it_and_from_what(wire: Wire) -> None:
+async def test_a_regenerated_summary_records_its_model_and_its_sources(wire: Wire) -> None:
     node = await provenanced(wire)
     assert dict(node.attributes) == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content(node.content)}
     note = await wire.create("Note", content="Mine alone.")
@@ -228,7 +228,7 @@ async def test_the_summary_of_a_summary_node_is_made_from_those_of_its_children(
 
 
 @pytest.mark.requirement("FOREST-5")
-async def test_a_summary_given_by_hand_is_nobodys_else(wire: Wire) -> None:
+async def test_a_summary_written_by_a_person_has_no_provenance(wire: Wire) -> None:
     node = await provenanced(wire)
     by_hand = (await wire("UpdateNode", node_id=node.id, summary="My words.", attributes={"k": "v"})).node
     assert dict(by_hand.attributes) == {"k": "v"}
@@ -239,7 +239,7 @@ async def test_a_summary_given_by_hand_is_nobodys_else(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("FOREST-5")
-async def test_a_content_that_changed_under_a_made_summary_is_marked_until_it_is_back(wire: Wire) -> None:
+async def test_a_changed_content_is_marked_until_it_matches_its_generated_summary_again(wire: Wire) -> None:
     node = await provenanced(wire)
     changed = await wire("UpdateNode", node_id=node.id, content="Fish.")
     assert changed.node.attributes[SUMMARY_PENDING] == PENDING_CONTENT
@@ -280,7 +280,7 @@ async def test_a_node_with_a_content_becomes_no_summary_node(wire: Wire) -> None
     assert (await wire.refused("UpdateNode", node_id=node.id, type="summary_node")).reason == "DERIVED_CONTENT"
 
 
-async def test_the_parts_of_a_made_leaf_tell_where_their_summaries_come_from(world: World) -> None:
+async def test_the_parts_of_a_split_leaf_record_the_provenance_of_their_summaries(world: World) -> None:
     made = with_provenance({"speaker": "Ada"}, "gpt-x leaf_summary@1", "0" * 16, "content")
     leaf = world.node("Leaf", type="leaf_chunk", content="One. Two.", attributes=made)
     await world.put(leaf)
@@ -315,7 +315,7 @@ async def test_an_archive_keeps_its_attributes_when_it_is_renamed(world: World) 
 
 @pytest.mark.requirement("CANVAS-1")
 @pytest.mark.parametrize("kind", ["note", "summary_node"])
-async def test_a_node_that_a_commit_takes_from_the_session_while_it_is_read_is_read_whole(
+async def test_a_node_committed_from_its_session_during_a_read_is_read_completely(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     session = await world.open()

@@ -1,4 +1,4 @@
-"""What differs between two states."""
+"""The differences between two states."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ from memotree.v1 import history_service_pb2 as pb
 
 
 @pytest.mark.requirement("GIT-5")
-async def test_a_diff_tells_each_field(world: World, history: HistoryOperations) -> None:
+async def test_a_diff_lists_each_changed_field(world: World, history: HistoryOperations) -> None:
     other = world.node("Other")
     text = "\n".join(f"Line {number}" for number in range(40))
     node = world.node("Title", content=text, summary="Old.", attributes={"a": "1"}, tags=("one",))
@@ -64,7 +64,9 @@ async def test_without_fields_a_diff_names_the_entries_only(world: World, histor
     assert (change.title, change.summary, len(change.fields)) == ("Else", "Changed title.", 0)
 
 
-async def test_the_older_side_is_what_the_newer_was_made_from(world: World, history: HistoryOperations) -> None:
+async def test_by_default_a_diff_compares_with_the_state_that_the_newer_one_is_based_on(
+    world: World, history: HistoryOperations
+) -> None:
     first, second, third = world.nodes(3)
     await world.put(first)
     tagged = await world.put(second, tag="v1")
@@ -78,7 +80,9 @@ async def test_the_older_side_is_what_the_newer_was_made_from(world: World, hist
     assert await diff(history, world, new_revision=root) == []
 
 
-async def test_a_diff_between_sessions_sees_what_both_have_staged(world: World, history: HistoryOperations) -> None:
+async def test_a_diff_between_sessions_includes_the_staged_changes_of_both(
+    world: World, history: HistoryOperations
+) -> None:
     node, other = world.nodes(2)
     await world.put(node, other)
     one, two = await world.open(), await world.open()
@@ -148,7 +152,7 @@ def test_a_diff_makes_the_new_text_from_the_old(common: list[str], before: list[
     assert patched(old, unified(old, new)) == new
 
 
-async def test_texts_too_long_to_compare_are_told_by_their_size(world: World, history: HistoryOperations) -> None:
+async def test_for_texts_too_long_to_compare_a_diff_gives_their_sizes(world: World, history: HistoryOperations) -> None:
     node = world.node(content="same\n" * 40_000)
     first = await world.put(node)
     await world.put(replace(node, content="other\n" * 30_000))
@@ -163,7 +167,9 @@ async def test_a_node_on_neither_side_is_refused(world: World, history: HistoryO
 
 @pytest.mark.requirement("GIT-4", "GIT-5")
 @pytest.mark.parametrize("seed", range(3))
-async def test_every_diff_is_what_the_two_states_say(world: World, history: HistoryOperations, seed: int) -> None:
+async def test_every_diff_equals_the_difference_of_the_two_trees(
+    world: World, history: HistoryOperations, seed: int
+) -> None:
     """Random commits on random branches; any two states are compared with the difference of their whole trees."""
     chance = random.Random(seed)
     known = world.nodes(8)

@@ -1,10 +1,10 @@
 """Every command and Python example of ``docs/`` does what its page says, on a real server of the test's own.
 
-A page is played from top to bottom, as a reader would. In a ``console`` block each line ``$ command`` is run and what
-follows is its output; nothing after it means that only the exit status counts. A ``python`` block is run, and a
-``text`` block right behind it is what it prints. A block with ``title="name"`` is a file. ``…`` in an output stands for
-anything. Ids, commits and times are never the same twice: an output binds the one on the page to the one that came, and
-later blocks and pages mean that one. ``^C`` stops the server.
+A page is run from top to bottom, as by a reader. In a ``console`` block each line ``$ command`` is run, and the lines
+after it are its output; without such lines only the exit status is checked. A ``python`` block is run, and a ``text``
+block directly after it is its output. A block with ``title="name"`` is a file. ``…`` in an output matches anything.
+Ids, commits and times differ in every run: each one on a page is bound to the real one in the output, which replaces it
+in later blocks and pages. ``^C`` stops the server.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ MODELS: Final = "how-to/use-a-language-model.md"
 RUN: Final = frozenset({"console", "python"})
 SHOWN: Final = frozenset({"text", "mermaid", "toml", "sql", "proto", "markdown", "javascript", "ini", "diff", "json"})
 
-# What stands on the pages for what every machine has its own of.
+# Placeholders on the pages for values that differ from machine to machine.
 HOME: Final = "/home/ada"
 ADDRESS: Final = "127.0.0.1:7319"
 HTTP_ADDRESS: Final = "127.0.0.1:7320"
@@ -68,7 +68,7 @@ pytestmark = pytest.mark.requirement("SERVE-4")
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a reader does, and what the page says comes of it (``None``: nothing is said)."""
+    """One action of a reader, and the output on the page (``None``: the page shows none)."""
 
     kind: str
     text: str
@@ -90,7 +90,7 @@ def blocks(text: str) -> Iterator[tuple[str, str, str, int, int]]:
 
 
 def steps(text: str) -> list[Step]:
-    """What a page tells its reader to do, in order."""
+    """The actions of a page, in order."""
     found: list[Step] = []
     end = 0
     for language, title, body, line, behind in blocks(text):
@@ -109,7 +109,7 @@ def steps(text: str) -> list[Step]:
 
 
 def _commands(body: str, line: int) -> Iterator[Step]:
-    """The commands of a console block; a line that ends with a backslash goes on in the next."""
+    """The commands of a console block; a line that ends with a backslash continues in the next."""
     for piece in re.split(r"^(?=\$ )|^(?=\^C$)", body, flags=re.MULTILINE):
         command, _, output = piece.partition("\n")
         while command.endswith("\\"):
@@ -125,12 +125,12 @@ def _commands(body: str, line: int) -> Iterator[Step]:
 
 @dataclass
 class Bindings:
-    """Which real id, commit or time each one on the pages stands for."""
+    """Maps each id, commit and time on the pages to the real one."""
 
     known: dict[str, str] = field(default_factory=dict)
 
     def real(self, text: str) -> str:
-        """The text with everything that is known, or the beginning of something known, as it really is."""
+        """The text with every known value, or beginning of one, replaced by the real one."""
         text = re.sub(_FILE, lambda path: node_path(self._meant(path[0][-19:-3])), text)
         return _WORD.sub(lambda word: self._meant(word[0]), text)
 
@@ -141,7 +141,7 @@ class Bindings:
         return word
 
     def check(self, shown: str, actual: str) -> str:
-        """Bind what is new; the pattern is returned when the output is not the one on the page, else ''."""
+        """Bind new values; return the pattern if the output differs from the page, else ''."""
         names: dict[str, str] = {}
         pattern = "".join(self._part(piece, names) for piece in _pieces(_plain(shown)))
         found = re.fullmatch(pattern, _plain(actual), re.DOTALL)
@@ -176,12 +176,12 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Without colours, blanks at the ends of lines, and empty lines around."""
+    """The output without colours, trailing blanks, and empty lines at its ends."""
     return "\n".join(line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")).strip("\n")
 
 
 class Reader:
-    """A person with a home, a shell and a server, who does what the pages say."""
+    """A simulated person with a home, a shell and a server, who follows the pages."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -205,7 +205,7 @@ class Reader:
         self.begin()
 
     def begin(self) -> None:
-        """Back home, with nothing exported and nothing named: the beginning of a page."""
+        """Begin a page: in the home folder, without exported variables and bindings."""
         self.environment = dict(self._base)
         self.folder = self.home
         self.names: dict[str, Any] = {"__name__": "__main__"}
@@ -223,7 +223,7 @@ class Reader:
             self.stop()
 
     def play(self, page: str) -> None:
-        """Do everything that a page says; but for the tutorial a server runs by then."""
+        """Do all actions of a page; for all pages but the tutorial a server runs already."""
         self.begin()
         if page != TUTORIAL and self._server is None:
             self.serve(["serve"])
@@ -235,7 +235,7 @@ class Reader:
                 assert not pattern, f"{page}:{step.line}: {step.text}\n--- it says\n{shown}\n--- it was\n{told}"
 
     def do(self, step: Step) -> str:
-        """Do one thing; what a terminal would have shown is returned."""
+        """Do one action; return the output of the terminal."""
         text = self._as_real(step.text)
         match step.kind:
             case "file":
@@ -258,12 +258,12 @@ class Reader:
         return told
 
     def serve(self, arguments: list[str]) -> str:
-        """Start the server as a process of its own; what it says until it listens is returned."""
+        """Start the server as a separate process; return its output until it listens."""
         assert self._server is None, "a server runs already; the page has to stop it first"
         folder = Path(self.environment["HOME"], ".local/share/memotree")
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "memotree.cli", *arguments]
-            environment = {**self.environment, "COLUMNS": "1000"}  # a folder of tests has a longer name than a home
+            environment = {**self.environment, "COLUMNS": "1000"}  # a test folder has a longer name than a home folder
             self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=environment)  # noqa: S603 - ourselves
         for _ in range(int(START_SECONDS / 0.05)):
             announced = read_announcement(folder)
@@ -277,7 +277,7 @@ class Reader:
         raise AssertionError(f"the server did not start:\n{self._log.read_text(encoding='utf-8')}")
 
     def _stay_at(self, announced: Announcement) -> None:
-        """The next server listens where the first one found free ports: choices are kept by address."""
+        """Make the next server listen on the ports of the first one: choices are stored by address."""
         ports = {
             "MEMOTREE_PORT": announced.address.rpartition(":")[2],
             "MEMOTREE_HTTP_PORT": announced.url.rpartition(":")[2],
@@ -286,7 +286,7 @@ class Reader:
         self.environment |= ports
 
     def stop(self) -> None:
-        """Ctrl-C at the server's terminal."""
+        """Press Ctrl-C in the server's terminal."""
         assert self._server is not None, "there is no server to stop"
         server, self._server = self._server, None
         server.send_signal(signal.SIGINT)
@@ -303,7 +303,7 @@ class Reader:
                 result = CliRunner().invoke(app, shlex.split(text)[1:])
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception
-            return result.exit_code, result.stdout + result.stderr  # the order that a terminal shows
+            return result.exit_code, result.stdout + result.stderr  # the order on a terminal
         done = subprocess.run(  # noqa: S603 - a command of our own pages
             ["bash", "-c", text],  # noqa: S607 - a shell is what the page is for
             cwd=self.folder,
@@ -332,7 +332,7 @@ class Reader:
         return ""
 
     def _npm(self, arguments: str) -> str:
-        """The packages are those of the Node.js client's lock file."""
+        """Provide the packages of the Node.js client's lock file."""
         packages = node_modules()
         wanted = [word for word in arguments.split() if word.startswith("@")]
         assert all((packages / name).is_dir() for name in wanted)
@@ -365,7 +365,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Somebody who has done the tutorial, which every other page goes on from."""
+    """A reader who has done the tutorial; every other page continues from there."""
     person = Reader(tmp_path_factory.mktemp("ada"))
     try:
         person.play(TUTORIAL)
@@ -376,7 +376,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.fixture
 async def servers(postgres: str, reader: Reader, tmp_path: Path) -> AsyncIterator[None]:
-    """A PostgreSQL and a Qdrant that MemoTree does not run, under the addresses that the pages name."""
+    """An external PostgreSQL and Qdrant, under the addresses that the pages name."""
     facts = conninfo.conninfo_to_dict(postgres)
     async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
         await conn.execute("create database docs")
@@ -393,7 +393,7 @@ async def servers(postgres: str, reader: Reader, tmp_path: Path) -> AsyncIterato
 
 
 def _with_steps() -> Iterator[Any]:
-    """The pages that a reader can play anywhere and in any order."""
+    """The pages that can be run anywhere and in any order."""
     for page in pages():
         found = steps((DOCS / page).read_text("utf-8"))
         if found and page not in {TUTORIAL, SERVERS, MODELS}:
@@ -419,12 +419,12 @@ def test_using_a_language_model_works_as_it_is_written(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("page", list(_with_steps()))
-def test_every_example_of_a_page_does_what_the_page_says(reader: Reader, page: str) -> None:
+def test_every_example_of_a_page_gives_the_output_on_the_page(reader: Reader, page: str) -> None:
     reader.play(page)
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_block_is_run_or_of_a_kind_that_is_only_looked_at(page: str) -> None:
+def test_every_block_is_run_or_of_a_kind_that_cannot_be_run(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     languages = {language for language, *_ in blocks(text)}
     assert languages <= RUN | SHOWN, f"name the language of each block; {languages - RUN - SHOWN} is none of ours"
@@ -432,7 +432,7 @@ def test_every_block_is_run_or_of_a_kind_that_is_only_looked_at(page: str) -> No
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_link_leads_somewhere(page: str) -> None:
+def test_every_link_has_a_target(page: str) -> None:
     path = DOCS / page
     targets = [target.partition("#")[0] for target in _LINK.findall(path.read_text(encoding="utf-8"))]
     local = [target for target in targets if target and "://" not in target]
@@ -445,7 +445,7 @@ def test_every_page_is_in_the_index() -> None:
     assert set(pages()) - {"README.md"} <= listed
 
 
-def test_the_page_of_commands_is_what_the_commands_say() -> None:
+def test_the_page_of_commands_equals_the_help_of_the_commands() -> None:
     made = runpy.run_path(str(DOCS / "reference" / "cli_page.py"))
     assert (DOCS / "reference" / "cli.md").read_text(encoding="utf-8") == made["page"](), (
         "run `python docs/reference/cli_page.py`"

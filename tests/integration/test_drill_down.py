@@ -22,7 +22,7 @@ from memotree.v1 import forest_service_pb2 as pb
 
 
 class Marked:
-    """A reranker that gives each text the score that stands in it as ``score=0.7``; what it read is kept."""
+    """A reranker that gives each text the score in it, such as ``score=0.7``, and records the texts."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -66,7 +66,7 @@ async def build(world: World, scores: Sequence[float]) -> tuple[Node, list[Node]
 
 
 @pytest.mark.requirement("FOREST-7")
-async def test_children_over_the_threshold_come_best_first_and_the_rest_is_counted(
+async def test_children_above_the_threshold_are_sorted_by_score_and_the_rest_are_counted(
     world: World, drilling: DrillDown
 ) -> None:
     top, leaves = await build(world, [0.6, 0.2, 0.9, 0.5])
@@ -95,7 +95,7 @@ async def test_a_leaf_returns_itself_with_score_1(world: World, drilling: DrillD
     assert not marked.read, "nothing is reranked"
 
 
-async def test_only_one_level_is_looked_at(world: World, drilling: DrillDown) -> None:
+async def test_only_one_level_is_ranked(world: World, drilling: DrillDown) -> None:
     top = world.node("Top", type="summary_node", content="")
     middle = world.node("Middle", parent=top, type="summary_node", content="", summary="score=0.8")
     deep = world.node("Deep", parent=middle, content="score=1.0")
@@ -114,7 +114,9 @@ async def test_nodes_that_are_no_summaries_have_children_too(world: World, drill
     assert ids(await drill(world, drilling, project)) == [task.id]
 
 
-async def test_when_nothing_passes_a_warning_says_the_best_score(world: World, drilling: DrillDown) -> None:
+async def test_if_no_child_reaches_the_threshold_a_warning_gives_the_best_score(
+    world: World, drilling: DrillDown
+) -> None:
     top, _ = await build(world, [0.1, 0.41, 0.3])
     answer = await drill(world, drilling, top)
     assert not answer.nodes
@@ -165,7 +167,7 @@ async def test_a_session_sees_its_own_children_and_an_old_commit_the_old_ones(
     assert ids(await drill(world, drilling, top, revision=before)) == [second.id, first.id]
 
 
-async def test_of_very_many_children_words_and_meaning_choose_those_that_are_ranked(
+async def test_of_very_many_children_only_the_best_by_words_and_meaning_are_ranked(
     world: World, drilling: DrillDown, marked: Marked
 ) -> None:
     count = 3 * MOST_RERANKED
@@ -190,7 +192,7 @@ async def test_of_very_many_children_words_and_meaning_choose_those_that_are_ran
         ({"threshold": float("nan")}, "threshold"),
     ],
 )
-async def test_what_can_never_be_right_is_refused_by_its_field(
+async def test_an_invalid_argument_is_refused_by_its_field(
     world: World, drilling: DrillDown, fields: dict[str, Any], field: str
 ) -> None:
     top, _ = await build(world, [0.1])

@@ -1,4 +1,4 @@
-"""Every argument that a call names as wrong is named by its path in the request, in parts and batches too."""
+"""An error names each wrong argument by its path in the request, also inside parts and batches."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ CALLS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("DiffRevisions", {"old_revision": "v1", "new_revision": "main", "node_id": "!"}, ["node_id"]),
     ("CreateTag", {"name": "new", "tagger": types_pb2.CommitAuthor(name=BAD)}, ["tagger.name"]),
 ]
-"""Calls, the arguments that are wrong in them, and how these are to be named."""
+"""Calls, their wrong arguments, and the paths that name these."""
 
 CHANGES: list[tuple[pb.NodeChange, list[str]]] = [
     (pb.NodeChange(), [""]),
@@ -90,7 +90,7 @@ CHANGES: list[tuple[pb.NodeChange, list[str]]] = [
         ["remove_relation.target_id"],
     ),
 ]
-"""Changes of a batch, and what is wrong in each."""
+"""Changes of a batch, and the wrong arguments of each."""
 
 
 @pytest.mark.parametrize(("method", "fields", "violated"), CALLS)
@@ -149,7 +149,7 @@ async def test_an_ambiguous_revision_is_named_as_the_request_calls_it(
     assert [violation.field for violation in refused.value.violations] == [field]
 
 
-async def test_what_was_there_before_is_told_at_the_field_that_names_the_node(wire: Wire) -> None:
+async def test_a_fault_of_the_existing_node_is_reported_at_the_field_that_names_the_node(wire: Wire) -> None:
     nodes = [await wire.create(tags=[f"{letter}{number}" for number in range(40)]) for letter in "ab"]
     refusal = await wire.refused("MergeNodes", node_ids=[node.id for node in nodes])
     assert (refusal.code, refusal.reason, refusal.fields) == ("INVALID_ARGUMENT", "INVALID_NODE", ("node_ids",))
@@ -157,7 +157,7 @@ async def test_what_was_there_before_is_told_at_the_field_that_names_the_node(wi
 
 
 @pytest.mark.requirement("CANVAS-4")
-def test_an_old_tag_of_a_node_is_not_told_as_one_of_the_request() -> None:
+def test_a_fault_of_an_existing_tag_is_not_reported_as_one_of_the_request() -> None:
     node = Node(new_id(), new_id(), None, "a0", tags=("a", "new,tag", "old,tag"))
     fields = RequestFields({"tags": "tags"}, tags=["x", " new,tag "])
     assert fields.tell(FieldViolation("tags[1]", "is wrong"), node) == FieldViolation("tags[1]", "is wrong")
@@ -165,7 +165,7 @@ def test_an_old_tag_of_a_node_is_not_told_as_one_of_the_request() -> None:
     assert told == FieldViolation("node_id", f"leads to {node.id}, whose tags[2] is wrong")
 
 
-def test_a_path_is_only_found_where_the_request_has_it() -> None:
+def test_a_path_is_only_found_if_the_request_has_it() -> None:
     batch = pb.BatchChangeNodesRequest(changes=[pb.NodeChange(create=pb.CreateNodeRequest(attributes={"a.b": "v"}))])
     for path in ("changes", "changes[0]", "changes[0].create.title", "changes[0].create.attributes['a.b']"):
         assert has_path(batch, path), path

@@ -1,4 +1,4 @@
-"""What people audit: the log, one commit, the life of a node."""
+"""The history that people audit: the log, one commit, the versions of a node."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +28,7 @@ async def test_commits_come_newest_first_along_the_first_parents(world: World, h
 
 
 @pytest.mark.requirement("GIT-5")
-async def test_a_commit_tells_who_when_why_and_which_session(world: World, history: HistoryOperations) -> None:
+async def test_a_commit_has_its_author_time_reason_and_session(world: World, history: HistoryOperations) -> None:
     session = await world.open(agent="gardener")
     await world.stage(session, world.node("Rose"), note="so that it smells")
     commit_id = await world.commit(session, "Plant a rose\n\nIn spring.")
@@ -40,7 +40,7 @@ async def test_a_commit_tells_who_when_why_and_which_session(world: World, histo
     assert commit.commit_time.seconds == int(git(world, "log", "-1", "--format=%ct", commit_id))
 
 
-async def test_a_log_in_pages_is_the_log_without(world: World, history: HistoryOperations) -> None:
+async def test_a_log_in_pages_equals_the_whole_log(world: World, history: HistoryOperations) -> None:
     await world.put_all(world.nodes(7))
     whole = await log(history, world)
     assert await log(history, world, page_size=1) == whole
@@ -48,7 +48,9 @@ async def test_a_log_in_pages_is_the_log_without(world: World, history: HistoryO
     assert await log(history, world, page_size=1_000_000) == whole
 
 
-async def test_pages_go_on_where_they_began_when_the_branch_moves(world: World, history: HistoryOperations) -> None:
+async def test_pages_of_a_log_continue_from_the_same_commit_if_the_branch_moves(
+    world: World, history: HistoryOperations
+) -> None:
     await world.put_all(world.nodes(3))
     whole = await log(history, world)
     request = pb.ListCommitsRequest(workspace=world.workspace, page_size=2)
@@ -78,7 +80,7 @@ async def test_a_log_is_of_one_node_or_of_a_subtree(world: World, history: Histo
     assert third not in await log(history, world, subtree_id=top.id)
 
 
-async def test_a_log_of_a_node_that_never_was_is_refused(world: World, history: HistoryOperations) -> None:
+async def test_a_log_of_a_node_that_never_existed_is_refused(world: World, history: HistoryOperations) -> None:
     for fields in ({"node_id": new_id()}, {"subtree_id": new_id()}, {"node_id": "zzzz"}):
         with pytest.raises(NodeNotFoundError):
             await log(history, world, **fields)
@@ -92,7 +94,7 @@ async def test_a_log_of_a_deleted_node_is_found_by_its_whole_id(world: World, hi
 
 
 @pytest.mark.requirement("CANVAS-13", "GIT-5")
-async def test_a_deleted_node_tells_its_history_by_a_prefix(world: World, history: HistoryOperations) -> None:
+async def test_the_history_of_a_deleted_node_is_found_by_a_prefix(world: World, history: HistoryOperations) -> None:
     node = replace(world.node("Gone"), id="g" * 8 + new_id()[8:])
     made = await world.put(node)
     gone = await world.put(delete=[node])
@@ -191,7 +193,7 @@ async def test_bad_pages_are_refused(world: World, history: HistoryOperations) -
 
 
 @pytest.mark.requirement("GIT-5")
-async def test_a_commit_tells_what_happened_to_each_entry(world: World, history: HistoryOperations) -> None:
+async def test_a_commit_lists_the_change_of_each_entry(world: World, history: HistoryOperations) -> None:
     kept, moved, gone = world.node("Kept"), world.node("Moved"), world.node("Gone")
     await world.put(kept, moved, gone)
     new = world.node("New")
@@ -224,7 +226,7 @@ async def test_a_big_commit_lists_a_thousand_changes_and_counts_all(world: World
     assert (len(response.changes), response.change_count) == (1000, 1003)
 
 
-async def test_a_session_is_no_commit(world: World, history: HistoryOperations) -> None:
+async def test_a_session_cannot_be_read_as_a_commit(world: World, history: HistoryOperations) -> None:
     session = await world.open()
     with pytest.raises(SessionIsNoCommitError):
         await history.get_commit(pb.GetCommitRequest(workspace=world.workspace, revision=session))
@@ -236,7 +238,7 @@ async def test_a_session_is_no_commit(world: World, history: HistoryOperations) 
 
 
 @pytest.mark.requirement("GIT-5")
-async def test_a_node_tells_its_whole_life(world: World, history: HistoryOperations) -> None:
+async def test_the_revisions_of_a_node_cover_its_whole_history(world: World, history: HistoryOperations) -> None:
     node = world.node("First", summary="A summary.")
     born = await world.put(node)
     await world.put(world.node("Another"))
@@ -260,7 +262,7 @@ async def test_a_node_tells_its_whole_life(world: World, history: HistoryOperati
     assert [one.commit.id for one in await life(history, world, node, revision=grown)] == [grown, born]
 
 
-async def test_a_life_shows_as_much_as_was_asked_for(world: World, history: HistoryOperations) -> None:
+async def test_revisions_have_the_requested_fields(world: World, history: HistoryOperations) -> None:
     node = world.node("Title", brief="Brief.", summary="Summary.")
     await world.put(node)
     shown = []
@@ -270,7 +272,9 @@ async def test_a_life_shows_as_much_as_was_asked_for(world: World, history: Hist
     assert [len(texts) for texts in shown] == [1, 2, 3, 4]
 
 
-async def test_a_life_stops_at_the_fork_of_another_branch(world: World, history: HistoryOperations) -> None:
+async def test_revisions_made_on_another_branch_after_the_fork_are_not_listed(
+    world: World, history: HistoryOperations
+) -> None:
     node = world.node("Zero")
     zero = await world.put(node)
     await branch(history, world, "side")
@@ -291,7 +295,9 @@ async def test_a_life_stops_at_the_fork_of_another_branch(world: World, history:
         assert await log(history, world, revision=name) == git(world, "rev-list", "--first-parent", name).split()
 
 
-async def test_a_life_of_large_texts_comes_in_pages_that_fit(world: World, history: HistoryOperations) -> None:
+async def test_revisions_with_large_texts_come_in_pages_within_the_size_limit(
+    world: World, history: HistoryOperations
+) -> None:
     node = world.node()
     await world.put_all([replace(node, content=f"{number}" + "x" * 800_000) for number in range(5)])
     request = pb.ListNodeRevisionsRequest(workspace=world.workspace, node_id=node.id, level=DETAIL)
@@ -300,7 +306,7 @@ async def test_a_life_of_large_texts_comes_in_pages_that_fit(world: World, histo
     assert [one.node.content[0] for one in await life(history, world, node, level=DETAIL)] == list("43210")
 
 
-async def test_a_node_that_never_was_has_no_life(world: World, history: HistoryOperations) -> None:
+async def test_revisions_of_a_node_that_never_existed_are_refused(world: World, history: HistoryOperations) -> None:
     session = await world.open()
     staged = world.node()
     await world.stage(session, staged)

@@ -1,4 +1,4 @@
-"""The HTTP face: the memory forest's own endpoint, health, and who may call."""
+"""The HTTP server: the forest's own endpoint, health, and the origins that may call."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from integration.faces import INNER, LEAF, ScriptedForest, served
+from integration.scripted_server import INNER, LEAF, ScriptedForest, served
 from integration.worlds import World
 
 from memotree.server.announcement import read_announcement
@@ -28,7 +28,7 @@ def scripted() -> ScriptedForest:
 
 @pytest_asyncio.fixture
 async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
-    async with served(world, scripted, tmp_path / "faces") as running:
+    async with served(world, scripted, tmp_path / "http") as running:
         yield running
 
 
@@ -74,7 +74,7 @@ async def test_workspace_revision_and_threshold_may_be_given(
     assert (await client.get(PATH, params=given)).status_code == 200
     (request,) = scripted.requests
     assert (request.workspace, request.revision, request.threshold) == ("42", "v1", 0.25)
-    assert (request.node_id, request.query) == ("123", "7")  # texts stay texts, whatever they look like
+    assert (request.node_id, request.query) == ("123", "7")  # texts stay texts, even if they look like numbers
 
 
 @pytest.mark.requirement("FOREST-14", "CANVAS-7")
@@ -91,7 +91,7 @@ async def test_workspace_revision_and_threshold_may_be_given(
         ({"node_id": "missing", "query": "b"}, 404, "NODE_NOT_FOUND", []),
     ],
 )
-async def test_a_refused_call_answers_the_error_code_with_every_fault(
+async def test_a_refused_call_returns_the_error_code_and_every_violation(
     client: httpx2.AsyncClient, query: dict[str, Any], status: int, code: str, fields: list[str]
 ) -> None:
     answer = await client.get(PATH, params=query)
@@ -101,7 +101,9 @@ async def test_a_refused_call_answers_the_error_code_with_every_fault(
     assert error["message"]
 
 
-async def test_a_fault_of_our_own_is_not_told(client: httpx2.AsyncClient, scripted: ScriptedForest) -> None:
+async def test_the_details_of_an_internal_error_are_not_shown(
+    client: httpx2.AsyncClient, scripted: ScriptedForest
+) -> None:
     async def broken(_request: object) -> None:
         raise RuntimeError("the secret path")
 
@@ -111,14 +113,14 @@ async def test_a_fault_of_our_own_is_not_told(client: httpx2.AsyncClient, script
     assert "secret" not in answer.text
 
 
-async def test_what_is_not_there_is_told_in_the_same_form(client: httpx2.AsyncClient) -> None:
+async def test_a_not_found_error_has_the_same_form(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/nothing")).json()["error"]["code"] == "NO_SUCH_PATH"
     answer = await client.post(PATH)
     assert (answer.status_code, answer.json()["error"]["code"]) == (405, "NO_SUCH_METHOD")
 
 
 @pytest.mark.parametrize("path", [f"{PATH}?node_id=a&query=b", "/healthz", "/mcp"])
-async def test_a_page_of_another_site_can_call_nothing(client: httpx2.AsyncClient, path: str) -> None:
+async def test_a_web_page_of_another_origin_cannot_call(client: httpx2.AsyncClient, path: str) -> None:
     rebound = await client.get(path, headers={"host": "evil.example:7320"})
     foreign = await client.get(path, headers={"origin": "https://evil.example"})
     opaque = await client.get(path, headers={"origin": "null"})
@@ -126,13 +128,13 @@ async def test_a_page_of_another_site_can_call_nothing(client: httpx2.AsyncClien
     assert [each.status_code for each in (rebound, foreign, opaque, image)] == [421, 403, 403, 403]
 
 
-async def test_pages_of_this_machine_may_call(client: httpx2.AsyncClient) -> None:
+async def test_web_pages_of_this_machine_may_call(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/healthz", headers={"host": "localhost:1", "origin": "http://localhost:3000"})
     assert (answer.status_code, answer.json()) == (200, {"status": "serving"})
 
 
-async def test_the_data_folder_tells_where_http_is(server: Server, tmp_path: Path) -> None:
-    announced = read_announcement(tmp_path / "faces")
+async def test_the_announcement_in_the_data_folder_has_the_http_address(server: Server, tmp_path: Path) -> None:
+    announced = read_announcement(tmp_path / "http")
     assert announced is not None
     assert announced.url == server.url
     assert server.url.startswith("http://127.0.0.1:")
@@ -155,16 +157,16 @@ async def test_an_announcement_of_an_earlier_version_is_still_read(tmp_path: Pat
         ({"port": 0, "http_port": 9}, 9),
     ],
 )
-def test_http_listens_beside_grpc_unless_told_otherwise(given: dict[str, int], port: int) -> None:
+def test_http_listens_beside_grpc_unless_it_is_disabled(given: dict[str, int], port: int) -> None:
     assert Settings(**given).port_for_http == port
 
 
-def test_two_faces_on_one_port_are_refused_before_anything_starts() -> None:
+def test_grpc_and_http_on_one_port_are_refused_before_the_start() -> None:
     with pytest.raises(InvalidSettingsError, match="http_port"):
         load_settings(port=7000, http_port=7000)
 
 
-async def test_a_port_that_is_taken_is_told_and_nothing_stays_behind(
+async def test_a_port_in_use_is_reported_and_the_server_is_stopped_cleanly(
     world: World, scripted: ScriptedForest, tmp_path: Path
 ) -> None:
     with socket.socket() as other:
@@ -172,13 +174,13 @@ async def test_a_port_that_is_taken_is_told_and_nothing_stays_behind(
         other.listen()
         taken = other.getsockname()[1]
         with pytest.raises(PortTakenError, match="MEMOTREE_HTTP_PORT"):
-            async with served(world, scripted, tmp_path / "faces", http_port=taken):
+            async with served(world, scripted, tmp_path / "http", http_port=taken):
                 pass
-    assert read_announcement(tmp_path / "faces") is None
+    assert read_announcement(tmp_path / "http") is None
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_graceful_stop_waits_for_a_call_over_http_and_begins_no_other(
+async def test_a_graceful_stop_waits_for_a_running_http_call_and_refuses_new_ones(
     server: Server, client: httpx2.AsyncClient, scripted: ScriptedForest
 ) -> None:
     hold = asyncio.Event()
@@ -204,7 +206,7 @@ async def test_a_graceful_stop_waits_for_a_call_over_http_and_begins_no_other(
     await asyncio.wait_for(stopping, 60)
 
 
-async def test_a_stop_out_of_patience_ends_a_call_over_http(
+async def test_a_stop_ends_an_http_call_after_its_grace_period(
     server: Server, client: httpx2.AsyncClient, scripted: ScriptedForest
 ) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""The operations of JobService, and the jobs that make mirrors anew."""
+"""The operations of JobService, and the jobs that rebuild the mirrors."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 from integration.calls import reason
-from integration.plants import differences
+from integration.damage import differences
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.workspace import WorkspaceNotFoundError
@@ -29,8 +29,8 @@ PATIENCE = 60.0
 
 
 @dataclass
-class Desk:
-    """The operations with a runner whose work ``act`` waits for ``leave``, then does what ``act`` says."""
+class ServiceStage:
+    """The operations with a runner of the work ``act``, which waits for ``leave`` and then ends as the test has set."""
 
     world: World
     runner: JobRunner
@@ -69,9 +69,9 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(world: World) -> AsyncIterator[Desk]:
+async def stage(world: World) -> AsyncIterator[ServiceStage]:
     runner = JobRunner(world.store.database)
-    made = Desk(world, runner, JobOperations(world.store, world.pages, runner))
+    made = ServiceStage(world, runner, JobOperations(world.store, world.pages, runner))
     runner.register("act", made.act)
     rebuilds.register(runner, world.store)
     await runner.start()
@@ -79,68 +79,68 @@ async def desk(world: World) -> AsyncIterator[Desk]:
     await runner.stop()
 
 
-async def test_a_job_is_read_with_everything_a_person_may_want_to_know(desk: Desk) -> None:
-    desk.result = pb.IngestionResult(archive_id="a" * 16, created_leaves=3)
-    job_id = await desk.submit()
-    await desk.entered.wait()
-    running = await desk.job(job_id)
+async def test_a_job_is_read_with_all_its_fields(stage: ServiceStage) -> None:
+    stage.result = pb.IngestionResult(archive_id="a" * 16, created_leaves=3)
+    job_id = await stage.submit()
+    await stage.entered.wait()
+    running = await stage.job(job_id)
     assert (running.state, running.kind, running.subject) == (pb.JOB_STATE_RUNNING, "act", "a poem")
     assert (running.progress.step, running.progress.done, running.progress.total) == ("waiting", 1, 3)
-    assert running.workspace_id == desk.world.workspace
+    assert running.workspace_id == stage.world.workspace
     assert running.attempts == 1
-    desk.leave.set()
-    seen = await desk.watched(job_id)
+    stage.leave.set()
+    seen = await stage.watched(job_id)
     assert seen[-1].state == pb.JOB_STATE_SUCCEEDED
-    assert seen[-1].ingestion == desk.result
+    assert seen[-1].ingestion == stage.result
     assert seen[-1].update_time.ToDatetime() >= seen[-1].create_time.ToDatetime()
-    assert (await desk.job(job_id[:8])).id == job_id
+    assert (await stage.job(job_id[:8])).id == job_id
 
 
-async def test_an_empty_result_is_a_result(desk: Desk) -> None:
-    desk.result = pb.RenewalResult()
-    desk.leave.set()
-    assert (await desk.watched(await desk.submit()))[-1].WhichOneof("result") == "renewal"
+async def test_an_empty_result_is_a_result(stage: ServiceStage) -> None:
+    stage.result = pb.RenewalResult()
+    stage.leave.set()
+    assert (await stage.watched(await stage.submit()))[-1].WhichOneof("result") == "renewal"
 
 
-async def test_a_stopped_job_says_why_and_goes_on_with_another_limit(desk: Desk) -> None:
-    desk.stops = True
-    desk.leave.set()
-    job_id = await desk.submit()
-    stopped = (await desk.watched(job_id))[-1]
+async def test_a_stopped_job_has_a_reason_and_continues_with_another_limit(stage: ServiceStage) -> None:
+    stage.stops = True
+    stage.leave.set()
+    job_id = await stage.submit()
+    stopped = (await stage.watched(job_id))[-1]
     assert (stopped.state, stopped.reason) == (pb.JOB_STATE_STOPPED, "JOB_STOPPED")
     assert stopped.message == "The budget is used up. Resume the job with another."
     assert [(row.model, row.calls) for row in stopped.usage] == [("m", 3)]
-    answer = await desk.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id, max_model_tokens=500))
+    answer = await stage.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id, max_model_tokens=500))
     assert answer.job.state in {pb.JOB_STATE_QUEUED, pb.JOB_STATE_RUNNING}
-    over = (await desk.watched(job_id))[-1]
+    over = (await stage.watched(job_id))[-1]
     assert (over.state, over.attempts, over.reason) == (pb.JOB_STATE_SUCCEEDED, 2, "")
     with pytest.raises(JobNotResumableError, match="in the state succeeded"):
-        await desk.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id))
+        await stage.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id))
     with pytest.raises(InvalidInputError, match="max_model_tokens"):
-        await desk.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id, max_model_tokens=-1))
+        await stage.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id, max_model_tokens=-1))
 
 
-async def test_cancelling_answers_the_job_at_its_end(desk: Desk) -> None:
-    job_id = await desk.submit()
-    await desk.entered.wait()
-    answer = await desk.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))
+async def test_cancelling_returns_the_job_after_its_end(stage: ServiceStage) -> None:
+    job_id = await stage.submit()
+    await stage.entered.wait()
+    answer = await stage.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))
     assert answer.job.state == pb.JOB_STATE_CANCELLED
-    assert (await desk.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))).job == answer.job
+    assert (await stage.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))).job == answer.job
 
 
-async def test_lists_are_paged_newest_first_and_filtered(desk: Desk) -> None:
-    other = await World.create(desk.world.store, desk.world.pages, desk.world.limits, "meadow")
-    desk.leave.set()
-    made = [await desk.submit(str(number)) for number in range(5)]
-    elsewhere = (await desk.jobs.start_reindex(pb.StartReindexRequest(workspace="meadow"))).job.id
+async def test_lists_are_paged_newest_first_and_filtered(stage: ServiceStage) -> None:
+    other = await World.create(stage.world.store, stage.world.pages, stage.world.limits, "meadow")
+    stage.leave.set()
+    made = [await stage.submit(str(number)) for number in range(5)]
+    elsewhere = (await stage.jobs.start_reindex(pb.StartReindexRequest(workspace="meadow"))).job.id
     for job_id in (*made, elsewhere):
-        await desk.watched(job_id)
+        await stage.watched(job_id)
 
     async def pages(**fields: object) -> list[str]:
         found, token = [], ""
         while True:
             request = pb.ListJobsRequest(page_size=2, page_token=token, **fields)  # type: ignore[arg-type]
-            answer = await desk.jobs.list_jobs(request)
+            answer = await stage.jobs.list_jobs(request)
             found += [job.id for job in answer.jobs]
             if not (token := answer.next_page_token):
                 return found
@@ -157,14 +157,14 @@ async def test_lists_are_paged_newest_first_and_filtered(desk: Desk) -> None:
         await pages(workspace="nowhere")
 
 
-async def test_what_names_no_job_or_several_is_refused_with_a_way_on(desk: Desk) -> None:
+async def test_an_id_of_no_job_or_of_several_is_refused_with_advice(stage: ServiceStage) -> None:
     with pytest.raises(JobNotFoundError, match="ListJobs"):
-        await desk.job("0" * 16)
+        await stage.job("0" * 16)
     with pytest.raises(JobNotFoundError):
-        await desk.job("0000")
+        await stage.job("0000")
     with pytest.raises(InvalidIdError):
-        await desk.job("no")
-    async with desk.world.store.database.transaction() as conn:
+        await stage.job("no")
+    async with stage.world.store.database.transaction() as conn:
         for number in range(2):
             await conn.execute(
                 "insert into work.job (job_id, workspace_id, kind, subject, lane, state, request)"
@@ -172,78 +172,80 @@ async def test_what_names_no_job_or_several_is_refused_with_a_way_on(desk: Desk)
                 (f"abcd00000000000{number}",),
             )
     with pytest.raises(AmbiguousJobIdError, match="abcd000000000001"):
-        await desk.job("abcd")
+        await stage.job("abcd")
 
 
-async def test_a_rebuild_as_a_job_makes_every_row_anew_and_a_repeat_is_the_same_job(desk: Desk) -> None:
-    world = desk.world
+async def test_a_rebuild_job_rewrites_every_row_and_a_repeated_request_returns_the_same_job(
+    stage: ServiceStage,
+) -> None:
+    world = stage.world
     await world.put(*world.nodes(5))
     async with world.store.database.transaction() as conn:
         await conn.execute("update mirror.version set title = 'wrong'")
     assert await differences(world)
     request = pb.StartRebuildRequest(workspace="garden", request_id="once")
-    first = (await desk.jobs.start_rebuild(request)).job
+    first = (await stage.jobs.start_rebuild(request)).job
     assert (first.kind, first.subject) == ("rebuild", "garden")
-    seen = await desk.watched(first.id)
+    seen = await stage.watched(first.id)
     assert seen[-1].state == pb.JOB_STATE_SUCCEEDED
     assert seen[-1].progress.step == "index"
-    assert (await desk.jobs.start_rebuild(request)).job.id == first.id
+    assert (await stage.jobs.start_rebuild(request)).job.id == first.id
     assert not await differences(world)
 
 
-async def test_a_second_rebuild_waits_for_the_first(desk: Desk) -> None:
-    async with desk.world.store.locks.of(desk.world.workspace):
-        first = (await desk.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
-        second = (await desk.jobs.start_reindex(pb.StartReindexRequest(workspace="garden"))).job.id
-        await desk.runs(first)
-        assert (await desk.job(second)).state == pb.JOB_STATE_QUEUED
-    assert (await desk.watched(second))[-1].state == pb.JOB_STATE_SUCCEEDED
-    assert (await desk.job(first)).state == pb.JOB_STATE_SUCCEEDED
+async def test_a_second_rebuild_waits_for_the_first(stage: ServiceStage) -> None:
+    async with stage.world.store.locks.of(stage.world.workspace):
+        first = (await stage.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
+        second = (await stage.jobs.start_reindex(pb.StartReindexRequest(workspace="garden"))).job.id
+        await stage.runs(first)
+        assert (await stage.job(second)).state == pb.JOB_STATE_QUEUED
+    assert (await stage.watched(second))[-1].state == pb.JOB_STATE_SUCCEEDED
+    assert (await stage.job(first)).state == pb.JOB_STATE_SUCCEEDED
 
 
-async def test_a_cancelled_rebuild_leaves_a_workspace_that_answers_and_can_be_resumed(desk: Desk) -> None:
-    world = desk.world
+async def test_after_a_cancelled_rebuild_the_workspace_works_and_the_job_can_be_resumed(stage: ServiceStage) -> None:
+    world = stage.world
     top = world.node("Top")
     commit = await world.put(top)
     async with world.store.locks.of(world.workspace):
-        job_id = (await desk.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
-        await desk.runs(job_id)
-        answer = await desk.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))
+        job_id = (await stage.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
+        await stage.runs(job_id)
+        answer = await stage.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))
     assert answer.job.state == pb.JOB_STATE_CANCELLED
     assert top.id in await world.alive(commit)
-    await desk.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id))
-    assert (await desk.watched(job_id))[-1].state == pb.JOB_STATE_SUCCEEDED
+    await stage.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id))
+    assert (await stage.watched(job_id))[-1].state == pb.JOB_STATE_SUCCEEDED
     assert not await differences(world)
 
 
-async def test_deleting_a_workspace_ends_its_jobs_and_takes_them_away(desk: Desk) -> None:
-    world = desk.world
-    places = WorkspaceOperations(world.store, world.pages, world.limits, desk.runner.forget_workspace)
-    running = await desk.submit()
-    await desk.entered.wait()
-    watching = asyncio.create_task(desk.watched(running))
+async def test_deleting_a_workspace_cancels_and_deletes_its_jobs(stage: ServiceStage) -> None:
+    world = stage.world
+    places = WorkspaceOperations(world.store, world.pages, world.limits, stage.runner.forget_workspace)
+    running = await stage.submit()
+    await stage.entered.wait()
+    watching = asyncio.create_task(stage.watched(running))
     await asyncio.sleep(0)
     await places.delete_workspace(workspaces.DeleteWorkspaceRequest(workspace="garden", confirm_name="garden"))
     with pytest.raises(JobNotFoundError):
         await watching
-    assert not (await desk.jobs.list_jobs(pb.ListJobsRequest())).jobs
-    await desk.runner.stop()
+    assert not (await stage.jobs.list_jobs(pb.ListJobsRequest())).jobs
+    await stage.runner.stop()
 
 
-async def test_a_stop_of_the_server_does_not_wait_for_jobs_that_are_watched(desk: Desk) -> None:
-    settings = Settings(data_folder=desk.world.store.data_folder, port=0)
-    server = Server(settings, {"JobService": desk.jobs})
+async def test_a_stop_of_the_server_does_not_wait_for_jobs_that_are_watched(stage: ServiceStage) -> None:
+    settings = Settings(data_folder=stage.world.store.data_folder, port=0)
+    server = Server(settings, {"JobService": stage.jobs})
     await server.start()
     async with grpc.aio.insecure_channel(server.address) as channel:
-        job_id = await desk.submit()
+        job_id = await stage.submit()
         stub = job_service_pb2_grpc.JobServiceStub(channel)
         stream = stub.WatchJob(pb.WatchJobRequest(job_id=job_id)).__aiter__()
-        await desk.entered.wait()
+        await stage.entered.wait()
         assert (await anext(stream)).job.id == job_id
         async with asyncio.timeout(PATIENCE):
             await server.stop(grace=3600)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             _ = [event async for event in stream]
     assert (caught.value.code(), reason(caught.value)) == (grpc.StatusCode.UNAVAILABLE, "JOBS_PAUSED")
-    await desk.runner.stop()
-    assert (await desk.job(job_id)).state == pb.JOB_STATE_QUEUED
+    await stage.runner.stop()
+    assert (await stage.job(job_id)).state == pb.JOB_STATE_QUEUED

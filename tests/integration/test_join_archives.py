@@ -1,4 +1,4 @@
-"""Archives that are about the same: suggested, and joined under a new root."""
+"""Archives about the same subject are suggested, and joined under a new root."""
 
 import asyncio
 from dataclasses import replace
@@ -163,7 +163,7 @@ async def test_joined_archives_stand_below_a_new_root_in_one_commit(
 
 
 @pytest.mark.requirement("FOREST-11", "FOREST-5")
-async def test_a_former_archive_keeps_its_attributes_so_that_its_document_is_found_again(
+async def test_a_joined_archive_keeps_its_attributes_so_that_its_document_can_be_updated(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     await join(world, joining, "stone.md", "wood.md")
@@ -198,7 +198,7 @@ async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Lib
     assert not [one async for one in verify(world.store, world.workspace) if isinstance(one, Difference)]
 
 
-async def test_the_name_of_one_of_them_may_be_the_name_of_all(
+async def test_the_joined_archive_may_have_the_name_of_one_of_the_archives(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     assert library
@@ -227,7 +227,7 @@ async def test_archives_without_nodes_are_joined_too(world: World, joining: Arch
 
 
 @pytest.mark.requirement("FOREST-11")
-async def test_what_cannot_be_joined_is_refused_and_nothing_is_committed(
+async def test_an_impossible_join_is_refused_and_nothing_is_committed(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     before = await world.head()
@@ -308,7 +308,7 @@ async def test_a_session_that_has_edited_a_node_commits_its_edit_in_the_joined_a
     assert node.content == "Nine arches."
 
 
-async def test_a_session_with_a_new_root_in_a_former_archive_is_told_that_it_is_gone(
+async def test_a_session_with_a_new_root_in_a_joined_archive_gets_an_error_that_it_is_gone(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
     session = await world.open()
@@ -319,7 +319,7 @@ async def test_a_session_with_a_new_root_in_a_former_archive_is_told_that_it_is_
     assert any("archive" in conflict.description for conflict in refused.value.conflicts)
 
 
-async def test_another_branch_is_left_as_it_is(world: World, library: Library, joining: ArchiveJoin) -> None:
+async def test_joining_does_not_change_other_branches(world: World, library: Library, joining: ArchiveJoin) -> None:
     history = HistoryOperations(world.store, world.pages, world.limits)
     await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side"))
     answer = await join(world, joining, "stone.md", "wood.md", branch="side")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.plants import change, differences
+from integration.damage import change, differences
 from integration.worlds import World
 from memotree_storage.errors import NotFoundError
 from memotree_storage.postgres import registry
@@ -47,7 +47,7 @@ async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
     assert await differences(lived_in) == []
 
 
-async def test_a_rebuild_goes_on_when_its_caller_leaves(lived_in: World, maintenance: MaintenanceOperations) -> None:
+async def test_a_rebuild_continues_if_its_caller_cancels(lived_in: World, maintenance: MaintenanceOperations) -> None:
     stream = maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace=lived_in.workspace))
     await anext(stream)
     await stream.aclose()
@@ -57,7 +57,7 @@ async def test_a_rebuild_goes_on_when_its_caller_leaves(lived_in: World, mainten
 
 @pytest.mark.requirement("STORE-4")
 async def test_a_rebuild_keeps_the_edits_that_undo_what_their_session_committed(world: World) -> None:
-    """Replaying the commits of a session must not take its later edits for what those commits had."""
+    """Replaying a session's commits must not mistake its later edits for the committed ones."""
     node = world.node("One")
     await world.put(node)
     session = await world.open()
@@ -84,7 +84,7 @@ async def _seen(world: World, session: str) -> dict[str, str]:
     return await world.alive(resolved.state.commit_id, session)
 
 
-async def test_status_tells_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
+async def test_status_returns_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
     status = await maintenance.get_status(pb.GetStatusRequest())
     assert [(one.name, one.healthy, one.embedded) for one in status.stores] == [
         ("git", True, True),
@@ -97,7 +97,7 @@ async def test_status_tells_versions_stores_and_counts(lived_in: World, maintena
     assert status.version
 
 
-async def test_a_workspace_that_is_not_there_is_not_found(maintenance: MaintenanceOperations) -> None:
+async def test_a_missing_workspace_is_not_found(maintenance: MaintenanceOperations) -> None:
     with pytest.raises(NotFoundError):
         await anext(maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="nowhere")))
     with pytest.raises(NotFoundError):

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from integration.faces import ScriptedForest, served
+from integration.scripted_server import ScriptedForest, served
 from integration.worlds import World
 from jsonschema import Draft202012Validator
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -38,7 +38,7 @@ def scripted() -> ScriptedForest:
 
 @pytest_asyncio.fixture
 async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
-    async with served(world, scripted, tmp_path / "faces") as running:
+    async with served(world, scripted, tmp_path / "http") as running:
         yield running
 
 
@@ -47,7 +47,7 @@ def over_http(server: Server, era: str = "auto") -> Client:
 
 
 def over_stdio(home: Path, *arguments: str, era: str = "auto") -> Client:
-    """A client that starts ``memotree mcp`` as a person's agent would, in a home of its own."""
+    """A client that starts ``memotree mcp`` as an agent does, in a home of its own."""
     environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share")}
     command = ["-m", "memotree.cli", "mcp", *arguments]
     return Client(stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment)), mode=era)
@@ -133,7 +133,7 @@ async def test_a_session_of_work_from_the_first_node_to_its_history(server: Serv
 
 @pytest.mark.requirement("FOREST-14")
 async def test_every_tool_reaches_its_operation(server: Server, world: World) -> None:
-    """With no arguments but those that are needed: the answer is a result, or a refusal of the operation."""
+    """Called with only the required arguments, each tool returns a result or a refusal of its operation."""
     values = {"string": "zzzz", "array": ["zzzz"], "object": {"type": "EXTENDS", "target_id": "zzzz"}}
     values_of = {"revision": "main", "type": "EXTENDS", "parts": [{"title": "a"}], "changes": [{}]}
     async with over_http(server) as client:
@@ -175,7 +175,7 @@ async def test_every_fault_of_the_arguments_is_listed_with_its_path(server: Serv
 
 
 @pytest.mark.requirement("CANVAS-7")
-async def test_a_refusal_of_an_operation_has_its_code_and_says_which_tool_helps(server: Server, world: World) -> None:
+async def test_a_refusal_of_an_operation_has_its_code_and_names_a_tool_that_helps(server: Server, world: World) -> None:
     async with over_http(server) as client:
         missing, text = await refused(client, "get_node", workspace="nowhere", node_id="abcd")
         fault, _ = await refused(client, "open_session", workspace=world.workspace, agent="a\x07b")
@@ -184,7 +184,7 @@ async def test_a_refusal_of_an_operation_has_its_code_and_says_which_tool_helps(
     assert [each["field"] for each in fault["details"]["violations"]] == ["agent"]
 
 
-async def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(server: Server) -> None:
+async def test_an_unknown_tool_is_a_protocol_error(server: Server) -> None:
     async with over_http(server) as client:
         with pytest.raises(MCPError, match="There is no tool 'nothing'"):
             await client.call_tool("nothing", {})
@@ -204,7 +204,7 @@ async def test_what_a_model_reads_is_the_text_itself(server: Server) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_progress_is_told_while_a_document_is_ingested_and_only_grows(server: Server, era: str) -> None:
+async def test_progress_is_reported_during_an_ingestion_and_only_grows(server: Server, era: str) -> None:
     told: list[tuple[float, str | None]] = []
 
     async def on_progress(done: float, _total: float | None, message: str | None) -> None:
@@ -251,7 +251,7 @@ async def test_a_cancelled_call_cancels_its_operation(
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_stop_of_the_server_does_not_wait_for_clients_that_only_listen(server: Server, era: str) -> None:
+async def test_a_stop_of_the_server_does_not_wait_for_idle_clients(server: Server, era: str) -> None:
     async with over_http(server, era) as client:
         await client.list_tools()
         await asyncio.wait_for(server.stop(3600), 60)
@@ -332,14 +332,14 @@ async def test_one_operation_answers_over_stdio_mcp_over_http_and_plain_http(tmp
     ]
 
 
-async def test_over_stdio_a_server_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
+async def test_over_stdio_a_named_server_that_does_not_run_is_reported(tmp_path: Path) -> None:
     async with over_stdio(tmp_path, "--address", "127.0.0.1:1") as client:
         error, text = await refused(client, "list_workspaces")
     assert (error["code"], error["status"]) == ("UNAVAILABLE", "UNAVAILABLE")
     assert "No MemoTree server answers at 127.0.0.1:1" in text
 
 
-def test_a_signal_ends_it_though_standard_input_stays_open(tmp_path: Path) -> None:
+def test_a_signal_ends_the_program_while_standard_input_is_open(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "share")}
     command = [sys.executable, "-m", "memotree.cli", "mcp"]
     folder = tmp_path / "share" / "memotree"
@@ -364,7 +364,7 @@ def test_a_signal_ends_it_though_standard_input_stays_open(tmp_path: Path) -> No
 
 @asynccontextmanager
 async def as_the_readme_says(home: Path) -> AsyncIterator[Client]:
-    """A client that does with the README's block what an agent's program does with it."""
+    """A client that uses the README's block as an agent's program does."""
     block = re.search(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     (server,) = json.loads(block[1])["mcpServers"].values()

@@ -1,4 +1,4 @@
-"""A database of an earlier version is brought forward at the start, and what was staged in it is still there."""
+"""A database of an earlier version is migrated at the start, and keeps its staged changes."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ FIRST = "work_0001.sql"
 
 
 class Deployment:
-    """One data folder and one database, and the store that starts on them."""
+    """One data folder and one database, and the stores that start on them."""
 
     def __init__(self, folder: Path, url: str, index: QdrantIndex, embedder: WordllamaEmbedder) -> None:
         self.url = url
@@ -39,7 +39,7 @@ class Deployment:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        """A life of a server's store."""
+        """The store of one server process."""
         store = self._make()
         try:
             await store.open()
@@ -60,7 +60,7 @@ def deployment(tmp_path: Path, database_url: str, shared_index: QdrantIndex, emb
 
 
 def staged_row(session_id: str, node: Node, base: Node | None, *, dead: bool = False) -> dict[str, Any]:
-    """A row of ``work.staged`` as the first version wrote it."""
+    """Insert a row of ``work.staged`` as the first version wrote it."""
     data = b"" if dead else encode_entry(node)
     return {
         "session_id": session_id,
@@ -88,7 +88,7 @@ def staged_row(session_id: str, node: Node, base: Node | None, *, dead: bool = F
 
 
 async def go_back(url: str, world: World, session_id: str, base: str, rows: list[dict[str, Any]]) -> None:
-    """Put the database where the first version left it: ``work`` of that time, and no mirror that we know."""
+    """Put the database into the form of the first version: the old ``work``, and a mirror of an unknown format."""
     first = resources.files("memotree_storage.postgres") / "migrations" / FIRST
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
         await conn.execute("drop schema work, mirror cascade")
@@ -106,7 +106,7 @@ async def go_back(url: str, world: World, session_id: str, base: str, rows: list
             await conn.execute(insert, row)
 
 
-async def test_what_the_first_version_staged_is_there_with_its_home_and_can_be_committed(
+async def test_changes_staged_by_the_first_version_keep_their_parents_and_can_be_committed(
     deployment: Deployment, pages: PageTokens, limits: ServiceLimits
 ) -> None:
     async with deployment.opened() as store:
@@ -172,7 +172,7 @@ async def test_every_start_after_the_migration_finds_the_schema_of_a_fresh_datab
             assert [*await deployment.ask(shape), *await deployment.ask(indexes)] == fresh
 
 
-async def test_a_working_state_of_a_later_version_is_refused_and_left_as_it_is(deployment: Deployment) -> None:
+async def test_a_working_state_of_a_later_version_is_refused_and_not_changed(deployment: Deployment) -> None:
     async with deployment.opened():
         pass
     later = str(len(WORK_MIGRATIONS) + 1)

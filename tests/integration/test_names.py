@@ -1,4 +1,4 @@
-"""Names that could mean two things: refused where they are given, told apart where they came from outside."""
+"""Ambiguous names: refused in calls, and told apart if they come from Git."""
 
 import subprocess
 from dataclasses import replace
@@ -17,7 +17,7 @@ INVALID = "INVALID_ARGUMENT"
 
 
 async def git(wire: Wire, server: Server, *arguments: str) -> str:
-    """Do something to the workspace's repository as a person would, and let the mirror see it."""
+    """Change the workspace's repository as a person would, and let the mirror catch up."""
     path = Path(server._settings.data_folder) / (await wire("GetWorkspace")).workspace.repository
     command = ["git", "-C", str(path), *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: ASYNC221, S603 - short
@@ -42,7 +42,7 @@ async def commit_at(wire: Wire, revision: str) -> str:
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_workspace_takes_no_name_that_reads_like_an_id(wire: Wire) -> None:
+async def test_a_workspace_name_that_looks_like_an_id_is_refused(wire: Wire) -> None:
     first = (await wire("GetWorkspace")).workspace
     for name in (first.id, new_id()):
         for method in ("CreateWorkspace", "UpdateWorkspace"):
@@ -53,7 +53,7 @@ async def test_a_workspace_takes_no_name_that_reads_like_an_id(wire: Wire) -> No
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_workspace_from_elsewhere_that_is_named_like_anothers_id_does_not_mix_with_it(world: World) -> None:
+async def test_a_copied_workspace_named_like_another_ones_id_is_not_confused_with_it(world: World) -> None:
     own = world.workspace
     told = world.store.repositories.describe(own)
     impostor = replace(told, workspace_id=new_id(), name=own)
@@ -97,7 +97,7 @@ async def test_a_branch_and_a_tag_never_share_a_name(wire: Wire) -> None:
 
 @pytest.mark.requirement("GIT-3", "CANVAS-6")
 @pytest.mark.parametrize("name", ["f" * 40, "heads/main", "tags/v1"])
-async def test_a_branch_or_tag_takes_no_name_that_git_could_read_otherwise(untouched: Wire, name: str) -> None:
+async def test_a_branch_or_tag_name_that_git_could_read_differently_is_refused(untouched: Wire, name: str) -> None:
     for method, fields, field in (
         ("CreateBranch", {"name": name}, "name"),
         ("CreateTag", {"name": name}, "name"),
@@ -108,13 +108,13 @@ async def test_a_branch_or_tag_takes_no_name_that_git_could_read_otherwise(untou
 
 
 @pytest.mark.requirement("GIT-3")
-async def test_names_that_only_resemble_digits_are_free(wire: Wire) -> None:
+async def test_names_of_characters_that_resemble_digits_are_allowed(wire: Wire) -> None:
     for name in ("abc", "2024", "beef", "0123456789ab", "v2024", "2024-11", "BEEF", "release/2024", "headstrong"):
         await wire("CreateBranch", name=name)
 
 
 @pytest.mark.requirement("GIT-3", "GIT-4")
-async def test_a_name_that_git_gave_to_a_branch_and_a_tag_has_to_be_written_out(
+async def test_a_name_of_both_a_branch_and_a_tag_must_be_given_as_a_full_ref_name(
     wire: Wire, wire_server: Server
 ) -> None:
     first, head = await two_commits(wire)
@@ -148,7 +148,7 @@ async def test_a_tag_named_like_the_default_branch_does_not_block_it(wire: Wire,
 
 
 @pytest.mark.requirement("GIT-3", "GIT-4")
-async def test_whole_ref_names_and_whole_commit_ids_go_before_refs_that_git_named_like_them(world: World) -> None:
+async def test_full_ref_names_and_commit_ids_have_precedence_over_refs_with_such_names(world: World) -> None:
     first, head = await world.put(world.node()), await world.put(world.node())
     repository: GitRepository = world.repository
     for ref in (f"refs/heads/{first}", "refs/heads/refs/heads/main", "refs/tags/refs/heads/main"):
@@ -164,7 +164,7 @@ async def test_whole_ref_names_and_whole_commit_ids_go_before_refs_that_git_name
 
 
 @pytest.mark.requirement("CANVAS-15", "CANVAS-10")
-async def test_deleting_an_archive_tells_which_relations_point_nowhere_now(wire: Wire) -> None:
+async def test_deleting_an_archive_warns_about_relations_to_its_nodes(wire: Wire) -> None:
     await wire("CreateArchive", name="plans")
     goal = (await wire("CreateNode", archive_id="plans", title="Goal")).node
     step = (await wire("CreateNode", parent_id=goal.id, title="Step")).node
@@ -189,7 +189,7 @@ async def test_deleting_an_archive_tells_which_relations_point_nowhere_now(wire:
 
 
 @pytest.mark.requirement("CANVAS-10")
-async def test_only_so_many_relations_that_point_nowhere_are_listed(wire: Wire) -> None:
+async def test_the_list_of_dangling_relations_is_limited(wire: Wire) -> None:
     await wire("CreateArchive", name="plans")
     goal = (await wire("CreateNode", archive_id="plans", title="Goal")).node
     relations = [{"type": "RELATION_TYPE_ABOUT", "target_id": goal.id}]
@@ -201,7 +201,7 @@ async def test_only_so_many_relations_that_point_nowhere_are_listed(wire: Wire) 
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_whole_archive_id_means_that_archive_whatever_others_are_called(wire: Wire) -> None:
+async def test_a_full_archive_id_has_precedence_over_the_names_of_other_archives(wire: Wire) -> None:
     first = (await wire("CreateArchive", name="first")).archive
     second = (await wire("CreateArchive", name=first.id)).archive
     assert (await wire("GetArchive", revision=wire.session, archive=first.id)).archive.name == "first"

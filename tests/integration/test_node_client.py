@@ -28,7 +28,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def run_client(address: str) -> dict[str, Any]:
-    """What the program saw."""
+    """The output of the program."""
     process = await asyncio.create_subprocess_exec(
         NODE or "", "client.mjs", address, str(PROTO), cwd=FOLDER, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -39,7 +39,7 @@ async def run_client(address: str) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_program_in_javascript_does_the_main_job_with_nothing_but_the_contract(server: Service) -> None:
+async def test_a_javascript_program_does_the_main_job_with_only_the_contract(server: Service) -> None:
     node_modules()
     saw = await run_client(server.address)
     assert saw["staged"][0] == saw["child"], "its own staged node is found before the commit"

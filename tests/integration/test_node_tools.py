@@ -145,7 +145,7 @@ async def test_text_joins_the_content_after_or_before_a_blank_line(
 
 
 @pytest.mark.requirement("CANVAS-4")
-async def test_a_mask_tells_empty_from_absent(wire: Wire) -> None:
+async def test_a_mask_distinguishes_empty_from_absent(wire: Wire) -> None:
     node = await wire.create(
         "Old", content="old", brief="b", summary="s", tags=["a"], attributes={"x": "1"}, type="plan"
     )
@@ -162,7 +162,7 @@ async def test_a_mask_tells_empty_from_absent(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("CANVAS-4")
-async def test_summaries_are_made_anew_on_demand_and_a_stale_one_is_told(wire: Wire) -> None:
+async def test_summaries_are_regenerated_on_demand_and_a_warning_names_a_stale_one(wire: Wire) -> None:
     node = await wire.create("Old", content="Roses are red.")
     told = await wire("UpdateNode", node_id=node.id, content="Violets are blue.")
     assert told.node.summary == node.summary
@@ -224,8 +224,8 @@ async def test_a_batch_may_use_a_node_that_it_creates(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("CANVAS-9", "STORE-2")
-async def test_a_batch_derives_a_change_from_the_base_again_after_it_was_taken_back(wire: Wire) -> None:
-    """The base has moved meanwhile; what the first edit was derived from is none of the second's business."""
+async def test_after_an_edit_is_undone_within_a_batch_the_next_edit_is_derived_from_the_base(wire: Wire) -> None:
+    """The base has moved meanwhile; the second edit must not use the blob that the first one was derived from."""
     node = await wire.create("base")
     other = await wire.create("other")
     await wire("CommitChanges", message="Begin")
@@ -261,7 +261,7 @@ async def test_a_batch_with_one_wrong_change_changes_nothing_and_names_it(wire: 
 
 
 @pytest.mark.requirement("CANVAS-10")
-async def test_a_node_with_children_goes_only_with_them_and_dangling_relations_are_told(wire: Wire) -> None:
+async def test_a_node_with_children_is_only_deleted_with_them_and_dangling_relations_are_reported(wire: Wire) -> None:
     root, child, leaf = await family(wire)
     await wire("AddRelation", node_id=root.id, relation=types_pb2.Relation(type=REFERENCES, target_id=leaf.id))
     refusal = await wire.refused("DeleteNode", node_id=child.id)
@@ -291,7 +291,7 @@ async def test_a_move_takes_a_place_and_never_makes_a_cycle(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("CANVAS-10")
-async def test_a_move_to_another_archive_takes_all_below_along(wire: Wire) -> None:
+async def test_a_move_to_another_archive_moves_the_whole_subtree(wire: Wire) -> None:
     _, child, leaf = await family(wire)
     plans = (await wire("CreateArchive", name="plans")).archive
     await wire("MoveNode", node_id=child.id, parent_id="", archive_id="plans")

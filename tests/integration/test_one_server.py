@@ -1,4 +1,4 @@
-"""One server works on a data folder, whichever stores stand behind it; the next one can start as soon as it is gone."""
+"""Only one server works on a data folder, with any stores; the next one can start once it has ended."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.requirement("STORE-2", "STORE-6")
 
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, str]]:
-    """The settings by which a server uses a Qdrant that is not its own."""
+    """The settings for a server on an external Qdrant."""
     qdrant = EmbeddedQdrant(tmp_path_factory.mktemp("engine"))
     try:
         endpoint = await qdrant.start()
@@ -41,7 +41,7 @@ def shared(engine: dict[str, str], database_url: str) -> dict[str, str]:
 
 @pytest.fixture
 async def server(tmp_path: Path, shared: dict[str, str]) -> AsyncIterator[Service]:
-    """A server on stores of others, with no child of its own."""
+    """A server on external stores, without child processes."""
     service = await start(tmp_path / "data", tmp_path / "first.log", environment=shared)
     assert service.children() == {}
     try:
@@ -56,7 +56,7 @@ async def answers(service: Service) -> bool:
 
 
 @pytest.mark.parametrize("stores", ["of others", "embedded"])
-async def test_a_second_server_on_the_data_folder_is_refused_by_name_of_the_first(
+async def test_a_second_server_on_the_data_folder_is_refused_and_the_error_names_the_first(
     server: Service, tmp_path: Path, shared: dict[str, str], stores: str
 ) -> None:
     with pytest.raises(ServerEndedError) as refused:
@@ -68,7 +68,9 @@ async def test_a_second_server_on_the_data_folder_is_refused_by_name_of_the_firs
     assert await answers(server)
 
 
-async def test_the_command_line_says_who_has_the_folder_and_what_to_do(server: Service, shared: dict[str, str]) -> None:
+async def test_the_command_line_names_the_server_on_the_folder_and_gives_advice(
+    server: Service, shared: dict[str, str]
+) -> None:
     status, told = await cli(shared, "serve", "--data", str(server.data), "--port", "0")
     assert status != 0
     assert f"in use by process {server.pid}; stop that server" in " ".join(told.split())
@@ -81,7 +83,7 @@ async def test_a_killed_server_leaves_the_data_folder_free(
     note = (server.data / LOCK_FILE).read_text()
     assert note.startswith(f"{server.pid}\n")
     server.kill()
-    assert (server.data / LOCK_FILE).read_text() == note  # it names a dead process, and that blocks nobody
+    assert (server.data / LOCK_FILE).read_text() == note  # it names an ended process, which blocks no start
     second = await start(server.data, tmp_path / "second.log", environment=shared)
     try:
         assert await answers(second)
@@ -91,7 +93,7 @@ async def test_a_killed_server_leaves_the_data_folder_free(
     third.kill()
 
 
-async def test_verify_goes_through_the_server_that_has_the_folder(server: Service, shared: dict[str, str]) -> None:
+async def test_verify_uses_the_running_server_of_the_folder(server: Service, shared: dict[str, str]) -> None:
     async with server.channel() as channel:
         workspace = (await Calls(channel, f"w-{new_id()}").begin()).workspace
     status, told = await cli(shared, "verify", "--address", server.address, "--workspace", workspace)
@@ -99,7 +101,7 @@ async def test_verify_goes_through_the_server_that_has_the_folder(server: Servic
 
 
 async def cli(settings: Mapping[str, str], *arguments: str) -> tuple[int, str]:
-    """Run ``memotree``: the exit code and all that it prints."""
+    """Run ``memotree``; return the exit code and its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "memotree.cli", *arguments),
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What goes away and comes back: git, the disk, the embedded stores. Calls fail clearly, and nothing is lost."""
+"""Outages of git, the disk and the embedded stores: calls fail with clear errors, and nothing is lost."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    """One server for the outages that it has to live through; each test has a workspace of its own."""
+    """One server for all outages; each test has a workspace of its own."""
     folder = tmp_path_factory.mktemp("outages")
     service = await start(folder / "data", folder / "server.log")
     try:
@@ -47,7 +47,7 @@ async def calls(server: Service) -> AsyncIterator[Calls]:
 
 
 async def until_answered(call: Callable[..., Awaitable[_T]], *arguments: Any) -> tuple[_T, list[str]]:
-    """Send a call again for as long as it is UNAVAILABLE, as a client would; the answer, and the reasons before it."""
+    """Repeat a call while it is UNAVAILABLE, as a client does; return the answer and the reasons before it."""
     reasons: list[str] = []
     deadline = time.monotonic() + DEADLINE
     while True:
@@ -69,25 +69,25 @@ async def until(question: Callable[[], bool], what: str) -> None:
 
 
 async def build(calls: Calls, count: int = 6) -> dict[str, str]:
-    """Some commits: nodes with a word of their own each, one of them changed, one deleted; contents by id."""
-    planted = {}
+    """Make some commits: nodes with a unique word each, one changed, one deleted; return the contents by id."""
+    contents = {}
     for number in range(count):
         content = f"Chapter {number} tells of orchards and of zqword{number}."
-        planted[await calls.create(content, tags=["book"])] = content
+        contents[await calls.create(content, tags=["book"])] = content
         await calls.commit(f"Write chapter {number}", create_tag=number == count // 2, tag_name=_tag(number, count))
-    first, second, *_ = planted
-    planted[first] = "Chapter 0, written anew, tells of zqanew."
+    first, second, *_ = contents
+    contents[first] = "Chapter 0, written anew, tells of zqanew."
     await calls.nodes.UpdateNode(
         node_service_pb2.UpdateNodeRequest(
-            workspace=calls.workspace, session_id=calls.session, node_id=first, content=planted[first]
+            workspace=calls.workspace, session_id=calls.session, node_id=first, content=contents[first]
         )
     )
     await calls.nodes.DeleteNode(
         node_service_pb2.DeleteNodeRequest(workspace=calls.workspace, session_id=calls.session, node_id=second)
     )
-    del planted[second]
+    del contents[second]
     await calls.commit("Revise")
-    return planted
+    return contents
 
 
 def _tag(number: int, count: int) -> str:
@@ -95,7 +95,7 @@ def _tag(number: int, count: int) -> str:
 
 
 async def answers(calls: Calls) -> dict[str, Any]:
-    """What a reader learns of everything committed: reads, children, history, hits with scores; at several states."""
+    """All answers about the committed state: reads, children, history, hits with scores; at several revisions."""
     seen: dict[str, Any] = {}
     for revision in ("", "v1"):
         children = await calls.nodes.ListChildren(
@@ -168,10 +168,10 @@ async def test_without_a_git_program_everything_works(tmp_path: Path) -> None:
     try:
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
-            planted = await build(calls)
+            contents = await build(calls)
             seen = await answers(calls)
         assert await service.stop() == 0
-        assert len(seen["children at "]) == len(planted)
+        assert len(seen["children at "]) == len(contents)
         Judge(service.data / calls.repository).check()
         service = await start(tmp_path / "data", tmp_path / "server.log", environment={"PATH": str(tmp_path / "bin")})
         async with service.channel() as channel:
@@ -190,7 +190,7 @@ async def test_a_killed_postgres_comes_back_by_itself_and_nothing_is_lost(server
     for turn in range(3):
         os.kill(server.child(POSTGRES), signal.SIGKILL)
         for number in range(3):
-            # The same ids in each attempt: a call that fell over may or may not have been carried out.
+            # The same ids in each attempt: a call that failed may or may not have taken effect.
             creation = calls.creation(f"after fall {turn}, {number}", request_id=new_id())
             _, before = await until_answered(calls.nodes.CreateNode, creation)
             reasons += before
@@ -207,9 +207,7 @@ async def test_a_killed_postgres_comes_back_by_itself_and_nothing_is_lost(server
 
 
 @pytest.mark.requirement("STORE-6", "STORE-2", "STORE-3")
-async def test_a_postgres_that_falls_in_the_middle_of_commits_leaves_one_commit_for_each_request(
-    server: Service, calls: Calls
-) -> None:
+async def test_a_postgres_outage_during_commits_leaves_one_commit_per_request(server: Service, calls: Calls) -> None:
     ended = asyncio.Event()
 
     async def commit_on() -> list[tuple[str, str]]:
@@ -227,7 +225,7 @@ async def test_a_postgres_that_falls_in_the_middle_of_commits_leaves_one_commit_
     restarts = 0
     for _ in range(4):
         postgres = server.child(POSTGRES)
-        await asyncio.wait({working}, timeout=0.15)  # any moment of its work will do
+        await asyncio.wait({working}, timeout=0.15)  # any moment of the work will do
         os.kill(postgres, signal.SIGKILL)
         await until(partial(_is_back, server, postgres), "it is back")
         restarts += 1
@@ -250,7 +248,7 @@ def _is_back(server: Service, fallen: int) -> bool:
 
 @pytest.mark.requirement("STORE-6", "STORE-5")
 async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(server: Service, calls: Calls) -> None:
-    planted = await build(calls)
+    contents = await build(calls)
     before, _ = await until_answered(answers, calls)
     for turn in range(2):
         os.kill(server.child(ENGINE), signal.SIGKILL)
@@ -259,7 +257,7 @@ async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(serv
         found, reasons = await until_answered(calls.search, f"zqaway{turn}")
         assert found == [late]
         assert set(reasons) <= {"INDEX_UNAVAILABLE"}
-        for node_id, content in planted.items():
+        for node_id, content in contents.items():
             assert (await calls.search(content.split()[-1].rstrip(".")))[0] == node_id
     assert (await answers(calls))["SEARCH_TYPE_FULL_TEXT of zqword2 at v1"] == before[
         "SEARCH_TYPE_FULL_TEXT of zqword2 at v1"
@@ -268,7 +266,7 @@ async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(serv
 
 @contextlib.contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nothing below a folder can be written for the block; root needs a mount for that."""
+    """Make a folder read-only for the block; for root this needs a mount."""
     if os.geteuid() == 0:
         _run("mount", "--bind", folder, folder)
         try:
@@ -319,7 +317,7 @@ async def test_a_read_only_repository_refuses_commits_clearly_and_works_again_wh
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little space."""
+    """A small file system for the test."""
     folder = tmp_path / "small"
     folder.mkdir()
     _run("mount", "-t", "tmpfs", "-o", "size=320m,mode=755", "tmpfs", folder)
@@ -371,7 +369,7 @@ async def test_a_full_disk_fails_calls_clearly_and_loses_nothing(tmp_path: Path,
 
 
 async def _until_refused(calls: Calls, staged: dict[str, str]) -> grpc.aio.AioRpcError:
-    """Stage large texts until the disk takes no more; what was acknowledged is noted."""
+    """Stage large texts until the disk is full; record the acknowledged ones."""
     for number in range(400):
         content = f"{number} " + os.urandom(60_000).hex()
         try:
@@ -383,7 +381,7 @@ async def _until_refused(calls: Calls, staged: dict[str, str]) -> grpc.aio.AioRp
 
 
 @pytest.mark.requirement("STORE-4", "STORE-2", "STORE-3")
-async def test_commits_and_reads_go_on_while_the_mirrors_are_made_anew(server: Service, calls: Calls) -> None:
+async def test_commits_and_reads_work_while_the_mirrors_are_rebuilt(server: Service, calls: Calls) -> None:
     ended = asyncio.Event()
     made: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Sessions, archives and workspaces: made, read, listed, closed."""
+"""Sessions, archives and workspaces: created, read, listed, closed."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ async def test_staged_changes_are_seen_in_their_session_alone(wire: Wire) -> Non
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_session_tells_what_it_has_changed(wire: Wire) -> None:
+async def test_a_session_lists_its_changes(wire: Wire) -> None:
     kept, gone = await wire.create("Kept", content="c"), await wire.create("Gone")
     await wire.commit()
     await wire("UpdateNode", node_id=kept.id, title="Renamed", commit_message="first")
@@ -66,7 +66,7 @@ async def test_some_changes_can_be_discarded_when_the_others_do_not_need_them(wi
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_discarded_session_forgets_its_changes_and_takes_no_more(wire: Wire) -> None:
+async def test_a_discarded_session_drops_its_changes_and_accepts_no_new_ones(wire: Wire) -> None:
     await wire.create("Node")
     await wire("ExpandNode", revision=wire.session, node_id=(await wire.children())[0])
     found = await wire("DiscardSession")
@@ -155,7 +155,7 @@ async def test_workspaces_are_read_renamed_and_deleted_into_the_trash(wire: Wire
 
 
 @pytest.mark.requirement("CANVAS-7")
-async def test_a_summary_nodes_content_is_made_and_not_edited(wire: Wire) -> None:
+async def test_the_content_of_a_summary_node_is_derived_and_cannot_be_edited(wire: Wire) -> None:
     node = await wire.create("Parent", type="summary_node")
     for method, fields in (
         ("UpdateNode", {"node_id": node.id, "content": "mine"}),

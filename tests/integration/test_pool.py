@@ -1,9 +1,9 @@
-"""The pool of connections lends the one that is still warm."""
+"""The pool prefers the connection that was used last."""
 
 from memotree_storage.postgres.database import Database
 
 
-async def test_calls_that_come_alone_share_one_connection(database_url: str) -> None:
+async def test_consecutive_calls_share_one_connection(database_url: str) -> None:
     database = Database(database_url, min_size=3)
     await database.open()
     try:

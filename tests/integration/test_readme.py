@@ -14,7 +14,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.mark.requirement("SERVE-4")
-def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_example_runs_unchanged(tmp_path: Path) -> None:
     code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
     command = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(tmp_path / "data"), "--port", "0"]

@@ -1,4 +1,4 @@
-"""The store makes up for crashes, for what people push with git, and for damage, and no workspace harms another."""
+"""The store recovers from crashes and damage and mirrors pushes, and no workspace affects another."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ async def names(store: Store) -> dict[str, str]:
 # --- refs of all kinds -----------------------------------------------------------------------------------------------
 
 
-async def test_a_ref_whose_name_is_not_utf8_harms_nobody(world: World, again: OpenAgain) -> None:
+async def test_a_ref_whose_name_is_not_utf8_is_ignored(world: World, again: OpenAgain) -> None:
     head = world.repository.refs()["refs/heads/main"]
     for folder in ("heads", "tags"):
         with open(os.fsencode(world.repository.path / "refs" / folder) + b"/caf\xe9", "w") as file:  # noqa: ASYNC230, PTH123 - bytes
@@ -87,9 +87,7 @@ DAMAGES: dict[str, Callable[[Store, str], None]] = {
 
 @pytest.mark.requirement("STORE-4")
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_workspace_keeps_no_other_from_being_served(
-    world: World, again: OpenAgain, damage: str
-) -> None:
+async def test_other_workspaces_work_beside_a_damaged_one(world: World, again: OpenAgain, damage: str) -> None:
     other = await World.create(world.store, world.pages, world.limits, "other")
     DAMAGES[damage](world.store, other.workspace)
     push(world, "main", world.node("Pushed"))
@@ -120,7 +118,7 @@ async def test_of_two_workspaces_of_one_name_the_later_one_gets_another(
 
 @pytest.mark.requirement("STORE-3")
 @pytest.mark.parametrize("rebuilt", [False, True])
-async def test_a_commit_that_was_cut_off_reaches_its_session_and_its_tag(world: World, rebuilt: bool) -> None:
+async def test_an_interrupted_commit_is_settled_in_its_session_and_gets_its_tag(world: World, rebuilt: bool) -> None:
     session, node = await world.open(), world.node()
     await world.stage(session, node)
     commit_id = push(world, "main", node, session=session, tag="v1")
@@ -132,8 +130,8 @@ async def test_a_commit_that_was_cut_off_reaches_its_session_and_its_tag(world: 
     assert await differences(world.store, world.workspace) == []
 
 
-async def test_a_copied_commit_is_not_taken_for_its_sessions(world: World) -> None:
-    """Neither on another branch, nor on the session's own by a person, nor beside what the session stands on."""
+async def test_a_copied_commit_is_not_mistaken_for_the_sessions_own(world: World) -> None:
+    """Not on another branch, nor with another committer, nor if it is not after the session's base."""
     start = await world.head()
     session, node = await world.open(), world.node()
     await world.stage(session, node)
@@ -148,7 +146,7 @@ async def test_a_copied_commit_is_not_taken_for_its_sessions(world: World) -> No
     told = await session_of(world, session)
     assert (told.base_commit, told.change_count) == (base, 1)
     assert "refs/tags/v1" not in world.repository.refs()
-    push(world, "main", replace(node, title="Later"), parent=start, session=session, tag="v1")  # main is elsewhere now
+    push(world, "main", replace(node, title="Later"), parent=start, session=session, tag="v1")  # main has moved
     await world.store.catch_up(world.workspace)
     told = await session_of(world, session)
     assert (told.base_commit, told.change_count) == (base, 1)
@@ -158,8 +156,8 @@ async def test_a_copied_commit_is_not_taken_for_its_sessions(world: World) -> No
 # --- what is left behind ---------------------------------------------------------------------------------------------
 
 
-async def test_holds_of_sessions_that_never_came_to_be_are_released(world: World) -> None:
-    """At the second look: a session that is being opened has its hold before it has its row."""
+async def test_refs_that_protect_bases_of_sessions_that_were_never_created_are_deleted(world: World) -> None:
+    """They are deleted in the second round, because a session that is being opened has its ref before its row."""
     session, head = await world.open(), await world.head()
     ghost = f"{KEEP_PREFIX}{new_id()}"
     assert world.repository.move_ref(ghost, None, head)
@@ -171,7 +169,7 @@ async def test_holds_of_sessions_that_never_came_to_be_are_released(world: World
     assert f"{KEEP_PREFIX}{session}" in refs
 
 
-async def test_a_session_whose_branch_is_gone_expires_and_lets_go_of_its_line(world: World) -> None:
+async def test_a_session_of_a_deleted_branch_expires_and_its_line_is_collected(world: World) -> None:
     start = await world.put(world.node("Start"))
     await world.put(world.node("Onwards"))
     aside = push(world, "side", world.node("Aside"), parent=start)
@@ -211,7 +209,7 @@ async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
     assert await differences(world.store, world.workspace) == []
 
 
-async def test_views_of_closed_sessions_go(world: World) -> None:
+async def test_views_of_closed_sessions_are_deleted(world: World) -> None:
     session = await world.open()
     insert = "insert into work.view (workspace_id, scope, name) values (%s, %s, 'v')"
     await run(world.store, insert, world.workspace, session)
@@ -245,7 +243,7 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
     assert ended.is_set()
 
 
-async def test_a_stop_ends_the_background_also_when_its_first_cancellation_gets_lost(
+async def test_a_stop_ends_background_work_even_if_the_first_cancellation_is_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.store.maintenance.stop()
@@ -265,7 +263,7 @@ async def test_a_stop_ends_the_background_also_when_its_first_cancellation_gets_
 
 
 @pytest.mark.parametrize("failure", [OSError("no"), RuntimeError("no"), ValueError("no")])
-async def test_repacking_and_tidying_go_on_whatever_they_meet(
+async def test_repacking_and_tidying_continue_after_errors(
     world: World, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     calls: dict[str, int] = {"count": 0, "tidy": 0}

@@ -21,7 +21,7 @@ from memotree.v1 import session_service_pb2, types_pb2
 
 
 @pytest.mark.requirement("GIT-3")
-async def test_branches_are_made_listed_and_deleted(world: World, history: HistoryOperations) -> None:
+async def test_branches_are_created_listed_and_deleted(world: World, history: HistoryOperations) -> None:
     first = await world.put(world.node())
     head = await world.put(world.node())
     assert await branch(history, world, "side") == head
@@ -60,7 +60,7 @@ async def test_names_that_git_refuses_are_refused(world: World, history: History
 
 
 @pytest.mark.parametrize("name", ["a" * 40, "0123456789abcdef", "refs/heads/main"])
-async def test_names_that_read_like_something_else_are_refused(
+async def test_names_that_look_like_other_revisions_are_refused(
     world: World, history: HistoryOperations, name: str
 ) -> None:
     with pytest.raises(ConfusingNameError):
@@ -75,7 +75,7 @@ async def test_a_name_is_needed(world: World, history: HistoryOperations) -> Non
 
 
 @pytest.mark.requirement("GIT-3")
-async def test_the_default_branch_stays(world: World, history: HistoryOperations) -> None:
+async def test_the_default_branch_cannot_be_deleted(world: World, history: HistoryOperations) -> None:
     with pytest.raises(BranchProtectedError):
         await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="main"))
 
@@ -138,7 +138,7 @@ async def test_a_tag_that_exists_is_not_made_again(world: World, history: Histor
         await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v2", message="a\0b"))
 
 
-async def test_what_is_in_no_workspace_is_not_found(world: World, history: HistoryOperations) -> None:
+async def test_refs_of_a_missing_workspace_are_not_found(world: World, history: HistoryOperations) -> None:
     with pytest.raises(NotFoundError):
         await history.list_tags(pb.ListTagsRequest(workspace="nowhere"))
     with pytest.raises(NotFoundError):

@@ -1,4 +1,4 @@
-"""What a refusal of the state carries beside its sentence, as the page of errors promises."""
+"""The details of a FAILED_PRECONDITION error, as the page of errors promises."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from memotree.v1 import node_service_pb2 as pb
 
 
 async def obstacle(wire: Wire, method: str, **fields: Any) -> tuple[str, str]:
-    """Reason and subject of the one violation of a call that the state does not allow."""
+    """The reason and subject of the only violation of a call that the state does not allow."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await wire(method, **fields)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
@@ -24,7 +24,7 @@ async def obstacle(wire: Wire, method: str, **fields: Any) -> tuple[str, str]:
 
 
 @pytest.mark.requirement("CANVAS-7", "SERVE-2")
-async def test_a_call_that_the_state_forbids_says_what_stands_in_its_way(wire: Wire) -> None:
+async def test_a_failed_precondition_names_its_cause(wire: Wire) -> None:
     assert await obstacle(wire, "CommitChanges", message="Nothing") == ("NOTHING_TO_COMMIT", "")
     root, child, _ = await family(wire)
     assert await obstacle(wire, "DeleteNode", node_id=root.id) == ("HAS_CHILDREN", root.id)

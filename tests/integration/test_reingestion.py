@@ -1,4 +1,4 @@
-"""The next version of a document: what stands in both stays, with its id; only what changed is new."""
+"""A new version of a document: unchanged parts keep their nodes and ids; only changed parts are new."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -103,7 +103,7 @@ async def test_a_new_paragraph_is_one_file_and_the_summaries_above_it(forest: Fo
     assert second.commit_id == await forest.world.head()
 
 
-async def test_a_changed_paragraph_is_replaced_in_its_place(forest: Forest) -> None:
+async def test_a_changed_paragraph_replaces_the_old_one_at_its_position(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=1.0)
     old = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][3])
@@ -115,7 +115,7 @@ async def test_a_changed_paragraph_is_replaced_in_its_place(forest: Forest) -> N
     assert set(files) == {old, new, first.archive_id, *await above(forest, new)}
 
 
-async def test_a_removed_paragraph_takes_its_leaf_along(forest: Forest) -> None:
+async def test_the_leaf_of_a_removed_paragraph_is_deleted(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=1.0)
     old = await leaf_of(forest, first.archive_id, book.chapters["Chapter 3"][1])
@@ -138,9 +138,7 @@ async def test_a_moved_paragraph_leaves_all_others_as_they_are(forest: Forest) -
     assert len(forest.files()) == 5, "the leaf that goes, the one that comes, two chapters, the archive"
 
 
-async def test_the_ancestors_of_a_change_and_no_others_are_summed_up_again(
-    world: World, endpoint: ModelEndpoint
-) -> None:
+async def test_only_the_ancestors_of_a_change_get_new_summaries(world: World, endpoint: ModelEndpoint) -> None:
     async with forest_of(world, endpoint) as forest:
         book = Book(6, 6)
         first = await book.put(forest, similarity_threshold=-1.0)
@@ -175,7 +173,7 @@ async def test_a_hand_edited_leaf_survives_with_its_new_text(forest: Forest) -> 
     assert await forest.stale() == []
 
 
-async def test_what_people_put_below_a_node_that_goes_moves_up_with_all_it_says(forest: Forest) -> None:
+async def test_notes_below_a_deleted_node_move_up_with_all_their_fields(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=-1.0)
     leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 2"][1])
@@ -210,7 +208,7 @@ async def test_what_people_put_below_a_node_that_goes_moves_up_with_all_it_says(
     assert await forest.text(first.archive_id) == book.text
 
 
-async def test_a_renamed_chapter_keeps_its_node_and_takes_the_new_title(forest: Forest) -> None:
+async def test_the_node_of_a_renamed_chapter_gets_the_new_title(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=1.0)
     old = await chapter_of(forest, first.archive_id, "Chapter 1")
@@ -236,7 +234,7 @@ async def test_moved_chapters_keep_their_nodes(forest: Forest) -> None:
     assert not unmoved & forest.files().keys()
 
 
-async def test_a_chapter_that_is_gone_takes_its_node_along(forest: Forest) -> None:
+async def test_the_node_of_a_removed_chapter_is_deleted(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=1.0)
     del book.chapters["Chapter 3"]
@@ -261,7 +259,7 @@ async def test_settings_and_tags_are_kept_from_version_to_version(forest: Forest
     assert await forest.text(first.archive_id) == book.text
 
 
-async def test_tags_that_a_person_took_off_stay_off(forest: Forest) -> None:
+async def test_tags_that_a_person_removed_are_not_added_again(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, tags=["paper"])
     leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
@@ -301,7 +299,7 @@ async def test_a_conversation_grows_by_its_new_turns(forest: Forest) -> None:
     assert await forest.stale() == []
 
 
-async def test_a_document_in_a_joined_archive_is_found_and_brought_up_to_date(forest: Forest) -> None:
+async def test_a_document_in_a_joined_archive_is_found_and_updated(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, name="book", model_id="scout")
     other = await forest.ingest("# Other\n\nAnother document.\n", name="other", model_id="scout")
@@ -327,7 +325,7 @@ async def test_a_document_in_a_joined_archive_is_found_and_brought_up_to_date(fo
     assert {leaf, way[0], way[-2]} <= forest.files().keys() <= {leaf, *way}
 
 
-async def test_somebody_elses_commit_during_the_job_is_kept(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_commit_during_the_job_is_kept(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=1.0)
     leaf = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
@@ -339,7 +337,7 @@ async def test_somebody_elses_commit_during_the_job_is_kept(forest: Forest, monk
         nonlocal tries
         tries += 1
         made = await real(*arguments)
-        if tries == 1:  # behind the back of the job, in a node that it is about to write
+        if tries == 1:  # a commit during the job, to a node that the job is about to write
             await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=chapter, attributes={"seen": "yes"}))
         return made
 
@@ -416,7 +414,7 @@ async def test_documents_that_change_at_the_same_time_do_not_disturb_each_other(
     assert await forest.stale() == []
 
 
-async def test_a_leaf_that_was_moved_or_deleted_by_hand_is_mended_by_the_next_version(forest: Forest) -> None:
+async def test_a_leaf_moved_or_deleted_by_a_person_is_restored_by_the_next_version(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=1.0)
     gone = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][2])
@@ -429,7 +427,7 @@ async def test_a_leaf_that_was_moved_or_deleted_by_hand_is_mended_by_the_next_ve
     await book.put(forest)
 
 
-async def test_who_made_a_summary_is_told(world: World, endpoint: ModelEndpoint) -> None:
+async def test_a_summary_names_the_model_that_made_it(world: World, endpoint: ModelEndpoint) -> None:
     async with forest_of(world, endpoint) as forest:
         result = await forest.ingest("# Short\n\nA short text.\n\n# Long\n\n" + paragraphs(1, words=80)[0], name="x.md")
         makers = {node.title: node.attributes[SUMMARY_BY] for node in await forest.versions(result.archive_id)}

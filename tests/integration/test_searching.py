@@ -106,7 +106,7 @@ async def test_a_scope_without_its_argument_is_refused(wire: Wire, scope: int, f
 
 
 @pytest.mark.requirement("CANVAS-12")
-async def test_a_search_along_relations_shows_the_way_in_both_directions(wire: Wire) -> None:
+async def test_a_search_along_relations_follows_both_directions_and_shows_the_path(wire: Wire) -> None:
     a, b, c, d = [await wire.create(title, content=f"{title} text") for title in ("alpha", "beta", "gamma", "delta")]
     for source, kind, aim in ((a, REFERENCES, b), (c, EXTENDS, b), (c, REFERENCES, d)):
         relation = types_pb2.Relation(type=kind, target_id=aim.id, description="d")
@@ -213,7 +213,7 @@ async def test_words_of_the_brief_and_the_summary_are_shown_as_the_reason(wire: 
 
 
 class _Interrupted:
-    """The index of a store; something happens just before it answers a question."""
+    """The index of a store, with an event just before it answers a query."""
 
     def __init__(self, world: World, before: Callable[[], Awaitable[None]]) -> None:
         self._index = world.store.index
@@ -231,7 +231,7 @@ def _searching(world: World, before: Callable[[], Awaitable[None]], database: Da
 
 
 @pytest.mark.requirement("STORE-5")
-async def test_a_search_that_a_rebuild_overtakes_is_not_empty(world: World) -> None:
+async def test_a_search_during_a_rebuild_is_not_empty(world: World) -> None:
     state = State(world.workspace, await world.put(world.node("zebra")))
     asked = 0
 
@@ -339,7 +339,7 @@ async def test_the_score_of_both_falls_with_what_was_found(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("CANVAS-5")
-async def test_a_type_that_nobody_registered_is_told(wire: Wire) -> None:
+async def test_a_search_for_an_unregistered_type_has_a_warning(wire: Wire) -> None:
     await wire.create("apple", type="plan")
     found = await wire("SearchNodes", revision=wire.session, query="apple", node_types=["nope", "plan"])
     assert [hit.node.title for hit in found.hits] == ["apple"]
@@ -351,7 +351,7 @@ async def test_a_type_that_nobody_registered_is_told(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("CANVAS-5")
-async def test_a_view_that_nobody_has_used_is_told(wire: Wire) -> None:
+async def test_a_search_in_an_unused_view_has_a_warning(wire: Wire) -> None:
     node = await wire.create("apple")
     fields = {"revision": wire.session, "query": "apple", "scope": pb.SEARCH_SCOPE_CURRENT_VIEW, "view_name": "nope"}
     found = await wire("SearchNodes", **fields)

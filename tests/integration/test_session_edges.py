@@ -1,4 +1,4 @@
-"""What a session promises at its edges: whose name a commit bears, its tag, its life, and short ids."""
+"""Edge cases of sessions: the author of a commit, its tag, expiry, and id prefixes."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.Commi
 
 
 async def read(world: World, session_id: str) -> None:
-    """Read something in a session."""
+    """Read a node in a session."""
     nodes = NodeOperations(world.store, world.pages, world.limits)
     await nodes.list_children(
         node_service_pb2.ListChildrenRequest(workspace=world.workspace, revision=session_id, archive=world.archive.id)
@@ -47,7 +47,7 @@ async def test_an_author_with_a_time_alone_is_the_agent_of_the_session(world: Wo
 
 
 @pytest.mark.requirement("CANVAS-6")
-async def test_a_tag_that_somebody_else_made_at_the_same_moment_is_not_told_as_made(
+async def test_a_tag_made_by_someone_else_at_the_same_moment_is_not_reported_as_made(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = await world.open()
@@ -67,12 +67,12 @@ async def test_a_tag_that_somebody_else_made_at_the_same_moment_is_not_told_as_m
 
 @pytest.mark.requirement("CANVAS-6", "CANVAS-8")
 @pytest.mark.parametrize("taken", [False, True])
-async def test_a_repeated_commit_tells_of_its_tag_and_makes_a_missing_one(world: World, *, taken: bool) -> None:
+async def test_a_repeated_commit_returns_its_tag_and_makes_it_if_it_is_missing(world: World, *, taken: bool) -> None:
     session_id = await world.open()
     await world.stage(session_id, world.node())
     request = commit_of(world, session_id, create_tag=True, tag_name="v1", request_id="r-1")
     first = await world.sessions.commit_changes(request)
-    async with world.store.database.transaction() as conn:  # as if the call had been cut off before its end
+    async with world.store.database.transaction() as conn:  # as if the call had been interrupted before its end
         await conn.execute("delete from work.request where request_id = 'r-1'")
         await conn.execute("delete from mirror.ref where name = 'refs/tags/v1'")
     refs = world.repository.refs()
@@ -136,7 +136,7 @@ async def test_reading_an_expired_session_does_not_bring_it_back(world: World) -
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_a_conflict_elsewhere_does_not_keep_changes_from_being_discarded(world: World) -> None:
+async def test_changes_can_be_discarded_despite_a_conflict_of_other_changes(world: World) -> None:
     parent, other, third = world.node("Parent"), world.node("Other"), world.node("Third")
     await world.put(parent)
     session_id = await world.open()

@@ -1,4 +1,4 @@
-"""What the transport promises, on the real server with its real stores."""
+"""The promises of the transport, on the real server with its real stores."""
 
 import asyncio
 import random
@@ -41,7 +41,7 @@ async def calls(server: Service) -> AsyncIterator[Calls]:
 
 
 async def gives_up(call: Any, after: float) -> str:
-    """Send a call and cancel it after so many seconds; the name of its status."""
+    """Send a call and cancel it after this many seconds; return the name of its status."""
     asyncio.get_running_loop().call_later(after, call.cancel)
     try:
         await call
@@ -53,7 +53,7 @@ async def gives_up(call: Any, after: float) -> str:
 
 
 async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Ask again until the answer is yes."""
+    """Repeat a question until the answer is yes."""
     deadline = time.monotonic() + 30
     while not await question():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
@@ -71,7 +71,7 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing(calls: Calls) ->
 
 
 @pytest.mark.requirement("SERVE-1", "CANVAS-8")
-async def test_a_deadline_that_passes_on_the_way_leaves_all_or_nothing(calls: Calls) -> None:
+async def test_a_deadline_that_passes_during_a_call_leaves_all_changes_or_none(calls: Calls) -> None:
     for step in range(40):
         request = calls.creation("perhaps too late", request_id=new_id())
         try:
@@ -89,7 +89,7 @@ async def test_a_deadline_that_passes_on_the_way_leaves_all_or_nothing(calls: Ca
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_message_over_the_limit_is_refused_with_the_limit_and_the_server_goes_on(calls: Calls) -> None:
+async def test_a_message_over_the_limit_is_refused_with_the_limit_and_the_server_continues(calls: Calls) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await calls.create("x" * (2**24 + 1))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -104,7 +104,7 @@ async def test_a_message_over_the_limit_is_refused_with_the_limit_and_the_server
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_health_is_told_for_the_server_and_for_each_service(server: Service) -> None:
+async def test_health_is_reported_for_the_server_and_for_each_service(server: Service) -> None:
     async with server.channel() as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
         for name in ("", *SERVICES):
@@ -116,7 +116,7 @@ async def test_health_is_told_for_the_server_and_for_each_service(server: Servic
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_reflection_tells_every_service_with_its_methods(server: Service) -> None:
+async def test_reflection_lists_every_service_with_its_methods(server: Service) -> None:
     async def questions() -> AsyncIterator[Any]:
         yield reflection_pb2.ServerReflectionRequest(list_services="")
         for name in sorted(SERVICES):
@@ -136,7 +136,7 @@ async def test_reflection_tells_every_service_with_its_methods(server: Service) 
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_cancelled_creation_is_there_as_a_whole_or_not_at_all(calls: Calls, server: Service) -> None:
+async def test_a_cancelled_creation_is_made_completely_or_not_at_all(calls: Calls, server: Service) -> None:
     rng = random.Random()
     async with server.channel() as channel:
         views: Any = view_service_pb2_grpc.ViewServiceStub(channel)
@@ -144,7 +144,7 @@ async def test_a_cancelled_creation_is_there_as_a_whole_or_not_at_all(calls: Cal
         for turn in range(60):
             request = calls.creation("all of it", tags=["a"], view_name="default", request_id=new_id())
             status = await gives_up(calls.nodes.CreateNode(request), rng.random() * 0.03 if turn else 60)
-            # A later call of the same session waits for what is left of the earlier one.
+            # A later call of the same session waits for the rest of the earlier one.
             await calls.nodes.UpdateNode(
                 node_service_pb2.UpdateNodeRequest(
                     workspace=calls.workspace, session_id=calls.session, node_id=calls.root, content=new_id()
@@ -164,7 +164,7 @@ async def test_a_cancelled_creation_is_there_as_a_whole_or_not_at_all(calls: Cal
 
 
 @pytest.mark.requirement("CANVAS-8", "STORE-2", "CANVAS-6")
-async def test_a_cancelled_commit_is_made_as_a_whole_or_not_at_all(calls: Calls, server: Service) -> None:
+async def test_a_cancelled_commit_is_made_completely_or_not_at_all(calls: Calls, server: Service) -> None:
     rng = random.Random()
     git = Judge(server.data / calls.repository)
     for turn in range(25):
@@ -182,7 +182,7 @@ async def test_a_cancelled_commit_is_made_as_a_whole_or_not_at_all(calls: Calls,
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_cancelled_commit_that_nobody_repeats_leaves_everything_staged_or_committed(
+async def test_a_cancelled_commit_that_is_not_repeated_leaves_everything_staged_or_committed(
     calls: Calls, server: Service
 ) -> None:
     rng = random.Random()
@@ -208,7 +208,10 @@ async def test_a_tag_that_cannot_be_made_refuses_the_whole_commit_before_anythin
     await calls.create("first")
     head = await calls.commit(create_tag=True, tag_name="release/one")
     node_id = await calls.create("second")
-    for name in ("release", "release/one/more"):  # git keeps a ref as a file, so these would be file and folder at once
+    for name in (
+        "release",
+        "release/one/more",
+    ):  # git stores a ref as a file, so this path would be a file and a folder
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await calls.commit(create_tag=True, tag_name=name, request_id=new_id())
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
@@ -221,7 +224,7 @@ async def test_a_tag_that_cannot_be_made_refuses_the_whole_commit_before_anythin
 
 
 @pytest.mark.requirement("SERVE-1", "STORE-1", "STORE-6")
-async def test_a_graceful_stop_lets_a_running_commit_end_well_and_the_next_server_goes_on(tmp_path: Path) -> None:
+async def test_a_graceful_stop_lets_a_running_commit_finish_and_the_next_server_continues(tmp_path: Path) -> None:
     service = await start(tmp_path / "data", tmp_path / "server.log")
     try:
         async with service.channel() as channel:
@@ -244,7 +247,7 @@ async def test_a_graceful_stop_lets_a_running_commit_end_well_and_the_next_serve
             service.process.send_signal(signal.SIGTERM)
             answer = await committing
         assert answer.change_count == 400
-        assert await service.died() == 0
+        assert await service.exit_status() == 0
         assert not [pid for pid in children if alive(pid)], "the stores stop with the server"
         git = Judge(service.data / calls.repository)
         assert git.run("rev-parse", "main").strip() == answer.commit_id

@@ -1,11 +1,11 @@
-"""The stores agree, or every difference is named; a rebuild makes them agree again."""
+"""Verification names every difference between the stores; a rebuild removes them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.plants import change, differences, node_of, told
+from integration.damage import change, differences, kinds, node_of
 from integration.worlds import World
 from memotree_storage.git.objects import COMMIT
 from memotree_storage.git.pack import PackWriter
@@ -53,7 +53,7 @@ async def test_progress_ends_with_everything_done(lived_in: World) -> None:
     assert all(step.done == step.total > 0 for step in last.values())
 
 
-PLANTS = {
+DAMAGE = {
     "a changed title": (
         "update mirror.version set title = 'Forged' where title = 'Below' and from_seq = 3",
         {("postgres", "row")},
@@ -158,17 +158,17 @@ PLANTS = {
 
 
 @pytest.mark.requirement("STORE-4")
-@pytest.mark.parametrize("plant", PLANTS)
-async def test_what_is_wrong_in_the_mirror_is_named_and_repaired(lived_in: World, plant: str) -> None:
-    statement, expected = PLANTS[plant]
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_damage_of_the_mirror_is_named_and_repaired(lived_in: World, damage: str) -> None:
+    statement, expected = DAMAGE[damage]
     await lived_in.store.indexer.current(lived_in.workspace)
     await change(lived_in, statement)
-    assert expected <= told(await differences(lived_in))
+    assert expected <= kinds(await differences(lived_in))
     await lived_in.store.rebuild(lived_in.workspace)
     assert await differences(lived_in) == []
 
 
-async def test_a_wrong_row_is_told_by_commit_node_and_field(lived_in: World) -> None:
+async def test_a_wrong_row_is_reported_with_its_commit_node_and_field(lived_in: World) -> None:
     await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
     node_id = await node_of(lived_in, "Forged")
     (found,) = await differences(lived_in)
@@ -178,7 +178,7 @@ async def test_a_wrong_row_is_told_by_commit_node_and_field(lived_in: World) -> 
 
 
 @pytest.mark.requirement("STORE-4")
-async def test_a_wrong_count_is_told_by_its_term_and_what_it_should_be(lived_in: World) -> None:
+async def test_a_wrong_count_is_reported_with_its_term_and_the_right_count(lived_in: World) -> None:
     await lived_in.store.indexer.current(lived_in.workspace)
     (below,) = (term.id for term in query_terms("below"))
     await change(lived_in, "update mirror.term set documents = 99 where term = %s", below)
@@ -189,12 +189,12 @@ async def test_a_wrong_count_is_told_by_its_term_and_what_it_should_be(lived_in:
 
 
 @pytest.mark.requirement("STORE-4")
-async def test_of_very_many_wrong_counts_a_few_are_named_and_the_others_counted(world: World) -> None:
+async def test_of_very_many_wrong_counts_only_a_few_are_named_and_the_rest_are_counted(world: World) -> None:
     await world.put(world.node("Many", content=" ".join(f"word{number}" for number in range(500))))
     await world.store.indexer.current(world.workspace)
     await change(world, "delete from mirror.term where term > 0")
     found = await differences(world)
-    assert told(found) == {("postgres", "term")}
+    assert kinds(found) == {("postgres", "term")}
     assert len(found) == 11
     assert "49" in found[-1].description
     assert "more terms" in found[-1].description
@@ -208,7 +208,7 @@ async def test_versions_that_wait_to_be_indexed_are_no_differences(lived_in: Wor
     assert await differences(lived_in) == []
 
 
-async def test_a_count_is_wrong_also_while_versions_wait_to_be_indexed(lived_in: World) -> None:
+async def test_a_wrong_count_is_found_while_versions_wait_to_be_indexed(lived_in: World) -> None:
     await lived_in.store.indexer.current(lived_in.workspace)
     await lived_in.store.indexer.stop()
     await lived_in.put(*lived_in.nodes(3))
@@ -225,7 +225,7 @@ async def test_a_commit_that_the_mirror_lost_is_named(lived_in: World) -> None:
         head,
     )
     found = await differences(lived_in)
-    assert ("postgres", "commit") in told(found)
+    assert ("postgres", "commit") in kinds(found)
     assert head in {one.commit_id for one in found}
 
 
@@ -248,7 +248,7 @@ async def test_commits_of_a_deleted_branch_are_no_difference(lived_in: World) ->
 
 
 async def _point(world: World, **fields: Any) -> IndexPoint:
-    """A copy of the point of the newest version of a node, with some fields changed."""
+    """Replace the point of a node's newest version by a copy with some fields changed."""
     async with world.store.database.connection() as conn:
         cursor = await conn.execute(
             "select v.entry_id, v.blob, c.commit_id, v.line_id, v.from_seq, v.to_seq from mirror.version v"
@@ -297,7 +297,7 @@ async def _plant_leftover(world: World) -> str:
     return node_id
 
 
-INDEX_PLANTS: dict[str, Callable[[World], Awaitable[str]]] = {
+INDEX_DAMAGE: dict[str, Callable[[World], Awaitable[str]]] = {
     "another line": _plant_wrong_line,
     "another start": _plant_wrong_start,
     "another end": _plant_wrong_end,
@@ -306,10 +306,10 @@ INDEX_PLANTS: dict[str, Callable[[World], Awaitable[str]]] = {
 
 
 @pytest.mark.requirement("STORE-4")
-@pytest.mark.parametrize("plant", INDEX_PLANTS)
-async def test_a_wrong_point_is_named_and_repaired(lived_in: World, plant: str) -> None:
+@pytest.mark.parametrize("damage", INDEX_DAMAGE)
+async def test_a_wrong_point_is_named_and_repaired(lived_in: World, damage: str) -> None:
     await lived_in.store.indexer.current(lived_in.workspace)
-    node_id = await INDEX_PLANTS[plant](lived_in)
+    node_id = await INDEX_DAMAGE[damage](lived_in)
     (found,) = await differences(lived_in)
     assert (found.store, found.what, found.node_id) == ("qdrant", "point", node_id)
     await lived_in.store.rebuild(lived_in.workspace)

@@ -37,7 +37,7 @@ async def test_expanding_gives_the_text_at_the_level_and_detail_by_default(wire:
 
 
 @pytest.mark.requirement("CANVAS-1")
-async def test_a_node_carries_just_the_texts_of_its_level(wire: Wire) -> None:
+async def test_a_node_has_only_the_texts_of_its_level(wire: Wire) -> None:
     root, _, _ = await family(wire)
     seen = [await wire.get(root.id, level=level) for level in (TITLE, BRIEF, SUMMARY, DETAIL)]
     assert [bool(node.brief) for node in seen] == [False, True, True, True]
@@ -74,7 +74,7 @@ async def test_expanding_with_relations_shows_both_directions(wire: Wire) -> Non
 
 
 @pytest.mark.requirement("CANVAS-1", "CANVAS-11")
-async def test_a_view_shows_roots_at_title_and_hides_what_nobody_brought_in(wire: Wire) -> None:
+async def test_a_view_shows_roots_at_level_title_and_hides_nodes_that_were_never_expanded(wire: Wire) -> None:
     root, _, _ = await family(wire)
     other = await wire.create("Other")
     assert await rendered(wire) == f"# Root [{root.id}] (+1)\n\n# Other [{other.id}]\n"
@@ -143,7 +143,7 @@ async def test_a_budget_that_collapsing_keeps_is_kept_among_many_roots(wire: Wir
 
 
 @pytest.mark.requirement("CANVAS-15", "CANVAS-1")
-async def test_views_are_apart_by_name_and_session_and_can_be_listed_and_deleted(wire: Wire) -> None:
+async def test_views_are_separate_by_name_and_session_and_can_be_listed_and_deleted(wire: Wire) -> None:
     root, _, _ = await family(wire)
     await wire.commit()
     await wire("ExpandNode", revision=wire.session, view_name="plans", node_id=root.id)
@@ -163,7 +163,7 @@ async def test_views_are_apart_by_name_and_session_and_can_be_listed_and_deleted
 
 
 @pytest.mark.requirement("CANVAS-11", "CANVAS-15")
-async def test_a_node_of_a_view_that_died_is_told_and_not_shown(wire: Wire) -> None:
+async def test_a_deleted_node_of_a_view_is_reported_and_not_shown(wire: Wire) -> None:
     _, child, leaf = await family(wire)
     await wire("ExpandNode", revision=wire.session, node_id=leaf.id)
     await wire("DeleteNode", node_id=child.id, recursive=True)
@@ -204,7 +204,7 @@ async def test_what_is_expanded_below_a_collapsed_node_is_shown(wire: Wire) -> N
 
 @pytest.mark.requirement("CANVAS-11")
 async def test_a_budget_counts_the_line_breaks_between_nodes(wire: Wire) -> None:
-    # Headings and texts of a multiple of four characters: nothing is rounded up that could hide a line break.
+    # Headings and texts have a multiple of four characters, so that no rounding up hides a line break.
     for number in range(12):
         await wire.create(f"Ab{number:02}xxxx", summary="word" * 20, view_name="default")
     full = (await wire("RenderView", revision=wire.session)).usage.tokens_used
@@ -217,7 +217,7 @@ async def test_a_budget_counts_the_line_breaks_between_nodes(wire: Wire) -> None
 
 
 @pytest.mark.requirement("CANVAS-11", "CANVAS-15")
-async def test_roots_that_a_view_cannot_show_are_told(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_roots_that_a_view_cannot_show_are_reported(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown_module, "_MOST_NODES", 2)
     for number in range(3):
         await wire.create(f"Root {number}")
@@ -227,7 +227,7 @@ async def test_roots_that_a_view_cannot_show_are_told(wire: Wire, monkeypatch: p
 
 
 @pytest.mark.requirement("CANVAS-1")
-async def test_expanding_tells_the_usage_that_rendering_has(wire: Wire) -> None:
+async def test_expanding_returns_the_same_usage_as_rendering(wire: Wire) -> None:
     root, child, _ = await family(wire)
     await wire("ExpandNode", revision=wire.session, node_id=child.id, level=SUMMARY)
     told = (await wire("ExpandNode", revision=wire.session, node_id=root.id)).usage

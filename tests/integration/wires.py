@@ -1,4 +1,4 @@
-"""A client of the wire contract for tests: every call by its name, every refusal with all that it carries."""
+"""A client of the wire contract for tests: every call by its name, every refusal with all its details."""
 
 import re
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def _methods() -> dict[str, MethodDescriptor]:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How a call was refused.
+    """The refusal of a call.
 
     Attributes:
         code: The name of the status.
@@ -67,7 +67,7 @@ _PART = re.compile(r"""(\w+)(?:\[(\d+|'.*'|".*")\])?(?:\.(.+))?""", re.DOTALL)
 
 
 def has_path(message: Message, path: str) -> bool:
-    """Whether the fields of a message have a path, as ``changes[3].create.attributes['key']``; items must be there."""
+    """Whether a message has a path such as ``changes[3].create.attributes['key']``; its items must exist."""
     found = _PART.fullmatch(path)
     name, index, rest = found.groups() if found else ("", None, None)
     field = message.DESCRIPTOR.fields_by_name.get(name)
@@ -86,7 +86,7 @@ def has_path(message: Message, path: str) -> bool:
 
 
 class Wire:
-    """One connection, one workspace and one session; both stand in every request that does not name others."""
+    """One connection, one workspace and one session; every request uses these unless it names others."""
 
     def __init__(self, channel: grpc.aio.Channel, workspace: str) -> None:
         self._channel = channel
@@ -116,7 +116,7 @@ class Wire:
         return await self.send(method, self.request(method, **fields).SerializeToString(), timeout=timeout)
 
     async def send(self, method: str, raw: bytes, *, timeout: float | None = 30) -> Any:  # noqa: ASYNC109 - gRPC's deadline
-        """Send the bytes of a request, whatever they are."""
+        """Send any bytes as the request."""
         found = _methods()[method]
         answer = message_factory.GetMessageClass(found.output_type)
         path = f"/{found.containing_service.full_name}/{method}"
@@ -124,7 +124,7 @@ class Wire:
         return await call(raw, timeout=timeout)
 
     async def refused(self, method: str, /, *, timeout: float | None = 30, **fields: Any) -> Refusal:  # noqa: ASYNC109
-        """Send a call that must fail; whatever arguments it names as wrong, the request has them."""
+        """Send a call that must fail; check that the request has the arguments that the error names."""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await self(method, timeout=timeout, **fields)
         refusal = Refusal.of(caught.value)
@@ -138,7 +138,7 @@ class Wire:
         return self.session
 
     async def other(self) -> "Wire":
-        """The same workspace, with a session of its own."""
+        """A client of the same workspace, with another session."""
         wire = Wire(self._channel, self.workspace)
         await wire.open()
         return wire
@@ -158,7 +158,7 @@ class Wire:
         return node
 
     async def commit(self, message: str = "Change something", **fields: Any) -> str:
-        """Commit the session; the commit's id."""
+        """Commit the session; return the commit's id."""
         return str((await self("CommitChanges", message=message, **fields)).commit_id)
 
     async def children(self, parent_id: str = "", revision: str | None = None) -> list[str]:
@@ -181,7 +181,7 @@ class Wire:
         return [hit.node.title for hit in found.hits]
 
     async def snapshot(self) -> tuple[bytes, ...]:
-        """All that a refused call must not change: trees, archives, staged changes, refs and workspaces."""
+        """Everything that a refused call must not change: trees, archives, staged changes, refs and workspaces."""
         where = {"revision": self.session} if self.session else {}
         answers = [
             await self("GetTree", archive=archive.id, level=types_pb2.LEVEL_OF_DETAIL_SUMMARY, **where)

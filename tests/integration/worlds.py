@@ -1,4 +1,4 @@
-"""Workspaces for tests: archives and nodes made in few words, staged and committed as a client would."""
+"""Workspaces for tests: short calls that make, stage and commit archives and nodes as a client does."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class World:
         return self.store.repositories.get(self.workspace)
 
     def node(self, title: str = "A node", *, parent: Node | str | None = None, **fields: Any) -> Node:
-        """A node of the archive that is nowhere yet; its id and its place are fresh."""
+        """A new node of the archive, not yet staged or committed, with a new id and position."""
         parent_id = parent.id if isinstance(parent, Node) else parent
         made = Node(new_id(), self.archive.id, parent_id, "a0", title=title, content=f"What {title} says.")
         return replace(made, **fields)
@@ -70,7 +70,7 @@ class World:
         return (await self.sessions.open_session(request)).session.id
 
     async def stage(self, session_id: str, *entries: Entry, delete: Iterable[Entry | str] = (), note: str = "") -> None:
-        """Stage entries as they shall be, and deletions."""
+        """Stage new values of entries, and deletions."""
         gone = [entry if isinstance(entry, str) else entry.id for entry in delete]
         async with self.store.database.transaction() as conn:
             session = await sessions.hold_session(conn, self.workspace, session_id)
@@ -80,7 +80,7 @@ class World:
             await staging.stage(conn, session, edits)
 
     async def commit(self, session_id: str, message: str = "Change something", **fields: Any) -> str:
-        """Commit a session; the commit's id."""
+        """Commit a session; return the commit's id."""
         request = session_service_pb2.CommitChangesRequest(
             workspace=self.workspace, session_id=session_id, message=message, **fields
         )
@@ -95,7 +95,7 @@ class World:
         author: str = "",
         tag: str = "",
     ) -> str:
-        """Commit entries as they shall be, and deletions, on a branch; the commit's id."""
+        """Commit new values of entries, and deletions, on a branch; return the commit's id."""
         session_id = await self.open(branch)
         await self.stage(session_id, *entries, delete=delete)
         fields: dict[str, Any] = {"create_tag": True, "tag_name": tag} if tag else {}
@@ -108,7 +108,7 @@ class World:
         return commit_id
 
     async def put_all(self, entries: Sequence[Entry]) -> list[str]:
-        """Commit each entry by itself; the commits' ids in order."""
+        """Commit each entry separately; return the commits' ids in order."""
         return [await self.put(entry, message=f"Commit {number}") for number, entry in enumerate(entries)]
 
     async def alive(self, commit_id: str, session_id: str | None = None) -> dict[str, str]:
@@ -118,7 +118,7 @@ class World:
         return {version.entry_id: version.blob for version in found}
 
     async def head(self, branch: str = "main") -> str:
-        """The commit that a branch is at, as the mirror has it."""
+        """The commit of a branch in the mirror."""
         async with self.store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, self.workspace)
             return (await registry.resolve(conn, workspace.workspace_id, f"refs/heads/{branch}"))[1].state.commit_id

@@ -1,19 +1,19 @@
-"""The PostgreSQL of the state machines is the one of the integration tests."""
+"""State machines use the PostgreSQL of the integration tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from integration.conftest import postgres
-from property.arena import Arena
+from property.store_harness import StoreHarness
 
-__all__ = ["arena", "postgres"]
+__all__ = ["harness", "postgres"]
 
 
 @pytest.fixture
-def arena(postgres: str, tmp_path: Path) -> Iterator[Arena]:
+def harness(postgres: str, tmp_path: Path) -> Iterator[StoreHarness]:
     """An empty store with an index in memory."""
-    opened = Arena.open(postgres, tmp_path / "data")
+    opened = StoreHarness.open(postgres, tmp_path / "data")
     try:
         yield opened
     finally:

@@ -1,4 +1,4 @@
-"""What a new version of a document keeps of the old one's leaves."""
+"""Which leaves of the old version of a document the new version keeps."""
 
 import random
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def leaves_of(document: Document, size: int) -> list[OldLeaf]:
 
 @dataclass(frozen=True)
 class Gap:
-    """What lies between two kept leaves: a span of the new text, and the ids of the old leaves that stood there."""
+    """The gap between two kept leaves: a span of the new text, and the ids of the old leaves that were there."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ def gaps(old: list[OldLeaf], document: Document, found: list[Kept]) -> list[Gap]
 
 
 def check(old: list[OldLeaf], document: Document, found: list[Kept]) -> None:
-    """Kept leaves are exact, apart, in order, within bounds; kept and gaps together are the text and the leaves."""
+    """Check that kept leaves are exact, disjoint, in order and within bounds; with the gaps they cover everything."""
     by_id = {leaf.id: leaf for leaf in old}
     order = {leaf.id: number for number, leaf in enumerate(old)}
     bounds = [stretch.start for stretch in stretches(document)] if document.text else []
@@ -168,7 +168,7 @@ def test_text_between_two_edits_is_kept_and_moved_text_is_new() -> None:
     assert len(found) > len(old) // 2
 
 
-def test_a_thin_gap_is_made_anew_with_the_leaf_beside_it() -> None:
+def test_a_small_gap_is_cut_again_together_with_the_leaf_beside_it() -> None:
     old = [OldLeaf("a", "First paragraph of it.\n\n"), OldLeaf("b", "Second paragraph of it.\n\n")]
     for put, removed in (("\n", "a"), ("Well, ", "b"), ("Short.\n\n", "a")):
         assert len(put) < THIN
@@ -192,7 +192,7 @@ def test_a_leaf_that_would_reach_over_a_new_heading_is_dropped() -> None:
 
 
 @pytest.mark.requirement("FOREST-5")
-def test_turns_are_told_apart_by_speaker_and_id() -> None:
+def test_turns_are_distinguished_by_speaker_and_id() -> None:
     turns = [SpokenTurn("Ann" if number % 2 else "Bob", "ok", "", f"t{number}") for number in range(40)]
     old = leaves_of(conversation(turns), 100)
     changed = [*turns[:7], SpokenTurn("Ann", "ok", "", "new"), *turns[7:20], *turns[23:]]
@@ -224,7 +224,7 @@ def test_new_turns_at_the_end_keep_the_old_ones() -> None:
     ],
     ids=["lines", "letters", "two-lines", "period"],
 )
-def test_text_that_repeats_itself_takes_steps_that_grow_with_it(text: str) -> None:
+def test_the_alignment_of_repetitive_text_takes_linear_steps(text: str) -> None:
     assert growth(lambda size: align(*_changed(text[:size])), 50_000) < LINEAR
     old, new = _changed(text)
     found = align(old, new)

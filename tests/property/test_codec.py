@@ -1,4 +1,4 @@
-"""The codec against itself, against PyYAML's own resolver, and against arbitrary bytes."""
+"""The codec is compared with itself and with PyYAML's own resolver, and fed arbitrary bytes."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def test_what_we_write_reads_the_same_line_by_line_and_as_yaml(node: Node) -> No
     assert fast == _parse_yaml(head)
     for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         tree = yaml.load(head, Loader=loader)  # noqa: S506 - both are safe loaders
-        if "source" in tree:  # its numbers stand as numbers
+        if "source" in tree:  # numbers are written as numbers
             tree["source"] = {key: str(value) for key, value in tree["source"].items()}
         assert tree == fast
 
@@ -60,7 +60,7 @@ def test_a_new_title_changes_one_line(node: Node, title: str) -> None:
 
 
 @given(st.one_of(texts, lines, st.sampled_from(AWKWARD)))
-def test_a_scalar_is_one_line_that_every_yaml_reader_takes_for_the_same_string(text: str) -> None:
+def test_a_scalar_is_one_line_that_every_yaml_reader_reads_as_the_same_string(text: str) -> None:
     token = write_scalar(text)
     assert "\n" not in token
     assert read_scalar(token) == text
@@ -125,7 +125,7 @@ def test_a_damaged_file_decodes_or_is_refused_with_a_reason(at: int, removed: in
 
 
 @given(st.text(st.sampled_from("ab12:-#\"'\\ \n\t&*!|>[]{}%@,?é中\u2028"), max_size=60))
-def test_the_fast_way_never_disagrees_with_yaml(text: str) -> None:
+def test_the_fast_parser_always_agrees_with_yaml(text: str) -> None:
     fast = _parse_canonical(text)
     if fast is not None:
         assert fast == _parse_yaml(text)

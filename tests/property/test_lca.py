@@ -18,7 +18,7 @@ def way(parents: list[int], number: int) -> tuple[str, ...]:
 
 
 def model(parents: list[int], numbers: set[int]) -> int:
-    """By sets of ancestors: of what all have in common, the one with most nodes above it."""
+    """Computed by sets of ancestors: the common ancestor with most nodes above it."""
     common = set.intersection(*({int(step) for step in way(parents, number)} for number in numbers))
     return max(common, key=lambda number: len(way(parents, number)))
 
@@ -40,6 +40,6 @@ def test_hits_of_one_root_become_their_deepest_common_ancestor_with_the_best_sco
 
 
 @pytest.mark.requirement("FOREST-6")
-def test_ways_are_compared_by_steps_and_not_by_characters() -> None:
+def test_paths_are_compared_by_segments_and_not_by_characters() -> None:
     assert lowest_common_ancestor([("1", "5", "12"), ("1", "52", "12")]) == "1"
     assert lowest_common_ancestor([("1", "5"), ("1", "5", "18")]) == "5"

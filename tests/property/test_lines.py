@@ -1,4 +1,4 @@
-"""Any history that Git can hold reads the same from the mirror: at every commit, after every step, and rebuilt.
+"""Any history in Git reads the same from the mirror: at every commit, after every step and after a rebuild.
 
 The model is a commit as a dictionary of entries. Branches, tags and merges only name and join commits.
 """
@@ -32,7 +32,7 @@ from memotree_storage.postgres import archive_trees, projector, registry, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
-from property.arena import Arena, effort, numbered_id
+from property.store_harness import StoreHarness, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, children, subtree
 
 BRANCHES = ["main", "one", "two", "three"]
@@ -46,7 +46,7 @@ Files = dict[str, Entry | None]
 
 @dataclass(frozen=True)
 class Point:
-    """A commit of the model: its files, and for each the commit that wrote it, by first parents."""
+    """A commit of the model: its files, and for each file the commit that wrote it, along the first parents."""
 
     commit_id: str
     parents: tuple[str, ...]
@@ -61,7 +61,7 @@ class Point:
 
 @dataclass
 class Model:
-    """All commits that were ever made, and what names them."""
+    """All commits that were ever made, and the refs that name them."""
 
     points: dict[str, Point] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
@@ -143,19 +143,19 @@ choices = st.integers(0, 1000)
 
 
 class Histories(RuleBasedStateMachine):
-    """Random work on one repository, by git's own means; the mirror follows."""
+    """Random changes of one repository with git's own commands; the mirror catches up."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, harness: StoreHarness) -> None:
         super().__init__()
-        self.arena = arena
+        self.harness = harness
         self.model = Model()
         self.count = 0
         self.behind = False
 
     @initialize()
     def make(self) -> None:
-        self.workspace = self.arena.run(self.arena.make_workspace())
-        self.repository = self.arena.store.repositories.get(self.workspace)
+        self.workspace = self.harness.run(self.harness.make_workspace())
+        self.repository = self.harness.store.repositories.get(self.workspace)
         first = self.repository.refs()["refs/heads/main"]
         when = self.repository.commit_info(first).committer.when
         self.model.points[first] = Point(first, (), when, {}, {})
@@ -163,7 +163,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "workspace"):
-            self.arena.run(self.arena.drop_workspace(self.workspace))
+            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
@@ -178,7 +178,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(BRANCHES), at=choices)
     def point_branch(self, name: str, at: int) -> None:
-        """Create a branch anywhere, or rewind it, or forward it, or bring a deleted one back somewhere else."""
+        """Create a branch at any commit, move it back or forward, or create a deleted one again at another commit."""
         self._move(f"refs/heads/{name}", pick(list(self.model.points), at))
         self._follow()
 
@@ -204,7 +204,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self._branches())
     @rule(branch=choices, other=choices, takes=st.integers(0, 2**12), wanted=st.none() | changes)
     def merge(self, branch: int, other: int, takes: int, wanted: list[tuple[str, int, int]] | None) -> None:
-        """Two parents and any tree, as somebody may resolve a merge by hand."""
+        """Commit with two parents and any tree, as after a merge resolved by hand."""
         ref = pick(self._branches(), branch)
         ours, theirs = self._at(ref), self.model.points[pick(list(self.model.points), other)]
         files: Files = {}
@@ -218,26 +218,26 @@ class Histories(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32))
     def rebuild(self, seed: int) -> None:
-        """From Git alone, its commits in any order that has parents first, its refs in any order."""
+        """Rebuild from Git, with its commits in any order that has parents first, and its refs in any order."""
         with shuffled(self.repository, random.Random(seed)):
-            self.arena.run(self.arena.store.rebuild(self.workspace))
+            self.harness.run(self.harness.store.rebuild(self.workspace))
         self.behind = False
 
     @rule()
     def collect(self) -> None:
-        """Lines that nothing reaches go, and nothing else."""
+        """Collect the unreachable lines; all other lines stay."""
         self._follow()
-        self.arena.run(self._collect())
+        self.harness.run(self._collect())
 
     # --- what holds ---
 
     @invariant()
     def every_commit_reads_as_git_has_it(self) -> None:
         if not self.behind and hasattr(self, "workspace"):
-            self.arena.run(self._check())
+            self.harness.run(self._check())
 
     async def _check(self) -> None:
-        store = self.arena.store
+        store = self.harness.store
         async with store.database.connection() as conn:
             known = await projector.known_commits(conn, self.workspace)
             assert self.model.reachable() <= known
@@ -304,16 +304,16 @@ class Histories(RuleBasedStateMachine):
             self.model.refs[ref] = commit_id
 
     def _follow(self, *, quiet: bool = False) -> None:
-        """Let the mirror catch up; quietly done work waits for the next step that is not."""
+        """Let the mirror catch up, unless the step asks to leave that to a later one."""
         if not quiet:
-            self.arena.run(self.arena.store.catch_up(self.workspace))
+            self.harness.run(self.harness.store.catch_up(self.workspace))
         self.behind = quiet
 
     async def _collect(self) -> None:
-        await collect_unreachable_lines(self.arena.store.database, self.workspace, self.repository)
+        await collect_unreachable_lines(self.harness.store.database, self.workspace, self.repository)
 
     async def _told_faults(self, commit_id: str) -> list[tuple[str, str]]:
-        async with self.arena.store.database.connection() as conn:
+        async with self.harness.store.database.connection() as conn:
             cursor = await conn.execute("select path, description from mirror.fault where commit_id = %s", (commit_id,))
             return await cursor.fetchall()
 
@@ -399,7 +399,7 @@ def path_of(entry_id: str, entry: Entry | None) -> str:
 
 
 def file_changes(before: Files, after: Files) -> dict[str, bytes | None]:
-    """Paths with their new bytes; what cannot be read is some text that is no node."""
+    """Paths with their new bytes; an unreadable file has a text that is no node."""
     paths: dict[str, bytes | None] = {path_of(key, before[key]): None for key in before if key not in after}
     for key, entry in after.items():
         if key not in before or before[key] != entry:
@@ -419,7 +419,7 @@ def join(repository: GitRepository, info: CommitInfo, parents: tuple[str, ...]) 
 
 
 class shuffled:  # noqa: N801 - reads as a clause of a with statement
-    """Inside, a repository tells its refs, and the commits that are missing, in another order."""
+    """Within the block, a repository lists its refs and the missing commits in another order."""
 
     def __init__(self, repository: GitRepository, order: random.Random) -> None:
         self._repository = repository
@@ -448,15 +448,15 @@ class shuffled:  # noqa: N801 - reads as a clause of a with statement
         del self._repository.refs, self._repository.history
 
 
-@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
+@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "STORE-3")
-def test_every_commit_reads_as_git_has_it_whatever_happens_to_branches(arena: Arena) -> None:
-    run_state_machine_as_test(lambda: Histories(arena), settings=effort(25, 20))
+def test_the_mirror_of_every_commit_equals_git_after_any_changes_of_branches(harness: StoreHarness) -> None:
+    run_state_machine_as_test(lambda: Histories(harness), settings=effort(25, 20))
 
 
 @pytest.mark.requirement("GIT-1", "STORE-3")
-def test_a_commit_with_an_unreadable_file_that_was_collected_can_come_back(arena: Arena) -> None:
-    machine = Histories(arena)
+def test_a_collected_commit_with_an_unreadable_file_can_be_mirrored_again(harness: StoreHarness) -> None:
+    machine = Histories(harness)
     machine.make()
     machine.commit(0, [("create", 0, 0), ("create", 1, 1)], quiet=False)
     machine.commit(0, [("spoil", 0, 0)], quiet=False)
@@ -470,8 +470,8 @@ def test_a_commit_with_an_unreadable_file_that_was_collected_can_come_back(arena
 
 
 @pytest.mark.requirement("GIT-1", "STORE-3")
-def test_a_node_and_an_archive_of_one_id_do_not_stop_the_mirror_and_are_told(arena: Arena) -> None:
-    machine = Histories(arena)
+def test_a_node_and_an_archive_with_the_same_id_are_reported_and_do_not_stop_the_mirror(harness: StoreHarness) -> None:
+    machine = Histories(harness)
     machine.make()
     machine.commit(0, [("create", 0, 0), ("create", 1, 1)], quiet=False)
     ref = "refs/heads/main"
@@ -482,6 +482,6 @@ def test_a_node_and_an_archive_of_one_id_do_not_stop_the_mirror_and_are_told(are
     draft = CommitDraft(point.commit_id, {entry_path(one): encode_entry(one) for one in both}, "Two\n", by, by)
     commit_id = machine.repository.write_commit(draft).commit_id
     assert machine.repository.move_ref(ref, point.commit_id, commit_id)
-    arena.run(arena.store.catch_up(machine.workspace))
-    assert [path for path, _ in arena.run(machine._told_faults(commit_id))] == [entry_path(both[1])]
+    harness.run(harness.store.catch_up(machine.workspace))
+    assert [path for path, _ in harness.run(machine._told_faults(commit_id))] == [entry_path(both[1])]
     machine.teardown()

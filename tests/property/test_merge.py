@@ -58,7 +58,7 @@ def facts(node: Node) -> dict[str, Any]:
 
 
 def model_merge(base: Node, ours: Node, theirs: Node) -> tuple[dict[str, Any], set[str]]:
-    """Fact by fact: the side that changed it wins, ours where both changed it differently."""
+    """Merge fact by fact: the side that changed it wins; ours if both changed it differently."""
     start, our, their = facts(base), facts(ours), facts(theirs)
     merged, conflicts = {}, set()
     for key in {*start, *our, *their}:

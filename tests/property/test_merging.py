@@ -1,4 +1,4 @@
-"""The merge with a heap against the plain algorithm: every round looks at every adjacent pair."""
+"""The merge with a heap gives the same as the plain algorithm, which compares every adjacent pair in every round."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from memotree.forest.tree_building.merging import Merging, Vector, merge, merge_
 
 
 def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: float, limit: int) -> Merging:
-    """The seed's loop over the current roots, with neighbours in document order and the parent in the pair's place."""
+    """The plain loop over the current roots: neighbours are in document order, and a parent replaces its pair."""
     known = list(vectors)
     sizes = list(lengths)
     roots = list(range(len(lengths)))
@@ -37,7 +37,7 @@ def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: 
 
 
 def parent_of(left: int, right: int, one: Vector, two: Vector) -> Vector:
-    """Some vector that depends on both; small whole numbers, so that ties go on upwards."""
+    """A vector that depends on both; small integers, so that ties also occur on upper levels."""
     mixed: Vector = (one + two + (left * right) % 3).astype(np.float32)
     return np.fmod(mixed, 4).astype(np.float32)
 
@@ -78,32 +78,32 @@ def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(
 def test_the_heap_merges_as_the_plain_algorithm_does_on_real_numbers(seed: int, count: int, width: int) -> None:
     random = np.random.default_rng(seed)
     distinct = random.normal(size=(max(2, count // 3), width)).astype(np.float32)
-    vectors = list(distinct[random.integers(0, len(distinct), count)])  # repeated ones tie
+    vectors = list(distinct[random.integers(0, len(distinct), count)])  # repeated vectors tie
     lengths = random.integers(1, 100, count).tolist()
     _, parents = vectors_and_parents(vectors)
     assert merge_now(vectors, lengths, parents, threshold=-0.2, limit=700) == merge_plainly(vectors, lengths, -0.2, 700)
 
 
 @pytest.mark.requirement("FOREST-2")
-def test_among_equals_the_first_pair_wins_and_the_parent_takes_its_place() -> None:
+def test_among_equally_similar_pairs_the_first_merges_and_its_parent_replaces_it() -> None:
     same = [np.ones(4, dtype=np.float32)] * 5
     merged = merge_now(same, [10] * 5, lambda _left, _right: same[0], threshold=0.5, limit=20)
     assert merged == Merging(5, ((0, 1), (2, 3)), (5, 6, 4))
 
 
-def test_a_similarity_at_the_threshold_is_not_over_it() -> None:
+def test_a_similarity_equal_to_the_threshold_does_not_merge() -> None:
     same = [np.array([1.0, 0.0]), np.array([1.0, 0.0])]
     assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=1.0, limit=9) == Merging(2, (), (0, 1))
     assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=0.5, limit=1) == Merging(2, (), (0, 1))
 
 
-def test_zero_vectors_are_like_nothing() -> None:
+def test_zero_vectors_are_similar_to_no_vector() -> None:
     assert similarity(np.zeros(3), np.ones(3)) == 0.0
     assert similarity(np.zeros(3), np.zeros(3)) == 0.0
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.integers(0, 7))
-def test_a_similarity_has_the_same_bits_wherever_its_vectors_stand(seed: int, width: int, shift: int) -> None:
+def test_a_similarity_has_the_same_bits_at_every_position_of_its_vectors(seed: int, width: int, shift: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.normal(size=(9, width)).astype(np.float32)
     moved = np.zeros(9 * width + shift, dtype=np.float32)[shift:].reshape(9, width)
@@ -114,7 +114,7 @@ def test_a_similarity_has_the_same_bits_wherever_its_vectors_stand(seed: int, wi
     assert similarity(rows[0], rows[1]) == similarity(moved[0], moved[1])
 
 
-def test_other_leaves_than_vectors_are_a_mistake() -> None:
+def test_different_numbers_of_leaves_and_vectors_are_refused() -> None:
     with pytest.raises(ValueError, match="one of each"):
         merge_now([np.ones(2)], [1, 2], lambda _l, _r: np.ones(2), threshold=0, limit=9)
 
@@ -146,7 +146,7 @@ async def test_sections_merge_at_the_same_time_and_a_section_pair_by_pair() -> N
         assert merged == merge_now(sections[number], [1] * 20, parents, threshold=-1, limit=20)
 
 
-def test_a_hundred_thousand_leaves_merge_in_steps_that_grow_with_them() -> None:
+def test_a_hundred_thousand_leaves_merge_in_linear_steps() -> None:
     random = np.random.default_rng(1)
     vectors = random.normal(size=(100_000, 64)).astype(np.float32)
     parents = vectors[random.integers(0, len(vectors), len(vectors))]

@@ -43,7 +43,7 @@ def test_halving_one_gap_costs_less_than_a_quarter_of_a_character_a_time(seed: i
 
 
 @given(SEEDS, st.text("0123456789AZaz", min_size=1, max_size=8), st.text("0123456789AZaz", min_size=1, max_size=8))
-def test_there_is_room_between_any_two_different_positions(seed: int, first: str, second: str) -> None:
+def test_a_position_can_be_made_between_any_two_different_positions(seed: int, first: str, second: str) -> None:
     left, right = sorted((first, second))
     if left != right and not position_fault(left) and not position_fault(right):
         middle = between(left, right, random.Random(seed))

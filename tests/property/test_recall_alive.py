@@ -1,7 +1,7 @@
-"""A recall gives exactly what is alive at its state, whatever was committed, branched, staged and moved before.
+"""A recall returns exactly the leaves that are alive at its state, after any commits, branches, edits and moves.
 
-The model is brute force: every alive node with a content of its own is a leaf, and nothing else is. The vectors of
-these tests all lie in one corner, so that every leaf has something to do with every question.
+The model is brute force: the leaves are the alive nodes with a content of their own. All vectors of these tests have
+only positive components, so that every leaf is similar to every question.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from memotree_storage.ports import CommitDraft, Embedder, Signature
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
-from property.arena import Arena, effort, numbered_id
+from property.store_harness import StoreHarness, effort, numbered_id
 
 from memotree.forest.recall.recall import Recall
 from memotree.request.limits import ServiceLimits
@@ -52,9 +52,9 @@ def pick(options: Any, number: int) -> Any:
 
 
 @pytest.fixture
-def arena(postgres: str, tmp_path: Path) -> Iterator[Arena]:
-    """A store whose indexer works only when a recall waits for it."""
-    opened = Arena.open(postgres, tmp_path)
+def harness(postgres: str, tmp_path: Path) -> Iterator[StoreHarness]:
+    """A store whose indexer runs only if a recall waits for it."""
+    opened = StoreHarness.open(postgres, tmp_path)
     opened.run(opened.store.indexer.stop())
     try:
         yield opened
@@ -73,7 +73,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class OnlyVectors:
-    """Models of which none ranks."""
+    """Models without a reranking model."""
 
     embedder: Embedder
     has_ranking: bool = False
@@ -83,13 +83,13 @@ class OnlyVectors:
 
 
 class Recalls(RuleBasedStateMachine):
-    """Random commits, branches and sessions; after each step some states are asked."""
+    """Random commits, branches and sessions; after each step some states are recalled."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, harness: StoreHarness) -> None:
         super().__init__()
-        self.arena = arena
-        vectors = OnlyVectors(arena.store.embedder)
-        self.recalling = Recall(arena.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
+        self.harness = harness
+        vectors = OnlyVectors(harness.store.embedder)
+        self.recalling = Recall(harness.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
         self.states: dict[str, dict[str, Entry]] = {}
         self.order: list[str] = []
         self.refs: dict[str, str] = {}
@@ -98,7 +98,7 @@ class Recalls(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.workspace = self.arena.run(self.arena.make_workspace())
+        self.workspace = self.harness.run(self.harness.make_workspace())
         first = self._git().refs()["refs/heads/main"]
         self.states[first] = {}
         self.refs["main"] = first
@@ -108,7 +108,7 @@ class Recalls(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "workspace"):
-            self.arena.run(self.arena.drop_workspace(self.workspace))
+            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
@@ -119,11 +119,11 @@ class Recalls(RuleBasedStateMachine):
 
     @rule(at=choices)
     def fork(self, at: int) -> None:
-        """The branch ``side`` at any commit there is, new or moved."""
+        """Create or move the branch ``side`` to any commit."""
         commit_id = pick(self.order, at)
         assert self._git().move_ref("refs/heads/side", self._git().refs().get("refs/heads/side"), commit_id)
         self.refs["side"] = commit_id
-        self.arena.run(self.arena.store.catch_up(self.workspace))
+        self.harness.run(self.harness.store.catch_up(self.workspace))
 
     @precondition(lambda self: len(self.drafts) < 2)
     @rule(branch=choices)
@@ -131,12 +131,12 @@ class Recalls(RuleBasedStateMachine):
         name = pick(sorted(self.refs), branch)
         self.count += 1
         draft = Draft(numbered_id(10_000_000 + self.count), self.refs[name])
-        self.arena.run(self._open_session(draft, name))
+        self.harness.run(self._open_session(draft, name))
         self.drafts.append(draft)
 
     @rule(which=choices, first=edits, second=edits)
     def stage_twice(self, which: int, first: list[tuple[str, int, int]], second: list[tuple[str, int, int]]) -> None:
-        """What was found between is not what is found afterwards."""
+        """Change a session between two recalls; the second sees the change."""
         self.stage(which, first)
         self.leaves_are_the_alive_ones()
         self.stage(which, second)
@@ -145,16 +145,16 @@ class Recalls(RuleBasedStateMachine):
     def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
         draft = pick(self.drafts, which)
         changes = self._changes(self._state_of(draft), wanted)
-        self.arena.run(self._stage(draft, changes))
+        self.harness.run(self._stage(draft, changes))
         base = self.states[draft.base]
         merged = {**draft.changes, **changes}
         draft.changes = {key: entry for key, entry in merged.items() if entry != base.get(key)}
 
     @rule()
     def rebuild(self) -> None:
-        """The lines and all versions of the mirror are others afterwards."""
-        self.arena.run(self.arena.store.rebuild(self.workspace))
-        self.arena.run(self.arena.store.indexer.stop())
+        """Rebuild: the lines and versions of the mirror have new ids afterwards."""
+        self.harness.run(self.harness.store.rebuild(self.workspace))
+        self.harness.run(self.harness.store.indexer.stop())
 
     # --- what holds ---
 
@@ -207,7 +207,7 @@ class Recalls(RuleBasedStateMachine):
         return ids
 
     def _check_nodes(self, revision: str, alive: dict[str, Entry], here: Archive) -> None:
-        """The strategies that the index proposes for."""
+        """Recall with the strategies that search the index."""
         inside = {key for key, node in alive.items() if isinstance(node, Node) and node.archive_id == here.id}
         wanted = {"archives": [here.id]}
         flat = self._ask(revision, wanted, strategy=pb.RECALL_STRATEGY_COLLAPSED, top_k=1000)
@@ -220,12 +220,12 @@ class Recalls(RuleBasedStateMachine):
         request = pb.RecallRequest(
             workspace=self.workspace, revision=revision, query=WORD, filter=pb.RecallFilter(**wanted), **fields
         )
-        return self.arena.run(self.recalling.recall(request))
+        return self.harness.run(self.recalling.recall(request))
 
     # --- by hand ---
 
     def _git(self) -> Any:
-        return self.arena.store.repositories.get(self.workspace)
+        return self.harness.store.repositories.get(self.workspace)
 
     def _known(self, revision: str) -> dict[str, Entry]:
         if revision in self.states:
@@ -297,25 +297,25 @@ class Recalls(RuleBasedStateMachine):
         self.refs[branch] = commit_id
         self.order.append(commit_id)
         self.states[commit_id] = {key: entry for key, entry in {**before, **changes}.items() if entry is not None}
-        self.arena.run(self.arena.store.catch_up(self.workspace))
+        self.harness.run(self.harness.store.catch_up(self.workspace))
 
     async def _open_session(self, draft: Draft, branch: str) -> None:
         base = State(self.workspace, draft.base)
-        async with self.arena.store.database.transaction() as conn:
+        async with self.harness.store.database.transaction() as conn:
             await sessions.open_session(
                 Snapshot(conn, base), draft.id, branch=branch, agent="tester", ttl=timedelta(days=1)
             )
         assert self._git().move_ref(f"refs/memotree/keep/{draft.id}", None, draft.base)
 
     async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
-        async with self.arena.store.database.transaction() as conn:
+        async with self.harness.store.database.transaction() as conn:
             session = await sessions.hold_session(conn, self.workspace, draft.id)
             before = await tree.versions(Snapshot(conn, session.tree), list(changes))
             staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
-@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
+@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("FOREST-6", "FOREST-8", "STORE-5", "GIT-4")
-def test_a_recall_gives_exactly_the_alive_leaves_of_its_state(arena: Arena) -> None:
-    run_state_machine_as_test(lambda: Recalls(arena), settings=effort(8, 12, shrink=False))
+def test_a_recall_returns_exactly_the_alive_leaves_of_its_state(harness: StoreHarness) -> None:
+    run_state_machine_as_test(lambda: Recalls(harness), settings=effort(8, 12, shrink=False))

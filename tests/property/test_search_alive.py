@@ -1,8 +1,9 @@
-"""A search finds exactly the nodes that are alive at its state, whatever the stores went through before.
+"""A search finds exactly the nodes that are alive at its state, also after the loss of a store.
 
-The model is brute force: a node is a hit for a word when its text has it, and near every meaning (the vectors of these
-tests all lie in one corner). It is asked at heads, in sessions, at old commits and on forks; between the steps of a
-commit; after PostgreSQL was lost, after the index was lost, and after the index went back to its last flush.
+The model is brute force: a node is a hit for a word if its text has the word, and is near every meaning (all vectors of
+these tests have only positive components). Searches run at heads, in sessions, at old commits and on forks; between the
+steps of a commit; after the loss of PostgreSQL, after the loss of the index, and after the index went back to its last
+flush.
 """
 
 import os
@@ -41,7 +42,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
-from property.arena import Arena, MemoryIndex, PositiveEmbedder, effort, fresh_database, numbered_id
+from property.store_harness import MemoryIndex, PositiveEmbedder, StoreHarness, effort, fresh_database, numbered_id
 from qdrant_client import AsyncQdrantClient
 
 WORDS: Final = ["apple", "birch", "cedar", "daisy", "elder", "fern"]
@@ -76,22 +77,22 @@ def pick(options: Any, number: int) -> Any:
 
 
 class Stores:
-    """A store on a real PostgreSQL and a real engine, each of which can be lost and put back."""
+    """A store on a real PostgreSQL and a real engine, each of which can be lost and restored."""
 
-    def __init__(self, arena: Arena, postgres: str, folder: Path) -> None:
-        self.arena = arena
+    def __init__(self, harness: StoreHarness, postgres: str, folder: Path) -> None:
+        self.harness = harness
         self._postgres = postgres
         self._folder = folder
         self._engine: EmbeddedQdrant
         self._client: AsyncQdrantClient
         self._database = fresh_database(postgres)
-        arena.run(self._start_engine())
-        arena.run(self._open())
-        arena.run(self._flush_and_keep())
+        harness.run(self._start_engine())
+        harness.run(self._open())
+        harness.run(self._flush_and_keep())
 
     def close(self) -> None:
-        self.arena.run(self.arena.store.close())
-        self.arena.run(self._stop_engine())
+        self.harness.run(self.harness.store.close())
+        self.harness.run(self._stop_engine())
 
     async def _start_engine(self) -> None:
         self._engine = EmbeddedQdrant(self._folder / "engine")
@@ -103,48 +104,48 @@ class Stores:
         await self._engine.stop()
 
     async def _open(self) -> None:
-        """A new store over what there is, as after a restart; its indexer works only when a search waits for it."""
+        """Open a new store over the data, as after a restart; its indexer runs only if a search waits for it."""
         embedder = PositiveEmbedder()
         index = QdrantIndex(
             self._client, model=embedder.model, dimensions=embedder.dimensions, flush=self._flush_and_keep
         )
-        self.arena.store = Store(self._folder / "data", Database(self._database, max_size=4), index, embedder)
-        await self.arena.store.open()
-        await self.arena.store.indexer.stop()
+        self.harness.store = Store(self._folder / "data", Database(self._database, max_size=4), index, embedder)
+        await self.harness.store.open()
+        await self.harness.store.indexer.stop()
 
     async def restart(self) -> None:
         """Stop and start the server's own part."""
-        await self.arena.store.close()
+        await self.harness.store.close()
         await self._open()
 
     async def lose_postgres(self) -> None:
-        """Start again with an empty database, working state and all."""
-        await self.arena.store.close()
+        """Start again with an empty database: the working state is lost too."""
+        await self.harness.store.close()
         self._database = fresh_database(self._postgres)
         await self._open()
 
     async def lose_mirror(self) -> None:
-        """Start again with the working state alone."""
-        await self.arena.store.close()
+        """Start again with only the working state in the database."""
+        await self.harness.store.close()
         async with await psycopg.AsyncConnection.connect(self._database) as conn:
             await conn.execute("drop schema mirror cascade")
         await self._open()
 
     async def lose_index(self) -> None:
         """Start again with an empty engine."""
-        await self.arena.store.close()
+        await self.harness.store.close()
         await self._stop_engine()
         shutil.rmtree(self._folder / "engine")
         await self._start_engine()
         await self._open()
 
     async def _flush_and_keep(self) -> None:
-        """Flush the engine, and keep a copy of what is on its disk now."""
+        """Flush the engine, and copy its files."""
         await self._engine.flush()
         copy_folder(self._folder / "engine" / "data", self._folder / "flushed")
 
     async def go_back_to_flush(self) -> None:
-        """What a power cut may do to the engine: nothing of what came after the last flush is there."""
+        """Lose everything that the engine wrote after its last flush, as a power cut may do."""
         await self._stop_engine()
         copy_folder(self._folder / "flushed", self._folder / "engine" / "data")
         await self._start_engine()
@@ -152,7 +153,7 @@ class Stores:
 
 
 def copy_folder(source: Path, goal: Path) -> None:
-    """Make one folder as the other is; holes stay holes, for the engine's files are nearly nothing else."""
+    """Copy one folder over another; holes stay holes, because the engine's files consist mostly of holes."""
     shutil.rmtree(goal, ignore_errors=True)
     shutil.copytree(source, goal, copy_function=_copy_sparse)
 
@@ -165,7 +166,7 @@ def _copy_sparse(source: str, goal: str) -> None:
         while end < size:
             try:
                 start = os.lseek(old.fileno(), end, os.SEEK_DATA)
-            except OSError:  # nothing but a hole up to the end
+            except OSError:  # only a hole up to the end
                 return
             end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
             os.pwrite(new.fileno(), os.pread(old.fileno(), end - start, start), start)
@@ -173,17 +174,17 @@ def _copy_sparse(source: str, goal: str) -> None:
 
 @pytest.fixture
 def stores(postgres: str, tmp_path: Path) -> Iterator[Stores]:
-    """Empty stores; the arena's own store is never used."""
-    arena = Arena.open(postgres, tmp_path / "unused", MemoryIndex())
-    arena.run(arena.store.close())
-    opened = Stores(arena, postgres, tmp_path)
+    """Empty stores; the harness's own store is never used."""
+    harness = StoreHarness.open(postgres, tmp_path / "unused", MemoryIndex())
+    harness.run(harness.store.close())
+    opened = Stores(harness, postgres, tmp_path)
     try:
         yield opened
     finally:
         opened.close()
-        arena.run(arena.loop.shutdown_asyncgens())
-        arena.run(arena.loop.shutdown_default_executor())
-        arena.loop.close()
+        harness.run(harness.loop.shutdown_asyncgens())
+        harness.run(harness.loop.shutdown_default_executor())
+        harness.loop.close()
 
 
 # --- The machine -----------------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class Draft:
 
 
 class Searches(RuleBasedStateMachine):
-    """Random commits, branches, sessions and losses; after each step every state is searched."""
+    """Random commits, branches, sessions and losses of stores; after each step every state is searched."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__()
@@ -215,14 +216,14 @@ class Searches(RuleBasedStateMachine):
 
     @property
     def store(self) -> Store:
-        return self.stores.arena.store
+        return self.stores.harness.store
 
     def run_in(self, work: Any) -> Any:
-        return self.stores.arena.run(work)
+        return self.stores.harness.run(work)
 
     @initialize()
     def begin(self) -> None:
-        self.workspace = self.run_in(self.stores.arena.make_workspace())
+        self.workspace = self.run_in(self.stores.harness.make_workspace())
         first = self._git().refs()["refs/heads/main"]
         self.states[first] = {}
         self.order.append(first)
@@ -233,20 +234,20 @@ class Searches(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "workspace"):
-            self.run_in(self.stores.arena.drop_workspace(self.workspace))
+            self.run_in(self.stores.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
     @rule(branch=choices, wanted=edits, follow=st.sampled_from([True, True, True, False]))
     def commit(self, branch: int, wanted: list[tuple[str, int, int]], follow: bool) -> None:
-        """Without following, the ref has moved and the mirror has not heard of it: as in the midst of a commit."""
+        """Commit in Git. Without ``follow`` the mirror does not catch up, as in the middle of a commit."""
         name = pick(sorted(self.refs), branch)
         before = self.states[self.refs[name]]
         self._commit(name, self._changes(before, wanted), follow=follow)
 
     @rule(at=choices, name=st.sampled_from(BRANCHES[1:]))
     def fork(self, at: int, name: str) -> None:
-        """A branch at any commit there is, new or moved."""
+        """Create or move a branch to any commit."""
         ref, commit_id = f"refs/heads/{name}", pick(self.order, at)
         assert self._git().move_ref(ref, self._git().refs().get(ref), commit_id)
         self.refs[name] = commit_id
@@ -255,7 +256,7 @@ class Searches(RuleBasedStateMachine):
     @precondition(lambda self: len(self.refs) > 1)
     @rule(which=choices)
     def drop_and_collect(self, which: int) -> None:
-        """A branch goes, and so do the lines that nothing reaches any more."""
+        """Delete a branch and collect the lines that are then unreachable."""
         name = pick(sorted(self.refs.keys() - {"main"}), which)
         assert self._git().move_ref(f"refs/heads/{name}", self._git().refs()[f"refs/heads/{name}"], None)
         del self.refs[name]
@@ -348,7 +349,7 @@ class Searches(RuleBasedStateMachine):
             await self._check_state(State(self.workspace, draft.base, draft.id), self._state_of(draft), word)
 
     async def _check_index(self) -> None:
-        """When nothing is pending, the index has each version with its span, and of other lines what it likes."""
+        """If nothing is pending, check that the index has each version and its span; other lines may have points."""
         async with self.store.database.connection() as conn:
             cursor = await conn.execute(_VERSIONS, (self.workspace,))
             spans = {(row[0], row[1], row[2]): row[3] for row in await cursor.fetchall()}
@@ -362,7 +363,7 @@ class Searches(RuleBasedStateMachine):
         await self._check_frequencies()
 
     async def _check_frequencies(self) -> None:
-        """The index counts the terms of the versions that there are, and of no others."""
+        """Check that the frequencies count the terms of exactly the existing versions."""
         async with self.store.database.connection() as conn:
             versions = await (await conn.execute(_TEXTS, (self.workspace,))).fetchall()
             cursor = await conn.execute(
@@ -479,7 +480,7 @@ class Searches(RuleBasedStateMachine):
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
-@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
+@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("STORE-3", "STORE-5", "GIT-1", "GIT-4")
-def test_hits_are_exactly_the_alive_nodes_whatever_was_lost_in_between(stores: Stores) -> None:
+def test_hits_are_exactly_the_alive_nodes_after_any_loss_of_a_store(stores: Stores) -> None:
     run_state_machine_as_test(lambda: Searches(stores), settings=effort(10, 12, shrink=False))

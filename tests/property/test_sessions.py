@@ -1,7 +1,7 @@
-"""Several sessions on one branch lose nothing and break nothing: each answer is the one that a plain model gives.
+"""Several sessions on one branch lose nothing and break nothing: every answer equals that of a plain model.
 
-In the model a session is a base state and rows over it, each with what it was derived from. A commit merges the chosen
-rows onto the head; it must succeed exactly when nothing conflicts and the result is a forest.
+In the model a session is a base state with rows over it, each with the entry it was derived from. A commit merges the
+chosen rows onto the head; it must succeed exactly if there is no conflict and the result is a forest.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
-from property.arena import Arena, effort, numbered_id
-from property.desks import Row, Session, Verdict, carried, merged, overlaid
+from property.session_model import Row, Session, Verdict, carried, merged, overlaid
+from property.store_harness import StoreHarness, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, children, faults, subtree
 
 from memotree.canvas import NodeOperations
@@ -52,16 +52,16 @@ def pick(options: Sequence[Any], number: int) -> Any:
     return options[number % len(options)]
 
 
-class Desk(RuleBasedStateMachine):
-    """Random work in two or three sessions of one branch, and by somebody with git."""
+class SessionMachine(RuleBasedStateMachine):
+    """Random edits in two or three sessions of one branch, and commits with git."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, harness: StoreHarness) -> None:
         super().__init__()
-        self.arena = arena
+        self.harness = harness
         limits, pages = ServiceLimits(), PageTokens()
-        self.nodes = NodeOperations(arena.store, pages, limits)
-        self.sessions = SessionOperations(arena.store, pages, limits)
-        self.workspaces = WorkspaceOperations(arena.store, pages, limits)
+        self.nodes = NodeOperations(harness.store, pages, limits)
+        self.sessions = SessionOperations(harness.store, pages, limits)
+        self.workspaces = WorkspaceOperations(harness.store, pages, limits)
         self.head: dict[str, Entry] = {}
         self.open: list[Session] = []
         self.count = 0
@@ -70,8 +70,8 @@ class Desk(RuleBasedStateMachine):
 
     @initialize(sessions=st.integers(2, 3))
     def begin(self, sessions: int) -> None:
-        self.workspace = self.arena.run(self.arena.make_workspace())
-        self.repository = self.arena.store.repositories.get(self.workspace)
+        self.workspace = self.harness.run(self.harness.make_workspace())
+        self.repository = self.harness.store.repositories.get(self.workspace)
         self._open_one()
         for name in ARCHIVE_NAMES[:2]:
             self._add_archive(self.open[0], name)
@@ -83,7 +83,7 @@ class Desk(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "workspace"):
-            self.arena.run(self.arena.drop_workspace(self.workspace))
+            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     @rule(which=choices, below=choices, place=st.none() | st.integers(0, 3))
     def create(self, which: int, below: int, place: int | None) -> None:
@@ -220,7 +220,7 @@ class Desk(RuleBasedStateMachine):
     def delete_archive(self, which: int, archive: int) -> None:
         session = pick(self.open, which)
         if len(self._archives(session)) < len(ARCHIVE_NAMES):
-            return  # rarely, or nothing else is left to do
+            return  # rarely, since afterwards there is little left to do
         gone = pick(self._archives(session), archive)
         below = [key for key, _ in archive_tree(session.state, gone.id)]
         request = workspaces_pb.DeleteArchiveRequest(archive=gone.id)
@@ -242,14 +242,14 @@ class Desk(RuleBasedStateMachine):
 
     @rule(which=choices)
     def commit_two_at_once(self, which: int) -> None:
-        """The outcome is that of one after the other, in some order."""
+        """Check that simultaneous calls have the outcome of one after the other, in some order."""
         if len(self.open) < 2:
             return
         pair = (pick(self.open, which), pick(self.open, which + 1))
         calls = [self.sessions.commit_changes(self._commit_request(session, [])) for session in pair]
-        answers = self.arena.run(gathered(calls))
+        answers = self.harness.run(gathered(calls))
         outcomes = [not isinstance(answer, MemoTreeError) for answer in answers]
-        if all(outcomes):  # the one whose commit is the other's parent came first
+        if all(outcomes):  # the first one is the one whose commit is the other's parent
             first = self.repository.commit_info(answers[1].commit_id).parents[0] == answers[0].commit_id
             orders = [pair if first else pair[::-1]]
         else:
@@ -306,7 +306,7 @@ class Desk(RuleBasedStateMachine):
     @precondition(lambda self: any(isinstance(entry, Node) for entry in self.head.values()))
     @rule(node=choices, value=st.integers(0, 2), remove=st.booleans())
     def somebody_commits_with_git(self, node: int, value: int, remove: bool) -> None:
-        """A change of one node that the server hears of later."""
+        """Change one node with git; the server mirrors it later."""
         entry = pick(self._nodes_of(self.head), node)
         leaf = not children(self.head, entry.id)
         after = None if remove and leaf else replace(entry, title=f"title {value}")
@@ -339,10 +339,10 @@ class Desk(RuleBasedStateMachine):
     @invariant()
     def every_reading_is_that_of_the_model(self) -> None:
         if hasattr(self, "workspace"):
-            self.arena.run(self._check())
+            self.harness.run(self._check())
 
     async def _check(self) -> None:
-        async with self.arena.store.database.connection() as conn:
+        async with self.harness.store.database.connection() as conn:
             _, resolved = await registry.resolve(conn, self.workspace, "main")
             if resolved.state.commit_id == self.repository.refs()["refs/heads/main"]:
                 await self._check_state(conn, resolved.state, self.head)
@@ -390,7 +390,7 @@ class Desk(RuleBasedStateMachine):
 
     def _open_one(self) -> None:
         request = sessions_pb.OpenSessionRequest(workspace=self.workspace, agent="tester")
-        opened = self.arena.run(self.sessions.open_session(request)).session
+        opened = self.harness.run(self.sessions.open_session(request)).session
         self.open.append(Session(opened.id, dict(self.head)))
 
     def _add_archive(self, session: Session, name: str) -> None:
@@ -400,7 +400,7 @@ class Desk(RuleBasedStateMachine):
 
     def _ask(self, session: Session, call: Callable[[Any], Coroutine[Any, Any, Any]], request: Any) -> Any:
         request.workspace, request.session_id = self.workspace, session.id
-        return self.arena.run(call(request))
+        return self.harness.run(call(request))
 
     def _refusal(self, session: Session, call: Callable[[Any], Coroutine[Any, Any, Any]], request: Any) -> Any:
         with pytest.raises(MemoTreeError) as caught:
@@ -409,7 +409,7 @@ class Desk(RuleBasedStateMachine):
 
     @staticmethod
     def _check_place(others: dict[str, Entry], node: Node, place: int | None) -> None:
-        """The node has come to stand at its place among the others, which is the last one unless it was given."""
+        """Check that the node is at its place among its siblings: the given one, or the last."""
         archive_id = node.archive_id if node.parent_id is None else None
         siblings = children({**others, node.id: node}, node.parent_id or archive_id)
         last = len(siblings) - 1
@@ -433,7 +433,7 @@ class Desk(RuleBasedStateMachine):
         return bool(rows) and not verdict.refused and effective
 
     def _commit(self, session: Session, choice: list[str], *, repeat: bool = False) -> str:
-        """Commit; the reason of the refusal is returned, which the model expects."""
+        """Commit; check the result with the model and return the reason of a refusal."""
         rows = {key: row for key, row in session.rows.items() if not choice or key in choice}
         verdict = merged(rows, self.head)
         request = self._commit_request(session, choice)
@@ -478,7 +478,7 @@ def kind_of(row: Row) -> int:
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(1200)  # for deeper profiles; the default one takes seconds
+@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("CANVAS-6", "CANVAS-10", "STORE-2", "GIT-1")
-def test_sessions_lose_no_field_and_leave_no_orphan_and_no_cycle(arena: Arena) -> None:
-    run_state_machine_as_test(lambda: Desk(arena), settings=effort(25, 30))
+def test_sessions_lose_no_field_and_leave_no_orphan_and_no_cycle(harness: StoreHarness) -> None:
+    run_state_machine_as_test(lambda: SessionMachine(harness), settings=effort(25, 30))

@@ -1,4 +1,4 @@
-"""Whatever the text, the pieces joined are the text."""
+"""The pieces of any text, joined, are the text."""
 
 from itertools import pairwise
 
@@ -78,13 +78,13 @@ def test_no_piece_begins_within_a_grapheme_where_that_can_be_avoided(text: str, 
 
 
 @given(texts)
-def test_a_text_may_be_cut_between_its_graphemes_and_nowhere_else(text: str) -> None:
+def test_a_text_is_only_cut_between_graphemes(text: str) -> None:
     ends = [found.end() for found in regex.finditer(r"\X", text)]
     assert [place for place in range(1, len(text) + 1) if may_cut(text, place)] == ends
 
 
 @given(texts, sizes)
-def test_blank_pieces_stay_only_where_their_neighbours_have_no_room(text: str, size: int) -> None:
+def test_blank_pieces_remain_only_if_their_neighbours_are_full(text: str, size: int) -> None:
     if not text.strip():
         return
     pieces = split(Document(text), size)
@@ -94,7 +94,7 @@ def test_blank_pieces_stay_only_where_their_neighbours_have_no_room(text: str, s
 
 
 @given(texts, sizes, st.data())
-def test_gaps_are_cut_like_the_whole(text: str, size: int, data: st.DataObject) -> None:
+def test_gaps_are_cut_like_a_whole_text(text: str, size: int, data: st.DataObject) -> None:
     if not text:
         return
     document = Document(text)

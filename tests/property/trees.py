@@ -1,4 +1,4 @@
-"""A state of the tree as a plain dictionary, and what every reading of it must give."""
+"""A state of the tree as a plain dictionary, and the answers that every read of it must give."""
 
 from collections.abc import Iterable, Mapping
 
@@ -24,7 +24,7 @@ def placed_children(state: Tree, home_id: str) -> list[tuple[str, str]]:
 
 
 async def check_children(snapshot: Snapshot, alive: Tree, home_id: str) -> None:
-    """The children as a whole, page by page, and the last one alone."""
+    """Check the children: all at once, page by page, and the last one alone."""
     expected = placed_children(alive, home_id)
     assert await tree.children(snapshot, home_id) == expected
     assert await tree.last_position(snapshot, home_id) == (expected[-1][1] if expected else None)
@@ -49,12 +49,12 @@ def subtree(state: Tree, tops: Iterable[str], above: tuple[str, ...] = ()) -> li
 
 
 def archive_tree(state: Tree, archive_id: str) -> list[tuple[str, int]]:
-    """All that the roots of an archive reach."""
+    """The roots of an archive and everything below them."""
     return subtree(state, children(state, archive_id))
 
 
 def ancestors(state: Tree, entry_id: str) -> list[str]:
-    """The ids above an entry, root first; it ends where a parent is not alive or comes again."""
+    """The ids above an entry, root first; stops at a parent that is not alive or was visited before."""
     way: list[str] = []
     node = state.get(entry_id)
     while isinstance(node, Node) and node.parent_id and node.parent_id not in way:
@@ -64,7 +64,7 @@ def ancestors(state: Tree, entry_id: str) -> list[str]:
 
 
 def faults(state: Tree) -> list[str]:
-    """What keeps a state from being a forest: orphans, cycles, subtrees of two archives, names given twice."""
+    """The reasons why a state is no forest: orphans, cycles, subtrees across two archives, archive names used twice."""
     found = []
     names: set[str] = set()
     for entry in state.values():

@@ -1,4 +1,4 @@
-"""The page about the architecture shows the rooms and the ways through them as they are."""
+"""The page about the architecture lists all packages and the actual path of a call through them."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def place_of(name: str) -> Path:
 @pytest.mark.parametrize(
     ("call", "most"), [("CommitChanges", 20), ("GetNode", 10), ("Recall", 20), ("IngestDocument", 25)]
 )
-def test_a_call_is_followed_through_few_files_that_are_there(call: str, most: int) -> None:
+def test_the_path_of_a_call_on_the_page_has_few_files_which_exist(call: str, most: int) -> None:
     line = re.search(rf"^\| {call} \| (.*) \|$", PAGE, re.MULTILINE)
     assert line is not None
     files = re.findall(r"`([^`]+)`", line[1])

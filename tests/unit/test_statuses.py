@@ -1,4 +1,4 @@
-"""One table says how errors are told; server and client have exactly its classes."""
+"""One table maps errors to statuses; server and client have exactly its classes."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from memotree.statuses import CLIENT_CODES, ERROR_STATUSES, FAMILY_CODES
 pytestmark = pytest.mark.requirement("SERVE-2")
 
 
-def test_each_status_stands_once() -> None:
+def test_each_status_is_listed_once() -> None:
     assert len({each.code for each in ERROR_STATUSES}) == len(ERROR_STATUSES) == len(CLIENT_CODES)
     assert len(FAMILY_CODES) == sum(bool(each.family) for each in ERROR_STATUSES)
 

@@ -1,4 +1,4 @@
-"""Waiting without sleeping blindly, and processes of our own."""
+"""Waits for a condition without fixed pauses, and runs processes for tests."""
 
 import asyncio
 import os

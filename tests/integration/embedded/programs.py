@@ -1,4 +1,4 @@
-"""Processes of our own, watched from a test."""
+"""Processes that a test runs and watches."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ def alive(pid: int) -> bool:
 
 
 class Program:
-    """A Python program in a process of its own, which prints one line when it is ready."""
+    """A Python program in a separate process, which prints one line when it is ready."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -31,7 +31,7 @@ class Program:
 
 
 def read(path: Path | str) -> str:
-    """A small file's text; a function of its own, since a test's coroutine may wait for it."""
+    """The text of a small file; a separate function, so that coroutines of tests may block on it."""
     return Path(path).read_text(encoding="utf-8")
 
 

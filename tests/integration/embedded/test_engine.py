@@ -1,4 +1,4 @@
-"""The embedded engine: what it refuses, who may ask, and what it keeps through kills."""
+"""The embedded engine: its refusals, its access key, and the data that survives kills."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ class Running:
     index: QdrantIndex
 
     async def kill(self) -> None:
-        """Kill the engine and return when it has come back."""
+        """Kill the engine and return when it runs again."""
         back = asyncio.Event()
         self.engine.supervisor.on_restart(back.set)
         assert self.engine.supervisor.pid is not None
@@ -71,14 +71,14 @@ async def run_engine(folder: Path) -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    """An engine of this test's own, to kill and to empty."""
+    """An engine for one test, which may kill and empty it."""
     async with run_engine(tmp_path / "qdrant") as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
-    """An engine for tests that leave it as it is."""
+    """An engine for tests that do not change it."""
     async with run_engine(tmp_path_factory.mktemp("qdrant")) as one:
         yield one
 
@@ -129,7 +129,7 @@ UNKNOWN_FILTERS = {
 
 @pytest.mark.requirement("STORE-5")
 @pytest.mark.parametrize("name", UNKNOWN_FILTERS)
-async def test_a_filter_part_it_does_not_know_is_never_passed_over(shared: Running, name: str) -> None:
+async def test_an_unknown_part_of_a_filter_is_refused_and_not_ignored(shared: Running, name: str) -> None:
     unknown, points = UNKNOWN_FILTERS[name], shared.client.grpc_points
     selector = wire.PointsSelector(filter=unknown)
     workspace = f"workspace {name}"
@@ -148,7 +148,7 @@ async def test_a_filter_part_it_does_not_know_is_never_passed_over(shared: Runni
     assert len(await entries(shared.index, workspace)) == 1
 
 
-async def test_a_wish_it_cannot_fulfil_is_refused(shared: Running) -> None:
+async def test_an_unsupported_option_is_refused(shared: Running) -> None:
     points = shared.client.grpc_points
     collections = shared.client.grpc_collections
     for call in (
@@ -175,7 +175,7 @@ async def test_a_wish_it_cannot_fulfil_is_refused(shared: Running) -> None:
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED, caught.value.details()
 
 
-async def test_bad_requests_are_told_from_faults(shared: Running) -> None:
+async def test_bad_requests_are_distinguished_from_internal_errors(shared: Running) -> None:
     points = shared.client.grpc_points
     short = wire.VectorInput(dense=wire.DenseVector(data=[1.0]))
     for call in (
@@ -205,28 +205,28 @@ async def test_bad_requests_are_told_from_faults(shared: Running) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "", ".hidden", "x" * 300, "nul\0"])
-async def test_a_collection_name_is_no_path(shared: Running, name: str) -> None:
+async def test_a_collection_name_cannot_be_a_path(shared: Running, name: str) -> None:
     named = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await shared.client.create_collection(name, vectors_config=named)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_without_the_key_nobody_gets_in(shared: Running) -> None:
+async def test_calls_without_the_key_are_refused(shared: Running) -> None:
     for key in (None, "", "wrong", (shared.endpoint.api_key or "")[:-1]):
         stranger = connect(shared.endpoint.url, key, timeout=10)
         index = QdrantIndex(stranger, model="test", dimensions=DIMENSIONS)
         with pytest.raises(IndexRefusedError) as caught:
             await index.prepare()
         assert "UNAUTHENTICATED" in caught.value.detail
-        assert "UNAUTHENTICATED" not in caught.value.message  # a client hears no more than what to do
+        assert "UNAUTHENTICATED" not in caught.value.message  # a client only learns what to do
         await stranger.close()
     command = Path(f"/proc/{shared.engine.supervisor.pid}/cmdline").read_bytes()  # noqa: ASYNC240 - no disk behind it
     assert (shared.endpoint.api_key or "?").encode() not in command
     assert (shared.endpoint.api_key or "?") not in repr(shared.endpoint)
 
 
-async def test_collections_and_aliases_live_through_restarts(running: Running) -> None:
+async def test_collections_and_aliases_survive_restarts(running: Running) -> None:
     client = running.client
     named = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
     await client.create_collection("second", vectors_config=named)
@@ -279,7 +279,7 @@ async def test_a_lost_collection_is_named(running: Running) -> None:
 
 
 @pytest.mark.requirement("STORE-1")
-async def test_all_that_was_written_survives_a_kill(running: Running) -> None:
+async def test_all_written_points_survive_a_kill(running: Running) -> None:
     points = [point("w", line=number % 3, first=number) for number in range(1500)]
     await running.index.upsert(points[:700])
     await running.index.flush()
@@ -298,7 +298,7 @@ async def test_all_that_was_written_survives_a_kill(running: Running) -> None:
         assert [(hit.node_id, hit.score) for hit in hits] == [(points[1].node_id, 3.0)]
 
 
-async def test_while_it_is_away_calls_fail_clearly_and_then_work_again(running: Running, until: Until) -> None:
+async def test_during_an_outage_calls_fail_clearly_and_afterwards_work_again(running: Running, until: Until) -> None:
     index, supervisor = running.index, running.engine.supervisor
     one = point("w")
     await index.upsert([one])
@@ -332,7 +332,7 @@ async def test_a_stopped_engine_is_unavailable(running: Running) -> None:
     await running.engine.stop()
 
 
-async def test_the_engine_dies_with_its_server_and_the_next_one_finds_everything(
+async def test_the_engine_ends_with_its_server_and_the_next_one_finds_all_data(
     tmp_path: Path, run_program: Run, until: Until
 ) -> None:
     folder = tmp_path / "qdrant"
@@ -357,7 +357,7 @@ async def test_the_engine_dies_with_its_server_and_the_next_one_finds_everything
     await until(lambda: not alive(int(pid)), "the orphan is gone")
 
 
-async def test_an_unfinished_collection_is_cleared_at_the_next_start(running: Running, tmp_path: Path) -> None:
+async def test_an_incomplete_collection_is_removed_at_the_next_start(running: Running, tmp_path: Path) -> None:
     unfinished = tmp_path / "qdrant" / "data" / "collections" / "unfinished" / "shard"
     await asyncio.to_thread(unfinished.mkdir, parents=True)
     await running.kill()

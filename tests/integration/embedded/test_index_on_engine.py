@@ -1,4 +1,4 @@
-"""The port's promises on the embedded engine, and what it promises beyond them."""
+"""The port's promises on the embedded engine, and further promises of the engine."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL, with the binaries that come along and with the system's."""
+"""The embedded PostgreSQL, with the bundled binaries and with the system's."""
 
 import asyncio
 import os
@@ -90,7 +90,7 @@ async def test_it_is_durable_private_and_sorts_by_code_point(tmp_path: Path, bin
     assert not exists(sockets)
 
 
-async def test_a_killed_server_comes_back_under_the_same_address(tmp_path: Path, binaries: Path | None) -> None:
+async def test_a_killed_server_restarts_under_the_same_address(tmp_path: Path, binaries: Path | None) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
     url = await server.start()
     try:
@@ -105,7 +105,7 @@ async def test_a_killed_server_comes_back_under_the_same_address(tmp_path: Path,
         await server.stop()
 
 
-async def test_it_dies_with_its_server_and_the_next_one_finds_everything(
+async def test_it_ends_with_its_server_and_the_next_one_finds_all_data(
     tmp_path: Path, run_program: Run, until: Until
 ) -> None:
     folder = tmp_path / "postgres"
@@ -115,7 +115,7 @@ async def test_it_dies_with_its_server_and_the_next_one_finds_everything(
     with pytest.raises(DataFolderInUseError, match=f"in use by process {first.process.pid}; stop that server"):
         await EmbeddedPostgres(folder).start()
     await first.kill()
-    # At once: the next start meets the orphan's last moments, and has to clear them by itself.
+    # At once, so that the next start has to handle an orphan that is just ending.
     server = EmbeddedPostgres(folder)
     try:
         assert await ask(await server.start(), "SELECT number FROM kept") == 7
@@ -124,7 +124,9 @@ async def test_it_dies_with_its_server_and_the_next_one_finds_everything(
     await until(lambda: not alive(int(pid)), "the orphan is gone")
 
 
-async def test_a_kill_while_the_cluster_is_made_is_harmless(tmp_path: Path, run_program: Run, until: Until) -> None:
+async def test_a_kill_during_the_creation_of_the_cluster_is_harmless(
+    tmp_path: Path, run_program: Run, until: Until
+) -> None:
     folder = tmp_path / "postgres"
     first = await run_program(SERVE, str(folder))
     await until(lambda: list(folder.glob("cluster.unfinished-*/base")), "the cluster is being made")
@@ -150,7 +152,9 @@ async def test_a_cancelled_start_leaves_the_folder_free(tmp_path: Path, until: U
         await server.stop()
 
 
-async def test_a_stale_process_id_of_a_living_stranger_does_not_block(tmp_path: Path, run_program: Run) -> None:
+async def test_a_stale_file_with_the_id_of_another_process_does_not_block_the_start(
+    tmp_path: Path, run_program: Run
+) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres")
     await server.start()
     pid_file = server.cluster / "postmaster.pid"
@@ -179,7 +183,7 @@ async def test_any_folder_name_works(tmp_path: Path, name: str) -> None:
 
 
 @needs_root
-async def test_root_may_keep_its_data_where_nobody_may_enter(tmp_path: Path) -> None:
+async def test_root_may_use_a_data_folder_that_other_users_cannot_enter(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     server = EmbeddedPostgres(closed / "postgres")
@@ -192,7 +196,7 @@ async def test_root_may_keep_its_data_where_nobody_may_enter(tmp_path: Path) -> 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may pass: pytest's own are closed."""
+    """A folder that every user may enter, unlike pytest's folders."""
     folder = Path("/tmp") / f"memotree-test-{os.getpid()}"  # noqa: S108 - the point is a folder open to all
     folder.mkdir(mode=0o755)
     yield folder
@@ -200,7 +204,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @needs_root
-async def test_root_needs_no_capability_where_all_may_pass(open_folder: Path) -> None:
+async def test_root_needs_no_capability_if_all_users_may_enter_the_folder(open_folder: Path) -> None:
     server = EmbeddedPostgres(open_folder / "postgres")
     url = await server.start()
     try:

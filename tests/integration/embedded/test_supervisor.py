@@ -1,4 +1,4 @@
-"""The watch over a child process."""
+"""The supervision of a child process."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ async def test_a_child_runs_between_start_and_stop(watch: Watch) -> None:
     await one.stop()
 
 
-async def test_a_killed_child_comes_back_and_listeners_hear_of_it(watch: Watch) -> None:
+async def test_a_killed_child_is_restarted_and_listeners_are_notified(watch: Watch) -> None:
     one = watch()
     await one.start()
     for number in (1, 2, 3):
@@ -101,14 +101,14 @@ async def test_a_listener_that_fails_does_not_end_the_watch(watch: Watch) -> Non
         await asyncio.wait_for(back.wait(), 30)
 
 
-async def test_a_child_that_ends_at_once_is_reported_with_its_last_words(watch: Watch) -> None:
+async def test_a_child_that_ends_at_once_is_reported_with_the_end_of_its_output(watch: Watch) -> None:
     one = watch("import sys; sys.exit('no room left')")
     with pytest.raises(ChildStartError, match="no room left"):
         await one.start()
     assert one.state is ChildState.STOPPED
 
 
-async def test_a_child_that_never_answers_is_given_up_and_ended(watch: Watch) -> None:
+async def test_a_child_that_never_becomes_ready_is_ended(watch: Watch) -> None:
     one = watch("import signal; signal.pause()", timeout=0.05)
     with pytest.raises(ChildStartError, match="did not answer within"):
         await one.start()
@@ -122,7 +122,7 @@ async def test_a_program_that_is_not_there_is_reported(watch: Watch, tmp_path: P
     assert watch is not None
 
 
-async def test_a_child_deaf_to_the_gentle_signal_is_killed(watch: Watch) -> None:
+async def test_a_child_that_ignores_the_stop_signal_is_killed(watch: Watch) -> None:
     one = watch(DEAF, grace=0.05)
     await one.start()
     pid = one.pid
@@ -130,7 +130,7 @@ async def test_a_child_deaf_to_the_gentle_signal_is_killed(watch: Watch) -> None
     assert not runs(pid)
 
 
-async def test_stopping_while_a_child_comes_back_leaves_nothing(watch: Watch, until: Until) -> None:
+async def test_stopping_during_a_restart_leaves_no_process(watch: Watch, until: Until) -> None:
     one = watch()
     await one.start()
     assert one.pid is not None
@@ -141,7 +141,7 @@ async def test_stopping_while_a_child_comes_back_leaves_nothing(watch: Watch, un
     assert one.state is ChildState.STOPPED
 
 
-async def test_cancelling_a_start_leaves_nothing(watch: Watch, until: Until) -> None:
+async def test_cancelling_a_start_leaves_no_process(watch: Watch, until: Until) -> None:
     one = watch("import signal; signal.pause()")
     start = asyncio.create_task(one.start())
     await until(lambda: one.pid is not None, "the child is made")

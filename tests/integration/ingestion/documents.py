@@ -1,4 +1,4 @@
-"""Documents to take in."""
+"""Documents to ingest."""
 
 from io import BytesIO
 from typing import Any

@@ -1,4 +1,4 @@
-"""Documents of every kind go in, great and strange ones too: leaves, sections and sources."""
+"""Documents of every kind are ingested, also large and unusual ones: leaves, sections and sources."""
 
 import json
 from io import BytesIO
@@ -210,7 +210,7 @@ async def test_editing_the_derived_content_of_a_section_is_refused(forest: Fores
 
 
 @pytest.mark.requirement("FOREST-1")
-async def test_ten_megabytes_in_one_line_are_taken_in(forest: Forest) -> None:
+async def test_ten_megabytes_in_one_line_are_ingested(forest: Forest) -> None:
     text = "".join(f"{WORDS[number % len(WORDS)]}{number} " for number in range(1_000_000))[:10_000_000]
     result = await forest.ingest(text, name="line", chunk_size=4000, similarity_threshold=1.0)
     state = await forest.versions(result.archive_id)

@@ -1,4 +1,4 @@
-"""Documents go in: what a job tells, names and places, and what is refused."""
+"""Ingestion: the events of its job, names and places, and refusals."""
 
 import asyncio
 import gzip
@@ -20,7 +20,7 @@ from memotree.v1 import history_service_pb2, types_pb2
 
 
 @pytest.mark.requirement("FOREST-1", "SERVE-6")
-async def test_progress_is_streamed_between_the_job_at_first_and_at_last(forest: Forest) -> None:
+async def test_progress_is_streamed_between_the_first_and_the_last_state_of_the_job(forest: Forest) -> None:
     told = await forest.try_ingest(prose(8), name="papers", chunk_size=300)
     assert (told.first.id, told.first.kind, told.first.subject) == (told.last.id, "ingest", "papers")
     assert told.last.state == SUCCEEDED
@@ -30,7 +30,7 @@ async def test_progress_is_streamed_between_the_job_at_first_and_at_last(forest:
     assert told.result.commit_id == await forest.world.head()
 
 
-async def test_who_stops_listening_does_not_stop_the_job(forest: Forest) -> None:
+async def test_a_caller_that_stops_listening_does_not_stop_the_job(forest: Forest) -> None:
     request = pb.IngestDocumentRequest(workspace=forest.world.workspace, text=prose(30), name="papers")
     events = forest.ingestion.ingest_document(request)
     first = await anext(events)
@@ -46,7 +46,7 @@ async def test_the_commit_names_the_document_the_tool_and_the_job(forest: Forest
     assert f"MemoTree-Job: {told.last.id}" in message
 
 
-async def test_message_author_and_tags_are_as_the_request_says(forest: Forest) -> None:
+async def test_message_author_and_tags_are_those_of_the_request(forest: Forest) -> None:
     result = await forest.ingest(
         prose(3),
         name="papers",
@@ -118,7 +118,7 @@ async def test_a_name_that_another_archive_has_is_refused_at_once(forest: Forest
         with pytest.raises(DocumentNameTakenError) as caught:
             await forest.try_ingest("Three.", name="papers", **fields)
         assert isinstance(caught.value, AlreadyExistsError)
-    # With a request id it may be the call that took the name; then the job tells.
+    # With a request id an earlier attempt of this call may have taken the name; then the job reports it.
     told = await forest.try_ingest("Three.", name="papers", request_id="r")
     assert (told.last.state, told.last.reason) == (FAILED, "DOCUMENT_NAME_TAKEN")
     assert (await forest.archive(other.archive_id)).title == "others"
@@ -148,7 +148,7 @@ async def test_documents_go_to_the_branch_that_is_named(forest: Forest) -> None:
     assert on_main.archive_id != result.archive_id
 
 
-async def test_a_workspace_or_branch_that_is_not_there_is_refused(forest: Forest) -> None:
+async def test_a_missing_workspace_or_branch_is_refused(forest: Forest) -> None:
     with pytest.raises(BranchNotFoundError):
         await forest.try_ingest("Text.", branch="nowhere")
     request = pb.IngestDocumentRequest(workspace="nowhere", text="Text.")
@@ -175,7 +175,7 @@ async def test_a_workspace_or_branch_that_is_not_there_is_refused(forest: Forest
         ({"text": "{}", "media_type": "application/json"}, "INVALID_TURNS"),
     ],
 )
-async def test_what_cannot_be_read_is_refused_before_there_is_a_job(
+async def test_an_unreadable_document_is_refused_before_a_job_is_created(
     forest: Forest, fields: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(UnreadableDocumentError) as caught:
@@ -211,9 +211,7 @@ async def test_text_in_another_encoding_is_read_with_a_warning(forest: Forest) -
         ({"text": "x", "author": types_pb2.CommitAuthor(name="<>")}, "author.name"),
     ],
 )
-async def test_values_that_cannot_be_meant_are_refused_by_their_field(
-    forest: Forest, fields: dict[str, Any], path: str
-) -> None:
+async def test_impossible_values_are_refused_by_their_field(forest: Forest, fields: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         await forest.try_ingest(**fields)
     assert path in {violation.field for violation in caught.value.violations}

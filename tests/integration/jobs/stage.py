@@ -1,4 +1,4 @@
-"""A runner of jobs whose work waits for the test."""
+"""A job runner whose work waits for the test."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +19,7 @@ Act: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
 
 
 class Stage:
-    """A runner that knows one kind of job, ``act``, which waits for ``leave`` unless a test says what it does."""
+    """A runner with one kind of job, ``act``, which waits for ``leave`` unless a test replaces it."""
 
     def __init__(self, store: Store, act: Act | None, options: Mapping[str, Any]) -> None:
         self.database = store.database
@@ -30,13 +30,13 @@ class Stage:
         self.runner.register("act", act or self.wait_for_leave)
 
     async def wait_for_leave(self, running: JobContext) -> None:
-        """The usual work."""
+        """The default work of ``act``."""
         self.played.append(running.job.subject)
         self.entered.set()
         await self.leave.wait()
 
     async def submit(self, subject: str = "", **named: Any) -> Job:
-        """Queue a job; the subject is its request, too."""
+        """Queue a job; its subject is also its request."""
         request = pb.StartRebuildRequest(workspace=subject)
         return await self.runner.submit(WORKSPACE, "act", request, subject=subject, **named)
 
@@ -54,7 +54,7 @@ class Stage:
         raise AssertionError(f"it never was {state}")
 
     async def stored(self, job: Job) -> Job:
-        """What PostgreSQL has of a job."""
+        """The row of a job in PostgreSQL."""
         async with self.database.connection() as conn:
             found = await rows.read(conn, job.id)
         assert found is not None
@@ -71,8 +71,8 @@ class Stage:
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Stage]]
 
 
-async def died(store: Store, job: Job, times: int = 1) -> None:
-    """Leave a job as a process does that ends without a word, so many times in a row."""
+async def crash(store: Store, job: Job, times: int = 1) -> None:
+    """Leave a job as after this many crashes of its process in a row."""
     async with store.database.transaction() as conn:
         await conn.execute(
             "update work.job set state = 'running', owner = 'dead', crashes = %s, attempts = attempts + 1"
@@ -82,7 +82,7 @@ async def died(store: Store, job: Job, times: int = 1) -> None:
 
 
 def raising(error: BaseException) -> Act:
-    """A work that meets an error."""
+    """Work that raises an error."""
 
     async def act(_: JobContext) -> None:
         raise error

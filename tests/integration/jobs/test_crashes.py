@@ -1,11 +1,11 @@
-"""Jobs whose process stops or crashes, and jobs that are forgotten."""
+"""Jobs whose process stops or crashes, and old jobs that are deleted."""
 
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from integration.jobs.stage import WORKSPACE, Open, died, raising
+from integration.jobs.stage import WORKSPACE, Open, crash, raising
 from memotree_storage.postgres import jobs as rows
 from memotree_storage.store import Store
 
@@ -35,10 +35,10 @@ async def test_a_stop_puts_a_running_job_back_and_the_next_start_runs_it(stage: 
     assert (over.state, over.attempts) == (rows.SUCCEEDED, 2)
 
 
-async def test_a_job_that_ran_when_its_process_died_runs_again(stage: Open, store: Store) -> None:
+async def test_a_job_that_ran_when_its_process_crashed_runs_again(stage: Open, store: Store) -> None:
     async with stage(started=False) as on:
         job = await on.submit()
-    await died(store, job)
+    await crash(store, job)
     async with stage() as on:
         again = await on.until(job, rows.RUNNING)
         assert (again.attempts, again.crashes) == (2, 1)
@@ -46,10 +46,10 @@ async def test_a_job_that_ran_when_its_process_died_runs_again(stage: Open, stor
         assert (await on.over(job)).crashes == 0
 
 
-async def test_a_job_in_which_process_after_process_dies_is_left_alone_until_resumed(stage: Open, store: Store) -> None:
+async def test_a_job_that_crashes_several_processes_is_not_run_until_it_is_resumed(stage: Open, store: Store) -> None:
     async with stage(started=False) as on:
         job = await on.submit()
-    await died(store, job, MAX_CRASHES)
+    await crash(store, job, MAX_CRASHES)
     async with stage() as on:
         failed = await on.over(job)
         assert (failed.state, failed.reason) == (rows.FAILED, "JOB_ENDS_SERVER")
@@ -59,10 +59,10 @@ async def test_a_job_in_which_process_after_process_dies_is_left_alone_until_res
         assert (await on.over(job)).state == rows.SUCCEEDED
 
 
-async def test_a_suspect_runs_alone_so_that_no_neighbour_dies_with_it(stage: Open, store: Store) -> None:
+async def test_a_job_suspected_of_crashes_runs_alone_so_that_it_interrupts_no_other(stage: Open, store: Store) -> None:
     async with stage(started=False) as on:
         suspect, other = await on.submit("suspect"), await on.submit("other")
-    await died(store, suspect, 2)
+    await crash(store, suspect, 2)
     async with stage(concurrency=2) as on:
         await on.until(suspect, rows.RUNNING)
         assert (await on.stored(other)).state == rows.QUEUED
@@ -71,10 +71,10 @@ async def test_a_suspect_runs_alone_so_that_no_neighbour_dies_with_it(stage: Ope
         assert on.played == ["suspect", "other"]
 
 
-async def test_an_end_that_was_asked_for_before_the_process_died_is_kept(stage: Open, store: Store) -> None:
+async def test_a_cancellation_requested_before_the_crash_is_kept(stage: Open, store: Store) -> None:
     async with stage(started=False) as on:
         job = await on.submit()
-    await died(store, job)
+    await crash(store, job)
     async with store.database.transaction() as conn:
         await rows.ask_to_cancel(conn, job.id)
     async with stage() as on:
@@ -82,7 +82,7 @@ async def test_an_end_that_was_asked_for_before_the_process_died_is_kept(stage: 
         assert on.played == []
 
 
-async def test_a_kind_that_nobody_knows_any_more_waits_and_blocks_no_other(stage: Open, store: Store) -> None:
+async def test_a_job_of_an_unknown_kind_waits_and_blocks_no_other(stage: Open, store: Store) -> None:
     async with stage(started=False) as on:
         job = await on.submit()
         async with store.database.transaction() as conn:
@@ -100,7 +100,7 @@ async def test_a_kind_that_nobody_knows_any_more_waits_and_blocks_no_other(stage
 # --- forgetting -------------------------------------------------------------------------------------------------------
 
 
-async def test_jobs_that_are_over_for_long_are_forgotten_with_their_inputs(stage: Open, store: Store) -> None:
+async def test_old_finished_jobs_are_deleted_with_their_inputs(stage: Open, store: Store) -> None:
     async with stage(raising(JobStoppedError("Enough.")), retention=timedelta(days=1)) as on:
         old = await on.over(await on.submit(inputs={"text": b"old"}))
         young = await on.over(await on.submit(inputs={"text": b"young"}))
@@ -113,7 +113,7 @@ async def test_jobs_that_are_over_for_long_are_forgotten_with_their_inputs(stage
             await on.runner.get(old.id)
 
 
-async def test_a_job_whose_row_is_gone_ends_without_a_word(stage: Open, store: Store) -> None:
+async def test_a_job_whose_row_was_deleted_ends_without_an_error(stage: Open, store: Store) -> None:
     async with stage() as on:
         job = await on.submit()
         await on.entered.wait()

@@ -1,4 +1,4 @@
-"""Jobs: every way from one state to another, over real PostgreSQL."""
+"""Jobs: every change of state, over real PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ from memotree.v1 import types_pb2
 pytestmark = pytest.mark.requirement("SERVE-6")
 
 
-async def test_a_claim_that_postgresql_could_not_confirm_begins_again(
+async def test_a_claim_that_postgresql_could_not_confirm_is_repeated(
     stage: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim, transaction, claimed = rows.claim, store.database.transaction, list[str]()
@@ -78,7 +78,7 @@ async def test_a_job_that_has_succeeded_keeps_no_inputs_and_no_notes(stage: Open
         assert await on.count("job_input") == await on.count("job_note") == 0
 
 
-async def test_an_input_that_nobody_gave_fails_the_job_with_its_reason(stage: Open) -> None:
+async def test_a_missing_input_fails_the_job_with_a_reason(stage: Open) -> None:
     async def act(running: JobContext) -> None:
         await running.input("text")
 
@@ -88,7 +88,7 @@ async def test_an_input_that_nobody_gave_fails_the_job_with_its_reason(stage: Op
     assert "'text'" in job.message
 
 
-async def test_progress_is_told_at_once_and_written_at_a_new_step(stage: Open) -> None:
+async def test_progress_is_streamed_at_once_and_written_at_a_new_step(stage: Open) -> None:
     gate, written = asyncio.Event(), asyncio.Event()
 
     async def act(running: JobContext) -> None:
@@ -109,7 +109,7 @@ async def test_progress_is_told_at_once_and_written_at_a_new_step(stage: Open) -
     assert (last.step, last.done, last.total) == ("merge", 5, 0)
 
 
-async def test_texts_that_postgresql_does_not_take_keep_no_job_from_its_end(stage: Open) -> None:
+async def test_a_job_ends_even_with_texts_that_postgresql_refuses(stage: Open) -> None:
     async def act(running: JobContext) -> None:
         await running.progress("page \0\ud800 one")
         raise InvalidInputError("The page \0\udfff is empty. Give another.")
@@ -119,7 +119,7 @@ async def test_texts_that_postgresql_does_not_take_keep_no_job_from_its_end(stag
     assert (job.state, job.step, job.message) == (rows.FAILED, "page ? one", "The page ? is empty. Give another.")
 
 
-async def test_progress_within_a_step_reaches_postgresql_without_another_word(stage: Open) -> None:
+async def test_progress_within_a_step_is_written_without_a_further_report(stage: Open) -> None:
     async def act(running: JobContext) -> None:
         await running.progress("split", 1, 9)
         await running.progress("split", 2, 9)
@@ -132,7 +132,7 @@ async def test_progress_within_a_step_reaches_postgresql_without_another_word(st
                 await asyncio.sleep(0.05)
 
 
-async def test_watching_tells_the_present_state_then_changes_until_the_end(stage: Open) -> None:
+async def test_watching_returns_the_current_state_and_then_changes_until_the_end(stage: Open) -> None:
     async with stage() as on:
         job = await on.submit()
         await on.entered.wait()
@@ -144,9 +144,9 @@ async def test_watching_tells_the_present_state_then_changes_until_the_end(stage
         assert [each.state async for each in on.runner.watch(job.id)] == [rows.SUCCEEDED]
 
 
-async def test_usage_of_models_adds_up_over_attempts_and_outlives_them(stage: Open) -> None:
+async def test_usage_of_models_adds_up_over_attempts(stage: Open) -> None:
     async def act(running: JobContext) -> None:
-        for calls in (1, 2):  # a meter counts from the begin of its attempt
+        for calls in (1, 2):  # a meter counts from the start of its attempt
             running.note_usage([types_pb2.ModelUsage(kind="chat", model="m", calls=calls, prompt_tokens=10 * calls)])
         assert sum(row.calls for row in running.earlier_usage) == 2 * (running.job.attempts - 1)
         if running.job.attempts == 1:
@@ -167,7 +167,7 @@ async def test_usage_of_models_adds_up_over_attempts_and_outlives_them(stage: Op
 
 
 class BudgetError(AbortedError):
-    """An error of another family that stops a job all the same."""
+    """An error of another family that also stops a job."""
 
     reason = "TEST_BUDGET"
     stops_job = True
@@ -190,7 +190,7 @@ class AwayError(UnavailableError):
         (asyncio.CancelledError(), rows.STOPPED, "INTERRUPTED"),
     ],
 )
-async def test_an_error_ends_a_job_by_its_family_and_says_why(
+async def test_the_family_of_an_error_decides_how_a_job_ends_and_its_message_is_kept(
     stage: Open, error: BaseException, state: str, reason: str
 ) -> None:
     async with stage(raising(error)) as on:
@@ -217,7 +217,7 @@ async def test_an_outage_of_a_store_of_ours_is_waited_out_before_the_job_stops(s
         assert (await on.over(await on.submit())).reason == "DATABASE_UNAVAILABLE"
 
 
-async def test_an_end_or_a_word_of_progress_that_postgresql_misses_is_said_again(
+async def test_an_end_or_progress_that_postgresql_could_not_store_is_written_again(
     stage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missed = []
@@ -269,7 +269,7 @@ async def test_a_running_job_is_cancelled_and_can_be_resumed(stage: Open) -> Non
         assert (await on.stored(job)).attempts == 2
 
 
-async def test_what_is_shielded_from_cancellation_is_finished_and_counts(stage: Open) -> None:
+async def test_work_shielded_from_cancellation_is_finished_and_counted(stage: Open) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def commit() -> None:
@@ -291,7 +291,7 @@ async def test_what_is_shielded_from_cancellation_is_finished_and_counts(stage: 
         assert (await on.runner.cancel(job.id)).state == rows.SUCCEEDED
 
 
-async def test_cancelling_a_job_that_is_over_leaves_it_as_it_is_but_one_that_stopped(stage: Open) -> None:
+async def test_cancelling_a_finished_job_changes_nothing_except_for_a_stopped_one(stage: Open) -> None:
     async with stage(raising(InvalidInputError("The document is empty."))) as on:
         failed = await on.over(await on.submit())
         assert (await on.runner.cancel(failed.id)).state == rows.FAILED
@@ -310,7 +310,7 @@ async def test_another_process_can_ask_for_the_end_of_a_job(stage: Open, store: 
         assert (await on.over(job)).state == rows.CANCELLED
 
 
-async def test_a_resumed_job_finds_what_it_kept_and_what_it_was_resumed_with(stage: Open) -> None:
+async def test_a_resumed_job_finds_its_notes_and_its_new_inputs(stage: Open) -> None:
     async def act(running: JobContext) -> None:
         if await running.kept("plan") is None:
             await running.keep("plan", b"three parts")
@@ -336,7 +336,7 @@ async def test_a_job_that_runs_or_has_succeeded_cannot_be_resumed(stage: Open) -
         assert await on.runner.resume(job.id) is None
 
 
-async def test_nobody_finds_a_job_that_is_not_there(stage: Open) -> None:
+async def test_a_missing_job_is_not_found(stage: Open) -> None:
     async with stage() as on:
         for call in (on.runner.get, on.runner.cancel, on.runner.resume, on.runner.wait):
             with pytest.raises(JobNotFoundError, match="ListJobs"):

@@ -1,4 +1,4 @@
-"""Jobs that are asked for twice, and which of several runs when."""
+"""Jobs that are requested twice, and the order in which jobs run."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.requirement("SERVE-6")
 # --- asking twice -----------------------------------------------------------------------------------------------------
 
 
-async def test_one_request_id_gives_one_job_which_is_answered_as_it_is_now(stage: Open) -> None:
+async def test_one_request_id_makes_one_job_and_a_repeat_returns_its_current_state(stage: Open) -> None:
     async with stage() as on:
         first = await on.submit("roses", request_id="r1", inputs={"text": b"red"})
         on.leave.set()
@@ -59,7 +59,7 @@ async def test_jobs_of_a_lane_run_one_after_the_other_in_the_order_of_creation(s
     assert (order, most) == ([str(number) for number in range(6)], 1)
 
 
-async def test_lanes_do_not_wait_for_each_other_and_no_more_run_than_may(stage: Open) -> None:
+async def test_lanes_do_not_wait_for_each_other_up_to_the_limit_of_running_jobs(stage: Open) -> None:
     async with stage(concurrency=2) as on:
         first = await on.submit("a1", lane="a")
         behind = await on.submit("a2", lane="a")

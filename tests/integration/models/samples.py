@@ -1,4 +1,4 @@
-"""What the tests of models share: texts, patience, and how to wait."""
+"""Texts, timeouts and waits that the tests of models share."""
 
 import asyncio
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Another embedding model: the store indexes everything anew by itself, and pays for no text twice."""
+"""A changed embedding model: the store reindexes everything by itself, and embeds no text twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -59,7 +59,7 @@ async def nearest(store: Store, world: World, commit_id: str, query: str) -> str
 
 
 async def nearest_in_time(store: Store, world: World, commit_id: str, query: str) -> str:
-    """The same once the model is asked again: one that was away is spared for some seconds."""
+    """The same, repeated until the model is called again: after a failure it is not called for some seconds."""
     async with asyncio.timeout(DEADLINE):
         while True:
             try:
@@ -69,16 +69,16 @@ async def nearest_in_time(store: Store, world: World, commit_id: str, query: str
 
 
 async def titles(store: Store, state: State, words: str) -> list[str]:
-    """The titles of what is found by words."""
+    """The titles of the hits of a search by words."""
     return [found.version.title for found in await store.search.find(state, SearchQuery(words, limit=5))]
 
 
 async def differences(store: Store, world: World) -> list[Difference]:
-    """What `verify` finds."""
+    """The differences that `verify` finds."""
     return [found async for found in verify(store, world.workspace) if isinstance(found, Difference)]
 
 
-async def test_another_embedding_model_indexes_everything_anew_and_back(
+async def test_another_embedding_model_reindexes_everything_and_so_does_the_return(
     start: Start, pages: PageTokens, limits: ServiceLimits
 ) -> None:
     async with ModelEndpoint() as endpoint:
@@ -108,7 +108,7 @@ async def test_another_embedding_model_indexes_everything_anew_and_back(
         assert len(endpoint.texts_embedded) == paid, "every vector was known already"
 
 
-async def test_a_reindex_that_an_outage_stops_goes_on_when_the_model_is_back(
+async def test_a_reindex_stopped_by_an_outage_continues_when_the_model_is_back(
     start: Start, pages: PageTokens, limits: ServiceLimits
 ) -> None:
     async with ModelEndpoint() as endpoint:
@@ -125,7 +125,7 @@ async def test_a_reindex_that_an_outage_stops_goes_on_when_the_model_is_back(
 
 
 @pytest.mark.requirement("CANVAS-5")
-async def test_words_are_found_while_the_embedding_model_is_away(
+async def test_a_search_by_words_works_while_the_embedding_model_is_unavailable(
     start: Start, pages: PageTokens, limits: ServiceLimits
 ) -> None:
     async with ModelEndpoint() as endpoint, start(**endpoint.settings("embedding")) as store:
@@ -150,7 +150,7 @@ async def test_words_are_found_while_the_embedding_model_is_away(
         assert await differences(store, world) == []
 
 
-async def test_a_model_that_does_not_answer_holds_up_nothing_that_needs_no_vector(
+async def test_a_hanging_model_does_not_delay_work_that_needs_no_vector(
     start: Start, pages: PageTokens, limits: ServiceLimits
 ) -> None:
     async with ModelEndpoint() as endpoint, start(**endpoint.settings("embedding")) as store:
@@ -161,7 +161,7 @@ async def test_a_model_that_does_not_answer_holds_up_nothing_that_needs_no_vecto
         async with asyncio.timeout(DEADLINE):
             while not endpoint.at_once:  # noqa: ASYNC110 - the endpoint has no event for it
                 await asyncio.sleep(0.01)
-            async with store.database.transaction() as conn:  # as a rebuild, and the collection of lines, begin
+            async with store.database.transaction() as conn:  # a rebuild and the collection of lines begin with this
                 await registry.lock_workspace(conn, world.workspace, alone=True)
             assert await titles(store, State(world.workspace, commit_id), "water") == ["Roses"]
             last = await world.put(world.node("Bread", content="Bread needs water.", position="a1"))

@@ -1,4 +1,4 @@
-"""Structured output in the best form that an endpoint knows, and the decisions of the loop."""
+"""Structured output in the best form that an endpoint supports, and the decisions of the loop."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ async def test_the_loop_answers_with_citations_or_explores(
         "no JSON",
     ],
 )
-async def test_an_impossible_decision_is_asked_again_once_and_then_refused(
+async def test_an_invalid_decision_is_requested_again_once_and_then_refused(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, wrong: Any
 ) -> None:
     models = await connect()
@@ -95,7 +95,7 @@ async def test_an_impossible_decision_is_asked_again_once_and_then_refused(
         await models.decide("Who else?", [INNER, LEAF], meter)
 
 
-async def test_an_answer_cites_nothing_that_was_not_shown(
+async def test_an_answer_cites_only_nodes_that_were_shown(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     payload = {"final_answer": "Ada.", "cited_node_ids": ["made-up", LEAF.node_id, LEAF.node_id]}

@@ -1,4 +1,4 @@
-"""How much is asked of models: at once, by a budget, and for how long answers are kept."""
+"""Limits of model calls: simultaneous calls, the budget, and how long answers are kept."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from memotree.models.meter import BudgetExhaustedError, Meter
 pytestmark = pytest.mark.requirement("FOREST-12")
 
 
-async def test_so_many_calls_run_at_once_and_no_more(
+async def test_the_number_of_simultaneous_calls_is_limited(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect(model_concurrency=3)
@@ -47,14 +47,14 @@ async def test_a_budget_stops_before_the_call_that_would_exceed_it(
     assert len(endpoint.chat_calls) == 5, "what was made before the stop is not paid for again"
 
 
-async def test_a_budget_of_tokens_counts_what_is_under_way(connect: MakeModels, endpoint: ModelEndpoint) -> None:
+async def test_a_budget_of_tokens_counts_calls_in_progress(connect: MakeModels, endpoint: ModelEndpoint) -> None:
     models = await connect()
     with pytest.raises(BudgetExhaustedError, match="1,000 tokens"):
         await models.embed([f"{number} {TEXT}" for number in range(40)], Meter(max_tokens=1_000))
     assert len(endpoint.embedding_calls) == 1, "only the length of the vectors was asked for"
 
 
-async def test_answers_that_nobody_uses_any_more_are_forgotten(
+async def test_unused_answers_are_deleted(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, database: Database
 ) -> None:
     models = await connect()
@@ -69,7 +69,7 @@ async def test_answers_that_nobody_uses_any_more_are_forgotten(
     assert len(endpoint.chat_calls) == 2
 
 
-async def test_a_batch_under_way_is_kept_when_the_next_one_would_exceed_the_budget(
+async def test_the_answer_of_a_running_batch_is_kept_if_the_next_one_would_exceed_the_budget(
     connect: MakeModels, endpoint: ModelEndpoint
 ) -> None:
     models = await connect()

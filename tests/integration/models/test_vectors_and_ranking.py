@@ -1,4 +1,4 @@
-"""Vectors in batches, checked and paid for once; ranking with a stand-in."""
+"""Vectors in batches, checked and requested once; ranking with the built-in model as fallback."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ async def test_vectors_come_in_order_and_of_length_one(
     assert (await models.embed([], meter)).shape == (0, endpoint.dimensions)
 
 
-async def test_texts_go_in_batches_and_each_is_paid_for_once(
+async def test_texts_are_sent_in_batches_and_each_only_once(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect()
@@ -48,7 +48,7 @@ async def test_texts_go_in_batches_and_each_is_paid_for_once(
     assert (of("embedding", meter).calls, of("embedding", meter).cached) == (3, len(texts))
 
 
-async def test_what_was_embedded_before_an_outage_is_not_paid_for_again(
+async def test_texts_embedded_before_an_outage_are_not_sent_again(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect(model_concurrency=1)
@@ -69,7 +69,7 @@ async def test_what_was_embedded_before_an_outage_is_not_paid_for_again(
     "fault",
     [Fault.BUSY, Fault.BROKEN, Fault.CLOSED, Fault.CUT_BODY, Fault.HALF_JSON, Fault.NO_JSON, Fault.TOO_FEW, Fault.NAN],
 )
-async def test_a_broken_batch_is_asked_again(
+async def test_a_broken_batch_is_requested_again(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, fault: Fault
 ) -> None:
     models = await connect()
@@ -92,7 +92,7 @@ async def test_vectors_of_another_length_are_refused_and_not_kept(
 
 
 @pytest.mark.parametrize("takes", [True, False])
-async def test_a_length_of_vectors_is_asked_for_where_the_model_lets_one(
+async def test_a_length_of_vectors_is_requested_if_the_model_supports_it(
     connect: MakeModels,
     endpoint: ModelEndpoint,
     meter: Meter,
@@ -106,7 +106,7 @@ async def test_a_length_of_vectors_is_asked_for_where_the_model_lets_one(
 
 
 @pytest.mark.parametrize("length", [None, 32])
-async def test_a_text_that_is_too_long_is_cut_and_spoils_no_other(
+async def test_a_text_that_is_too_long_is_cut_and_the_others_are_not_affected(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, length: int | None
 ) -> None:
     endpoint.longest = 2_000
@@ -146,7 +146,7 @@ async def test_texts_are_ranked_by_the_endpoint_and_pairs_are_kept(
 @pytest.mark.parametrize(
     "fault", [Fault.BROKEN, Fault.CLOSED, Fault.HALF_JSON, Fault.TOO_FEW, Fault.NAN, Fault.UNAUTHORIZED]
 )
-async def test_the_built_in_ranking_stands_in_for_one_that_fails_and_says_so(
+async def test_the_built_in_ranking_replaces_a_failed_one_with_a_warning(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, fault: Fault
 ) -> None:
     models = await connect()
@@ -156,7 +156,7 @@ async def test_the_built_in_ranking_stands_in_for_one_that_fails_and_says_so(
     assert len(meter.warnings) == 1
 
 
-async def test_the_whole_address_of_the_rerank_call_is_taken_too(
+async def test_the_full_url_of_the_rerank_call_is_accepted_too(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect(rerank_url=f"{endpoint.url}/rerank")

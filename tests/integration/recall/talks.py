@@ -20,7 +20,7 @@ TRACTOR = "Why does the diesel engine of the tractor smoke?"
 
 @dataclass(frozen=True)
 class Models:
-    """What recall needs of the models; with ``liked`` there is a reranking model, which likes texts with that word."""
+    """The models that recall needs; with ``liked`` also a reranking model, which prefers texts with that word."""
 
     embedder: Embedder
     liked: str = ""
@@ -77,7 +77,7 @@ class Forest:
         return await self.recalling.recall(pb.RecallRequest(workspace=self.world.workspace, query=query, **fields))
 
     async def contents(self, **fields: Any) -> set[str]:
-        """The contents of all leaves that a recall with room for everything gives."""
+        """The contents of all leaves of a recall whose budget fits everything."""
         answer = await self(**{"query": EVERYTHING, "token_budget": MUCH, **fields})
         found = texts(answer)
         assert len(found) == len(set(found))

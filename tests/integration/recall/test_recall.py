@@ -90,7 +90,7 @@ async def test_no_budget_is_ever_exceeded(forest: Forest, budget: int) -> None:
 
 
 @pytest.mark.requirement("FOREST-8")
-async def test_a_trace_has_shares_that_add_up_the_way_from_the_root_and_a_sentence(forest: Forest) -> None:
+async def test_a_trace_has_shares_that_add_up_the_path_from_the_root_and_a_sentence(forest: Forest) -> None:
     for strategy in (LCA, COLLAPSED, HYBRID):
         answer = await forest(strategy=strategy, include_trace=True)
         found = [*leaves(answer), *answer.nodes]
@@ -106,7 +106,7 @@ async def test_a_trace_has_shares_that_add_up_the_way_from_the_root_and_a_senten
 
 
 @pytest.mark.requirement("FOREST-8")
-async def test_what_is_left_out_is_told_by_headings_alone(forest: Forest) -> None:
+async def test_only_headings_show_where_sections_were_left_out(forest: Forest) -> None:
     world = forest.world
     manual = Archive(new_id(), "Manual of the pump")
     top = Node(new_id(), manual.id, None, "a0", title="Manual of the pump")
@@ -131,7 +131,7 @@ async def test_what_is_left_out_is_told_by_headings_alone(forest: Forest) -> Non
 
 
 @pytest.mark.requirement("FOREST-8")
-async def test_a_leaf_over_the_budget_gives_its_best_stretch_and_says_so(forest: Forest) -> None:
+async def test_a_leaf_over_the_budget_is_cut_to_its_best_part_with_a_warning(forest: Forest) -> None:
     lines = [f"Line {number} is about nothing at all." for number in range(400)]
     lines[250] = "The zeppelin lands on the roof of the town hall."
     long = forest.world.node("Long", content="\n".join(lines))
@@ -162,7 +162,7 @@ async def test_several_hits_of_one_tree_become_their_common_ancestor_with_the_be
 
 
 @pytest.mark.requirement("FOREST-6")
-async def test_hits_under_two_roots_of_one_archive_stay_apart(forest: Forest) -> None:
+async def test_hits_under_two_roots_of_one_archive_are_not_combined(forest: Forest) -> None:
     other = talk(forest.world.archive.id, ["Eve: The tractor race is in May.", "Eve: A diesel tractor won."])
     await forest.world.put(*other)
     here = pb.RecallFilter(archives=["notes"])
@@ -171,7 +171,7 @@ async def test_hits_under_two_roots_of_one_archive_stay_apart(forest: Forest) ->
 
 
 @pytest.mark.requirement("FOREST-15")
-async def test_collapsed_gives_the_best_nodes_of_all_levels_under_the_budget_given(forest: Forest) -> None:
+async def test_collapsed_returns_the_best_nodes_of_all_levels_within_the_budget(forest: Forest) -> None:
     answer = await forest("people talk about a tractor", strategy=COLLAPSED, top_k=5)
     assert 3 <= len(answer.nodes) <= 5
     assert {one.node.type for one in answer.nodes} == {"summary_node", "leaf_chunk"}
@@ -185,7 +185,7 @@ async def test_collapsed_gives_the_best_nodes_of_all_levels_under_the_budget_giv
 
 @pytest.mark.requirement("FOREST-8")
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
-async def test_a_filter_by_model_or_archive_never_lets_another_one_through(forest: Forest, strategy: int) -> None:
+async def test_a_filter_by_model_or_archive_excludes_all_others(forest: Forest, strategy: int) -> None:
     for wanted in (
         pb.RecallFilter(model_id="another-agent"),
         pb.RecallFilter(archives=["sea"]),
@@ -257,13 +257,13 @@ async def test_a_request_that_cannot_be_right_is_refused_by_field(
 
 
 @pytest.mark.parametrize("wanted", [{"archives": ["nowhere"]}, {"scope_node_id": "0" * 16}], ids=str)
-async def test_an_archive_or_scope_that_is_not_there_is_not_found(forest: Forest, wanted: dict[str, Any]) -> None:
+async def test_a_missing_archive_or_scope_is_not_found(forest: Forest, wanted: dict[str, Any]) -> None:
     with pytest.raises(NotFoundError):
         await forest(filter=pb.RecallFilter(**wanted))
 
 
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
-async def test_where_there_is_nothing_a_warning_says_what_to_do(forest: Forest, strategy: int) -> None:
+async def test_an_empty_result_has_a_warning_with_advice(forest: Forest, strategy: int) -> None:
     empty = Archive(new_id(), "empty")
     await forest.world.put(empty)
     answer = await forest(strategy=strategy, filter=pb.RecallFilter(archives=["empty"]))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Recall while states change, and what it keeps of them in memory."""
+"""Recall while states change, and its cache of states."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ async def test_each_state_has_its_own_leaves_and_no_others(forest: Forest) -> No
 
 
 @pytest.mark.requirement("FOREST-8", "STORE-5")
-async def test_a_session_finds_its_own_changes_at_once_and_nobody_else_does(forest: Forest) -> None:
+async def test_staged_changes_are_found_at_once_but_only_in_their_session(forest: Forest) -> None:
     world = forest.world
     everything = {*GARDEN, *SEA}
     session = await world.open()
@@ -70,7 +70,7 @@ async def test_a_session_finds_its_own_changes_at_once_and_nobody_else_does(fore
 
 @pytest.mark.requirement("FOREST-8", "STORE-5")
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
-async def test_a_change_or_commit_in_the_midst_of_a_recall_never_mixes_two_states(
+async def test_a_change_or_commit_during_a_recall_never_mixes_two_states(
     forest: Forest, monkeypatch: pytest.MonkeyPatch, strategy: int
 ) -> None:
     world = forest.world
@@ -104,7 +104,7 @@ async def test_a_change_or_commit_in_the_midst_of_a_recall_never_mixes_two_state
 
 @dataclass
 class _After:
-    """A context that begins after something else has happened."""
+    """A context manager that awaits something before it enters another one."""
 
     first: Any
     context: Any
@@ -117,7 +117,7 @@ class _After:
         return await self.context.__aexit__(*details)
 
 
-async def test_a_session_that_never_rests_is_told_to_be_sent_again(
+async def test_a_recall_in_a_session_that_keeps_changing_is_refused_with_advice_to_retry(
     forest: Forest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await forest.world.open()
@@ -143,7 +143,7 @@ async def test_another_workspace_is_never_seen(forest: Forest) -> None:
         assert all(one.node.archive_id in {forest.sea.id, forest.world.archive.id} for one in answer.nodes)
 
 
-async def test_leaves_are_found_while_the_index_is_built_anew(forest: Forest) -> None:
+async def test_leaves_are_found_while_the_index_is_rebuilt(forest: Forest) -> None:
     async with forest.world.store.database.connection() as conn:
         await conn.execute("delete from mirror.passage")
     assert await forest.contents() == {*GARDEN, *SEA}
@@ -154,7 +154,7 @@ async def test_leaves_are_found_while_the_index_is_built_anew(forest: Forest) ->
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The archives of every reading of trees."""
+    """The archives of every read of trees."""
     made: list[list[str]] = []
     real = archive_trees_module.ordered_nodes
 
@@ -166,7 +166,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return made
 
 
-async def test_a_commit_reads_only_the_archives_anew_that_it_changed(forest: Forest, reads: list[list[str]]) -> None:
+async def test_after_a_commit_only_the_changed_archives_are_read_again(forest: Forest, reads: list[list[str]]) -> None:
     await forest()
     await forest()
     assert reads == [sorted([forest.sea.id, forest.world.archive.id])]
@@ -186,7 +186,7 @@ async def test_callers_at_once_read_the_trees_once(forest: Forest, reads: list[l
     assert len({answer.SerializeToString(deterministic=True) for answer in answers}) == 1
 
 
-async def test_what_is_kept_has_a_bound_and_answers_stay_the_same_without_it(forest: Forest) -> None:
+async def test_the_cache_is_bounded_and_does_not_change_answers(forest: Forest) -> None:
     world = forest.world
     small = Recall(world.store, world.limits, Models(world.store.embedder), cache_bytes=1)
     request = pb.RecallRequest(workspace=world.workspace, query=TRACTOR, token_budget=30)
@@ -195,7 +195,7 @@ async def test_what_is_kept_has_a_bound_and_answers_stay_the_same_without_it(for
     assert forest.recalling.leaf_indexes.weight > 0
 
 
-async def test_of_too_many_leaves_the_index_chooses_the_archives_and_a_warning_tells(forest: Forest) -> None:
+async def test_with_too_many_leaves_the_index_selects_archives_and_a_warning_says_so(forest: Forest) -> None:
     world = forest.world
     careful = Recall(world.store, world.limits, Models(world.store.embedder), scan_leaves=len(GARDEN))
     answer = await careful.recall(pb.RecallRequest(workspace=world.workspace, query=TRACTOR))

@@ -1,4 +1,4 @@
-"""The bench of recall measures what it says: its metric, its intervals, its baselines and its tables."""
+"""The recall bench is correct: its metric, its intervals, its baselines and its tables."""
 
 import json
 from collections import Counter
@@ -143,7 +143,7 @@ def test_chunks_are_the_document_in_order_and_within_their_size(lengths: list[in
         assert size <= baselines.CHUNK_TOKENS or piece.end - piece.start == 1
 
 
-def test_stop_words_go_and_forms_of_a_word_are_one_term() -> None:
+def test_stop_words_are_removed_and_forms_of_a_word_are_one_term() -> None:
     assert terms_of("The painted boats, and what they were painting") == terms_of("paint boat paint")
 
 
@@ -162,7 +162,7 @@ def test_fusion_adds_both_signals_each_at_its_best_one() -> None:
     assert scores["fusion"][0] == pytest.approx(1.0)
 
 
-def test_packing_pays_a_shared_turn_once_and_keeps_the_budget() -> None:
+def test_packing_counts_a_shared_turn_once_and_keeps_the_budget() -> None:
     data = made(["x" * 35] * 6)
     packed = pack([Piece(0, 0, 3), Piece(0, 1, 4), Piece(0, 2, 5)], data.costs, 40)
     assert packed == {(0, 0), (0, 1), (0, 2), (0, 3)}
@@ -191,7 +191,7 @@ def test_every_baseline_answers_every_question_of_its_own_and_of_all_documents()
 # --- The page --------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_gets_the_tables_of_the_runs_it_has_marks_for_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_only_the_tables_of_runs_with_marks_on_a_page_are_replaced(tmp_path: Path) -> None:
     run = {"kind": "scale", "set": "scale", "date": "today", "leaves": 10, "archives": 1, "rows": {"p95": 5}}
     kept = tmp_path / "recall-scale.json"
     kept.write_text(json.dumps(run), encoding="utf-8")

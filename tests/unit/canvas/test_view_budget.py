@@ -1,4 +1,4 @@
-"""A view within a token budget: what is collapsed, in which order, and that the budget is kept whenever it can be."""
+"""A view within a token budget: which nodes are collapsed, in which order, and that a possible budget is kept."""
 
 from collections.abc import Sequence
 
@@ -89,7 +89,7 @@ def test_the_budget_is_kept_whenever_the_collapsed_view_keeps_it(
 
 @pytest.mark.requirement("CANVAS-11")
 @given(rows)
-def test_a_greater_budget_never_shows_less(nodes: list[tuple[int, int, int, str]]) -> None:
+def test_a_larger_budget_never_shows_less(nodes: list[tuple[int, int, int, str]]) -> None:
     full = whole(nodes)
     assert whole(nodes, max(full.usage.tokens_used, 1)).markdown == full.markdown
     before = whole(nodes, 1)
@@ -101,7 +101,7 @@ def test_a_greater_budget_never_shows_less(nodes: list[tuple[int, int, int, str]
 
 
 @pytest.mark.requirement("CANVAS-2", "CANVAS-11")
-def test_what_is_collapsed_hides_its_children_and_counts_them() -> None:
+def test_a_collapsed_node_hides_and_counts_its_children() -> None:
     nodes = [(0, DETAIL, 1, "word " * 10), (1, TITLE, 2, ""), (1, TITLE, 3, ""), (0, DETAIL, 9, "more " * 10)]
     full = whole(nodes)
     found = whole(nodes, full.usage.tokens_used - 1)
@@ -111,7 +111,7 @@ def test_what_is_collapsed_hides_its_children_and_counts_them() -> None:
 
 
 @pytest.mark.requirement("CANVAS-11")
-def test_what_is_open_below_a_collapsed_node_stays_while_it_was_used_later() -> None:
+def test_a_node_expanded_below_a_collapsed_one_stays_if_it_was_used_later() -> None:
     nodes = [(0, DETAIL, 1, "word " * 30), (1, TITLE, 2, ""), (2, DETAIL, 9, "deep " * 30), (0, BRIEF, 5, "x" * 20)]
     full = whole(nodes)
     first = whole(nodes, full.usage.tokens_used - 1)

@@ -15,7 +15,7 @@ from memotree.cli.app import app
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -71,7 +71,7 @@ def memotree(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLin
 
 @pytest.fixture
 def ready(memotree: CommandLine) -> CommandLine:
-    """The same with a workspace, a session and a small tree committed as v1."""
+    """The command line with a workspace, a session and a small tree committed as v1."""
     memotree.json("ws", "create", "demo", "-d", "a place")
     memotree.json("session", "open", "--agent", "planner")
     memotree.json("archive", "create", "notes", "--model", "m1", "--id", "n" * 16)

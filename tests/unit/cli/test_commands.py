@@ -48,7 +48,7 @@ def test_sessions_are_opened_listed_shown_used_rebased_and_discarded(ready: Comm
     assert "planner" in ready("session", "list").out
 
 
-def test_staged_changes_are_listed_and_can_be_forgotten_one_by_one(ready: CommandLine) -> None:
+def test_staged_changes_are_listed_and_can_be_discarded_one_by_one(ready: CommandLine) -> None:
     ready.json("node", "update", "cccc", "-c", "new", "-m", "because")
     ready.json("node", "create", "--title", "Third", "-c", "x", "-p", "rrrr", "--id", "t" * 16)
     changes = ready.json("session", "changes")["changes"]
@@ -59,7 +59,7 @@ def test_staged_changes_are_listed_and_can_be_forgotten_one_by_one(ready: Comman
     assert ready.json("session", "discard", "--yes")["state"] == "DISCARDED"
 
 
-def test_a_node_is_shown_with_its_facts_and_text_as_they_are(ready: CommandLine) -> None:
+def test_a_node_is_shown_with_its_fields_and_unchanged_text(ready: CommandLine) -> None:
     assert ready.json("node", "get", "rrrr")["content"] == "All [bold]of[/bold] it"
     assert ready.json("node", "get", "rrrr", "-l", "title")["content"] == ""
     ready.json("node", "update", "cccc", "-c", "- long " * 99 + " \n  [x] ")
@@ -124,7 +124,7 @@ def test_nodes_are_deleted_moved_split_and_merged(ready: CommandLine) -> None:
     assert ready.json("node", "delete", "cccc", "-r")["deleted_ids"] == [CHILD, parts[1]["id"]]
 
 
-def test_relations_come_and_go(ready: CommandLine) -> None:
+def test_relations_are_added_and_removed(ready: CommandLine) -> None:
     related = ready.json("node", "relate", "cccc", "depends_on", "rrrr", "-d", "it must")
     assert related["relations"] == [{"type": "DEPENDS_ON", "target_id": ROOT, "description": "it must"}]
     assert "DEPENDS_ON" in ready("node", "get", "cccc").out
@@ -173,7 +173,7 @@ def test_show_shows_a_commit_with_its_changes(ready: CommandLine) -> None:
     assert "+alpha beta" in text
 
 
-def test_diff_shows_what_is_staged_or_what_lies_between_two_states(ready: CommandLine) -> None:
+def test_diff_shows_staged_changes_or_the_difference_between_two_states(ready: CommandLine) -> None:
     ready.json("node", "update", "cccc", "-c", "alpha gamma", "--title", "Renamed")
     staged = ready.json("diff")
     assert [each["node_id"] for each in staged["changes"]] == [CHILD]
@@ -227,7 +227,7 @@ def test_views_are_expanded_rendered_collapsed_listed_and_deleted(ready: Command
     assert "memotree view expand" in ready("view", "list").out
 
 
-def test_branches_and_tags_are_made_listed_and_deleted(ready: CommandLine) -> None:
+def test_branches_and_tags_are_created_listed_and_deleted(ready: CommandLine) -> None:
     assert ready.json("branch", "create", "trial", "v1")["name"] == "trial"
     assert [each["name"] for each in ready.json("branch", "list")["branches"]] == ["main", "trial"]
     assert "protected" in ready("branch", "list").out
@@ -250,7 +250,7 @@ def test_status_shows_the_stores_and_fails_when_one_does_not_answer(ready: Comma
     assert "does not answer" in ready("status").out
 
 
-def test_verify_names_differences_and_fails_and_rebuild_tells_its_steps(memotree: CommandLine) -> None:
+def test_verify_lists_differences_and_fails_and_rebuild_shows_its_steps(memotree: CommandLine) -> None:
     memotree.json("ws", "create", "sound")
     assert memotree.json("verify") == {"differences": []}
     assert "agree" in memotree("verify").out

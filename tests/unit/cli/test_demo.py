@@ -41,7 +41,7 @@ def test_a_topic_that_is_a_chapter_of_another_one_is_found_there() -> None:
     assert parts == {"part": trees["whole"].below[0]}
 
 
-def test_sections_stand_below_the_section_that_holds_them() -> None:
+def test_sections_are_below_the_section_that_contains_them() -> None:
     root = cut("t", "Top\n***\n\na\n\nOne\n===\nb\n\nDeep\n----\nc\n\nTwo\n===\n")
     assert (root.title, [each.title for each in root.below]) == ("Top", ["One", "Two"])
     assert [each.title for each in root.below[0].below] == ["Deep"]
@@ -57,7 +57,7 @@ def test_an_underline_of_another_length_is_no_heading() -> None:
 
 
 @pytest.mark.requirement("SERVE-4")
-def test_the_demo_does_its_steps_and_tells_them_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_does_its_steps_and_reports_them_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(FakeMemoTree()) as fake, Client(fake.address) as client:
         stage = DemoSteps(Output(as_json=True))
         Demo(stage, client, home).run()
@@ -83,7 +83,7 @@ def test_a_folder_that_no_demo_made_is_never_deleted(home: Path) -> None:
     assert (home / "precious" / "file").exists()
 
 
-def test_what_an_earlier_demo_left_is_made_anew_unless_its_server_lives(home: Path) -> None:
+def test_the_folder_of_an_earlier_demo_is_created_again_unless_its_server_runs(home: Path) -> None:
     folder = private_server.fresh_folder(home / "demo")
     (folder / "old").touch()
     assert not (private_server.fresh_folder(home / "demo") / "old").exists()
@@ -93,7 +93,9 @@ def test_what_an_earlier_demo_left_is_made_anew_unless_its_server_lives(home: Pa
         private_server.fresh_folder(home / "demo")
 
 
-def test_a_server_that_ends_early_is_told_with_its_last_words(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_ends_early_is_reported_with_the_end_of_its_output(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = private_server.fresh_folder(home / "demo")
     script = home / "python"
     script.write_text("#!/bin/sh\necho 'no luck'\nexit 3\n", encoding="utf-8")

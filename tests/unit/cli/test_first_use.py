@@ -1,4 +1,4 @@
-"""What somebody meets who uses the command line for the first time, in places that are easy to get wrong."""
+"""Situations of a first use of the command line that are easy to get wrong."""
 
 import json
 import logging
@@ -46,7 +46,7 @@ def test_the_default_address_is_that_of_the_settings(home: Path, monkeypatch: py
     assert find_address("127.0.0.1:8") == "127.0.0.1:8"
 
 
-def test_wrong_settings_are_told_and_no_other_server_is_called(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_settings_are_reported_and_no_other_server_is_called(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert home.exists()
     monkeypatch.setenv("MEMOTREE_PORT", "many")
     ran = NOBODY("status")
@@ -54,7 +54,7 @@ def test_wrong_settings_are_told_and_no_other_server_is_called(home: Path, monke
 
 
 @pytest.mark.parametrize("arguments", [("search", "foo"), ("session", "list"), ("node", "create", "--title", "T")])
-def test_a_missing_server_is_told_before_a_missing_choice(
+def test_a_missing_server_is_reported_before_a_missing_choice(
     home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     assert home.exists()
@@ -71,7 +71,7 @@ def test_an_error_of_the_server_names_commands(ready: CommandLine) -> None:
     assert "memotree tag list" in ready.json("tag", "delete", "x", code=1)["error"]["message"]
 
 
-def test_a_branch_is_only_deleted_when_somebody_says_so(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_is_only_deleted_after_a_confirmation(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     ready.json("branch", "create", "trial", "v1")
     ready.json("session", "open", "--branch", "trial")
     ready.json("node", "update", "cccc", "-c", "stranded")
@@ -85,7 +85,7 @@ def test_a_branch_is_only_deleted_when_somebody_says_so(ready: CommandLine, monk
     assert len(asked) == 1
 
 
-def test_what_is_no_branch_to_delete_is_refused_without_a_question(ready: CommandLine) -> None:
+def test_a_branch_that_cannot_be_deleted_is_refused_without_a_question(ready: CommandLine) -> None:
     assert ready.json("branch", "delete", "nothere", code=1)["error"]["code"] == "NOT_FOUND"
     assert ready.json("branch", "delete", "main", code=1)["error"]["reason"] == "PROTECTED_BRANCH"
 
@@ -161,13 +161,13 @@ def test_an_empty_name_is_no_data_folder(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "file/far/below"])
-def test_a_file_in_the_place_of_the_data_folder_is_told(home: Path, name: str) -> None:
+def test_a_file_in_place_of_the_data_folder_is_reported(home: Path, name: str) -> None:
     (home / "file").touch()
     with pytest.raises(DataFolderUnusableError, match="a file has that name"):
         DataFolderLock(home / name).acquire()
 
 
-def test_the_attempts_of_the_pool_are_not_written_raw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_attempts_of_the_pool_are_not_printed_as_raw_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = logging.getLogger("psycopg.pool")
     before = pool.level
     monkeypatch.setattr(compose, "run", lambda *_given: None)
@@ -179,7 +179,7 @@ def test_the_attempts_of_the_pool_are_not_written_raw(monkeypatch: pytest.Monkey
         pool.setLevel(before)
 
 
-def test_ids_are_whole_in_a_narrow_table(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_not_cut_in_a_narrow_table(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     ready.json("node", "update", "cccc", "--title", "A title that is rather long " * 3, "-c", "x")
     for arguments in (("node", "children", "rrrr"), ("session", "changes")):
@@ -203,7 +203,7 @@ def test_differences_are_blocks_where_a_table_has_no_room_and_name_the_repair_on
     assert (ran.out, ran.err.count("rebuild")) == ("postgres row  node abcd\n      A row is missing; run rebuild.\n", 1)
 
 
-def test_a_column_of_briefs_is_only_there_with_briefs(ready: CommandLine) -> None:
+def test_the_column_of_briefs_is_only_shown_if_there_are_briefs(ready: CommandLine) -> None:
     ready.json("node", "update", "cccc", "--brief", "short")
     with_briefs = "Brief" in ready("node", "children", "rrrr", "--level", "brief").out
     assert with_briefs == bool(ready.json("node", "children", "rrrr", "--level", "brief")["nodes"][0]["brief"])
@@ -239,7 +239,7 @@ def test_show_names_each_entry_once_and_keeps_the_reasons() -> None:
     "paragraph",
     ["Created:\n- A (elsewhere)", "Created:\n- A (aaaa)\nand a word of mine", "Mine:\n- A (aaaa)", "Created:"],
 )
-def test_show_keeps_what_somebody_wrote_in_a_message(paragraph: str) -> None:
+def test_show_keeps_the_text_that_a_person_wrote_in_a_message(paragraph: str) -> None:
     changes = [EntryChange("aaaa", "CREATED", "A")]  # type: ignore[arg-type] # a word of the enum
     text = shown(display.commit_with_entries(commit(f"Subject\n\n{paragraph}\n"), changes), 100)
     assert paragraph.splitlines()[-1] in text

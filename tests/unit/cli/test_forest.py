@@ -1,4 +1,4 @@
-"""``memotree ingest | recall | ask | explore | summaries`` and joining archives: what a person sees of the forest."""
+"""The output of ``memotree ingest | recall | ask | explore | summaries``, and of joining archives."""
 
 import io
 import json
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.requirement("SERVE-4")]
 
 @pytest.fixture
 def folder(ready: CommandLine, home: Path) -> Path:
-    """A folder with two documents, and with what is none."""
+    """A folder with two documents and some other files."""
     assert ready
     for name, text in {"a.md": "# A\n\nText.", "sub/b.txt": "More.", ".hidden.md": "No.", "sub/empty.md": ""}.items():
         path = home / "docs" / name
@@ -37,7 +37,7 @@ def folder(ready: CommandLine, home: Path) -> Path:
 
 
 @pytest.mark.requirement("FOREST-1")
-def test_a_folder_is_taken_in_with_all_below_it_that_is_text(ready: CommandLine, folder: Path) -> None:
+def test_a_folder_is_ingested_with_all_text_files_below_it(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
     ran = ready("ingest", "docs", "--model", "m1", "--chunk-size", "500", "--tag", "x")
     assert ran.code == 0
@@ -92,7 +92,7 @@ def test_two_texts_from_stdin_are_two_documents_by_their_names(ready: CommandLin
     assert [each.document_id for each in requests] == ["foxes", "wolves", "foxes", "animals"]
 
 
-def test_who_reads_in_a_session_is_told_that_it_does_not_see_what_was_taken_in(
+def test_a_warning_says_that_the_chosen_session_does_not_see_the_ingested_document(
     ready: CommandLine, folder: Path
 ) -> None:
     assert folder.exists()
@@ -103,7 +103,7 @@ def test_who_reads_in_a_session_is_told_that_it_does_not_see_what_was_taken_in(
     assert "memotree session rebase" not in ready("ingest", "docs/a.md").err
 
 
-def test_a_file_that_is_refused_keeps_no_other_from_being_taken_in(ready: CommandLine, folder: Path) -> None:
+def test_other_files_are_ingested_after_one_is_refused(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
     refusal = RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "It has no text; export it anew.", "UNREADABLE_DOCUMENT")
     ready.fake.fail("IngestDocument", refusal)
@@ -117,7 +117,7 @@ def test_a_file_that_is_refused_keeps_no_other_from_being_taken_in(ready: Comman
     assert document["files"][1]["job"]["state"] == "SUCCEEDED"
 
 
-def test_a_job_that_stops_tells_how_to_go_on(ready: CommandLine, folder: Path) -> None:
+def test_a_stopped_job_is_shown_with_the_command_that_continues_it(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
     ready.fake.ingestions.append(
         jobs.Job(state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The budget is spent.")
@@ -142,7 +142,7 @@ def test_in_the_background_each_file_has_a_job_that_can_be_watched(ready: Comman
     assert ready("ingest", "docs", "--background").code == 1
 
 
-def test_a_server_that_goes_away_ends_the_command(ready: CommandLine, folder: Path) -> None:
+def test_the_command_ends_if_the_server_ends(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
     ready.fake.fail("IngestDocument", RefusedError(grpc.StatusCode.UNAVAILABLE, "gone", ""))
     assert ready("ingest", "docs").code == 3
@@ -201,7 +201,7 @@ def test_a_citation_names_a_document_once_when_its_archive_has_the_same_name() -
 
 
 @pytest.mark.requirement("FOREST-7")
-def test_a_walk_goes_down_by_number_and_up_again(ready: CommandLine) -> None:
+def test_explore_goes_down_by_number_and_up_again(ready: CommandLine) -> None:
     ran = ready("explore", stdin="1\n1\n1\nt\nu\nu\nu\nu\nnonsense\nq\n1\n")
     assert ran.code == 0
     assert ran.out.count("All archives > notes > Root\nChild") == 1
@@ -210,13 +210,13 @@ def test_a_walk_goes_down_by_number_and_up_again(ready: CommandLine) -> None:
     assert "q: quit" in ran.err
 
 
-def test_a_walk_ends_with_its_input(ready: CommandLine) -> None:
+def test_explore_ends_with_its_input(ready: CommandLine) -> None:
     ran = ready("explore", "--archive", "notes", stdin="")
     assert (ran.code, "  1. Root" in ran.out) == (0, True)
 
 
 @pytest.mark.requirement("FOREST-7")
-def test_a_question_that_ranks_nothing_yet_says_from_where_on_it_does(ready: CommandLine) -> None:
+def test_explore_says_from_which_level_on_the_question_ranks_nodes(ready: CommandLine) -> None:
     told = "The question ranks the nodes below a node"
     ran = ready("explore", "--query", "alpha", stdin="1\n1\n1\n")
     assert ran.err.count(told) == 2, "above all archives, and at the roots of one"
@@ -225,14 +225,14 @@ def test_a_question_that_ranks_nothing_yet_says_from_where_on_it_does(ready: Com
 
 
 @pytest.mark.requirement("FOREST-7")
-def test_with_a_question_what_is_below_comes_with_scores(ready: CommandLine) -> None:
+def test_with_a_question_children_are_shown_with_scores(ready: CommandLine) -> None:
     ran = ready("explore", "--node", "rrrr", "--query", "alpha", stdin="/\n/beta\nq\n")
     assert "  1. 0.80  Child" in ran.out
     assert "  1. Child" in ran.out, "a slash alone puts the question away"
     assert [request.query for request in ready.fake.requests("DrillDown")] == ["alpha", "beta"]
 
 
-def test_without_a_terminal_one_place_is_printed_as_json(ready: CommandLine) -> None:
+def test_without_a_terminal_explore_prints_one_node_as_json(ready: CommandLine) -> None:
     document = ready.json("explore", "--node", "rrrr", "--query", "alpha")
     assert document["node"]["title"] == "Root"
     assert [(one["score"], one["node"]["title"]) for one in document["children"]] == [(0.8, "Child")]
@@ -252,7 +252,7 @@ def test_a_node_is_shown_with_its_place_in_the_document() -> None:
 
 
 @pytest.mark.requirement("FOREST-2")
-def test_a_node_whose_derived_content_is_only_a_beginning_says_so() -> None:
+def test_a_node_with_a_truncated_derived_content_says_so() -> None:
     console = Console(width=100, file=io.StringIO())
     for cut in (True, False):
         with console.capture() as shown:
@@ -264,7 +264,7 @@ def test_a_node_whose_derived_content_is_only_a_beginning_says_so() -> None:
 
 
 @pytest.mark.requirement("FOREST-11")
-def test_archives_that_are_alike_are_listed_and_joined(ready: CommandLine) -> None:
+def test_similar_archives_are_listed_and_joined(ready: CommandLine) -> None:
     assert "No archives have the same topic." in ready("archive", "suggest").out
     ready.json("archive", "create", "more", "--model", "m1")
     assert ready.json("archive", "suggest", "--model", "m1")["suggestions"][0]["similarity"] == 0.75

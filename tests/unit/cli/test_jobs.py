@@ -1,4 +1,4 @@
-"""``memotree jobs``, ``rebuild --background`` and ``reindex``: what a person sees of long work."""
+"""The output of ``memotree jobs``, ``rebuild --background`` and ``reindex``."""
 
 import pytest
 from unit.cli.conftest import CommandLine
@@ -33,7 +33,7 @@ def test_in_the_background_a_command_says_where_its_job_can_be_watched(garden: C
     assert (watched.code, "succeeded" in watched.out) == (0, True)
 
 
-def test_a_job_that_stops_tells_why_and_how_to_go_on(garden: CommandLine) -> None:
+def test_a_stopped_job_is_shown_with_its_reason_and_the_command_that_continues_it(garden: CommandLine) -> None:
     stop = pb.Job(state=pb.JOB_STATE_STOPPED, reason="MODEL_UNAVAILABLE", message="The model is away. Resume it later.")
     garden.fake.ends.append(stop)
     ran = garden("reindex")
@@ -48,7 +48,7 @@ def test_a_job_that_stops_tells_why_and_how_to_go_on(garden: CommandLine) -> Non
     assert (refused.code, "memotree jobs watch" in refused.err) == (1, True)
 
 
-def test_how_far_a_job_came_is_shown_unless_it_has_come_to_its_end(garden: CommandLine) -> None:
+def test_progress_is_shown_unless_the_job_has_succeeded(garden: CommandLine) -> None:
     half = maintenance_pb2.Progress(step="commit", done=0, total=13)
     for state, shown in ((pb.JOB_STATE_SUCCEEDED, False), (pb.JOB_STATE_RUNNING, True), (pb.JOB_STATE_STOPPED, True)):
         job = garden.fake.build(kind="ingest", subject="A book", state=state, progress=half)
@@ -78,7 +78,7 @@ def test_lists_name_the_jobs_of_the_workspace_or_of_all(garden: CommandLine) -> 
     assert garden("jobs", "list", "--kind", "rebuild").out.strip() == "There is no such job."
 
 
-def test_a_job_shows_what_came_out_and_what_models_were_asked_for(garden: CommandLine) -> None:
+def test_a_job_is_shown_with_its_result_and_its_use_of_models(garden: CommandLine) -> None:
     job = garden.fake.build(
         kind="ingest",
         subject="A book",
@@ -103,7 +103,7 @@ def test_a_job_shows_what_came_out_and_what_models_were_asked_for(garden: Comman
     assert "no summary was stale" in garden("jobs", "show", job.id).out
 
 
-def test_a_job_that_is_not_there_is_told_with_the_command_that_lists_them(garden: CommandLine) -> None:
+def test_a_missing_job_is_reported_with_the_command_that_lists_jobs(garden: CommandLine) -> None:
     ran = garden("jobs", "show", "0000")
     assert ran.code == 1
     assert garden.json("jobs", "show", "0000", code=1)["error"]

@@ -37,7 +37,7 @@ def test_every_command_takes_json_and_has_help() -> None:
     assert len(seen) == 68
 
 
-def test_a_server_that_is_not_there_exits_with_3_and_says_how_to_start_one(home: Path) -> None:
+def test_without_a_server_a_command_exits_with_3_and_says_how_to_start_one(home: Path) -> None:
     ran = CommandLine(None)("status", "--address", "127.0.0.1:1")  # type: ignore[arg-type] # no fake is called
     assert home.exists()
     assert ran.code == 3
@@ -106,7 +106,7 @@ def test_warnings_go_to_stderr(ready: CommandLine) -> None:
         (("archive", "delete", "notes"), "NOT_CONFIRMED"),
     ],
 )
-def test_usage_that_only_the_command_line_can_judge_exits_with_2(
+def test_usage_errors_found_only_by_the_command_line_exit_with_2(
     ready: CommandLine, arguments: tuple[str, ...], reason: str
 ) -> None:
     assert ready.json(*arguments, code=2)["error"]["reason"] == reason
@@ -145,14 +145,14 @@ def test_choices_are_kept_per_server(ready: CommandLine) -> None:
     assert read_choice("127.0.0.1:1").workspace == ""
 
 
-def test_a_damaged_state_file_counts_as_none(memotree: CommandLine, home: Path) -> None:
+def test_a_damaged_state_file_is_ignored(memotree: CommandLine, home: Path) -> None:
     memotree("ws", "create", "demo")
     (home / "config" / "memotree" / "state.json").write_text("{", encoding="utf-8")
     assert memotree.json("ws", "list")["chosen"] == ""
     assert memotree("ws", "use", "demo").code == 0
 
 
-def test_a_chosen_session_that_is_gone_is_explained(ready: CommandLine) -> None:
+def test_a_chosen_session_that_no_longer_exists_is_explained(ready: CommandLine) -> None:
     space = ready.fake.spaces["demo"]
     space.sessions.clear()
     ran = ready("session", "changes")
@@ -218,7 +218,7 @@ def test_help_needs_neither_grpc_nor_pydantic(home: Path) -> None:
     assert "rebuild" in done.stdout
 
 
-def test_an_error_that_nobody_foresaw_is_a_sentence_too(
+def test_an_unexpected_error_is_also_one_sentence(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert home.exists()
@@ -233,7 +233,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(
         cli.main()
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(ready: CommandLine) -> None:
+def test_a_closed_output_pipe_is_no_error(ready: CommandLine) -> None:
     code = "from memotree.cli import main\nmain()"
     process = subprocess.Popen(  # noqa: S603 - our own code
         [sys.executable, "-c", code, "log"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)

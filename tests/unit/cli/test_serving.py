@@ -67,7 +67,7 @@ def test_http_can_be_left_out(serve_with: Callable[[Serve], CommandLine]) -> Non
     assert "/mcp" not in ran.err
 
 
-def test_settings_that_are_wrong_are_told_line_by_line(serve_with: Callable[[Serve], CommandLine]) -> None:
+def test_wrong_settings_are_reported_line_by_line(serve_with: Callable[[Serve], CommandLine]) -> None:
     ran = serve_with(lambda _settings, _ready, _face: None)("serve", "--port", "99999")
     assert ran.code == 1
     assert "port: " in ran.err

@@ -1,4 +1,4 @@
-"""Messages of the server name what a person at the command line can do."""
+"""Messages of the server name commands when they are shown at the command line."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.requirement("SERVE-4")
 
 WITHOUT_COMMAND = {"BatchChangeNodes"}
 ORDINARY_WORDS = {"Ask", "Recall"}
-"""RPCs whose commands have the same names, and which stand in sentences that are not about them."""
+"""RPCs whose commands have the same names; these words also occur in sentences that are not about them."""
 ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
 
 
@@ -45,7 +45,7 @@ def rpcs() -> set[str]:
 
 
 def sentences() -> Iterator[str]:
-    """Every text of several words in the code that is no docstring."""
+    """Every text of several words in the code, except docstrings."""
     for path in (path for room in ROOMS for path in room.rglob("*.py")):
         if {"cli", "v1"} & set(path.parts[len(ROOMS[0].parts) :]) or path.name.endswith("_pb2.py"):
             continue
@@ -59,7 +59,7 @@ def test_every_rpc_has_its_command_or_is_known_to_have_none() -> None:
     assert set(COMMANDS) == rpcs() - WITHOUT_COMMAND
 
 
-def test_every_command_that_stands_for_an_rpc_is_there() -> None:
+def test_every_command_named_for_an_rpc_exists() -> None:
     for command in COMMANDS.values():
         found = get_command(app)
         for name in command.partition(" -")[0].split():
@@ -75,7 +75,7 @@ def test_no_message_of_the_server_names_an_rpc_to_a_person_at_the_command_line()
         assert not name.search(in_commands(sentence)), sentence
 
 
-def test_names_become_commands_and_what_a_person_wrote_stays() -> None:
+def test_names_become_commands_and_text_of_people_is_not_changed() -> None:
     assert in_commands("There is no branch 'ListTags'. List them with ListBranches, or create it.") == (
         "There is no branch 'ListTags'. List them with `memotree branch list`, or create it."
     )

@@ -1,4 +1,4 @@
-"""A fake server for each test that wants one."""
+"""A fake server for each test that needs one."""
 
 from collections.abc import Iterator
 

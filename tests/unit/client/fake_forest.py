@@ -19,7 +19,7 @@ class FakeForest(ForestServiceServicer):
     """ForestService over the fake's states.
 
     Attributes:
-        ingestions: How the next ingestions end; success when empty.
+        ingestions: How the next ingestions end; success if empty.
     """
 
     ingestions: deque[jobs.Job]

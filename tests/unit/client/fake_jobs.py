@@ -1,4 +1,4 @@
-"""Jobs of the fake server: each goes one step further when it is watched, to the end that its test gave it."""
+"""Jobs of the fake server: watching a job moves it one step on, to the end that the test has set."""
 
 # ruff: noqa: ARG002, N802 - the generated servicers name the methods and their arguments
 
@@ -21,7 +21,7 @@ class FakeJobs(JobServiceServicer):
 
     Attributes:
         jobs: The jobs by id, the oldest first.
-        ends: What becomes of the next jobs that are watched to their end; success when empty.
+        ends: The results of the next jobs that are watched to their end; success if empty.
     """
 
     jobs: dict[str, pb.Job]
@@ -32,7 +32,7 @@ class FakeJobs(JobServiceServicer):
         raise NotImplementedError
 
     def build(self, **fields: Any) -> pb.Job:
-        """A job that is there."""
+        """The job with that id."""
         job = pb.Job(**{"id": fresh_id(), "kind": "rebuild", "state": pb.JOB_STATE_QUEUED, **fields})
         self.jobs[job.id] = job
         return job

@@ -1,7 +1,7 @@
-"""A MemoTree server in memory, just true enough for tests of its client and command line.
+"""A MemoTree server in memory, complete enough for tests of the client and the command line.
 
-It keeps states as plain dictionaries, records every call, and fails on demand; it judges nothing that the real server's
-own tests judge.
+It keeps states as plain dictionaries, records every call, and fails on demand. It does not check what the tests of the
+real server check.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory, FakeJobs, FakeForest):
 
     Attributes:
         calls: Each call that arrived, by the name of its method, with its request.
-        faults: For each method, what the next calls are refused with.
+        faults: The refusals of the next calls, by method.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory, FakeJobs, FakeForest):
         self.address = ""
 
     def fail(self, method: str, *refusals: RefusedError) -> None:
-        """Refuses the next calls of ``method``."""
+        """Refuse the next calls of ``method``."""
         self.faults.setdefault(method, deque()).extend(refusals)
 
     def requests(self, method: str) -> list[Any]:
@@ -63,7 +63,7 @@ class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory, FakeJobs, FakeForest):
         return [request for name, request in self.calls if name == method]
 
 
-class _Door(grpc.ServerInterceptor):
+class _RecordingInterceptor(grpc.ServerInterceptor):
     """Records calls, repeats the first answer for a known request id, and turns refusals into rich statuses."""
 
     def __init__(self, fake: FakeMemoTree) -> None:
@@ -120,7 +120,7 @@ class _Door(grpc.ServerInterceptor):
 
 
 def abort(context: grpc.ServicerContext, refusal: RefusedError) -> None:
-    """Ends the call with the rich status of ``refusal``."""
+    """End the call with the rich status of ``refusal``."""
     details = []
     if refusal.reason:
         details.append(error_details_pb2.ErrorInfo(reason=refusal.reason, domain="memotree", metadata={"seen": "yes"}))
@@ -135,7 +135,7 @@ def abort(context: grpc.ServicerContext, refusal: RefusedError) -> None:
 @contextmanager
 def serving(fake: FakeMemoTree) -> Iterator[FakeMemoTree]:
     """The fake behind a free port of loopback."""
-    server = grpc.server(ThreadPoolExecutor(4), interceptors=[_Door(fake)])
+    server = grpc.server(ThreadPoolExecutor(4), interceptors=[_RecordingInterceptor(fake)])
     workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server(fake, server)
     session_service_pb2_grpc.add_SessionServiceServicer_to_server(fake, server)
     node_service_pb2_grpc.add_NodeServiceServicer_to_server(fake, server)

@@ -1,4 +1,4 @@
-"""Workspaces, archives, sessions and upkeep of the fake server."""
+"""Workspaces, archives, sessions and maintenance of the fake server."""
 
 # ruff: noqa: ARG002, N802 - the generated servicers name the methods and their arguments
 
@@ -35,7 +35,7 @@ def paged(items: list[Any], request: Any) -> tuple[list[Any], str]:
 
 
 class FakePlaces(WorkspaceServiceServicer, SessionServiceServicer, MaintenanceServiceServicer):
-    """Everything that is no node and no history."""
+    """The services for workspaces, archives, sessions and maintenance."""
 
     spaces: dict[str, FakeWorkspace]
 

@@ -1,4 +1,4 @@
-"""What the fake server keeps: workspaces with commits and sessions, each a plain dictionary of nodes and archives."""
+"""The state of the fake server: workspaces with commits and sessions, each a plain dictionary of nodes and archives."""
 
 import hashlib
 import itertools
@@ -146,7 +146,7 @@ def state_of(workspace: FakeWorkspace, revision: str) -> State:
 
 
 def changed(old: State, new: State) -> list[tuple[str, Any, Message | None, Message | None]]:
-    """What differs: id, kind, the entry before and after."""
+    """The differences: id, kind, the entry before and after."""
     found = []
     for before, after in ((old.nodes, new.nodes), (old.archives, new.archives)):
         for each in sorted({*before, *after}):

@@ -1,4 +1,4 @@
-"""What a client does when calls fail: it repeats what may be repeated, and tells everything the server told."""
+"""Failed calls: the client repeats repeatable ones, and its errors have all details that the server sent."""
 
 import grpc
 import pytest
@@ -65,7 +65,7 @@ def test_two_commits_carry_two_request_ids(client: Client, fake: FakeMemoTree) -
     assert first.request_id != second.request_id
 
 
-async def test_the_asynchronous_client_repeats_likewise(fake: FakeMemoTree) -> None:
+async def test_the_asynchronous_client_repeats_in_the_same_way(fake: FakeMemoTree) -> None:
     async with AsyncClient(fake.address) as client:
         fake.fail("CreateWorkspace", GONE, GONE)
         await client.create_workspace("demo")
@@ -114,7 +114,7 @@ def test_a_deadline_that_has_passed_is_its_own_error(fake: FakeMemoTree) -> None
 
 
 @pytest.mark.requirement("SERVE-2")
-def test_every_fault_of_an_argument_is_told(client: Client) -> None:
+def test_every_violation_of_an_argument_is_returned(client: Client) -> None:
     client.create_workspace("demo")
     session = client.workspace("demo").session()
     session.create_archive("notes")
@@ -126,7 +126,7 @@ def test_every_fault_of_an_argument_is_told(client: Client) -> None:
     assert str(caught.value) == caught.value.message == "title: give one line."
 
 
-def test_conflicts_and_candidates_are_told(client: Client) -> None:
+def test_conflicts_and_candidates_are_returned(client: Client) -> None:
     client.create_workspace("demo")
     session = client.workspace("demo").session()
     archive = session.create_archive("notes")
@@ -140,7 +140,7 @@ def test_conflicts_and_candidates_are_told(client: Client) -> None:
     assert [node.title for node in ambiguous.value.nodes] == ["A", "B"]
 
 
-def test_every_kind_of_detail_is_read_and_unknown_ones_are_passed_over(client: Client, fake: FakeMemoTree) -> None:
+def test_every_kind_of_detail_is_read_and_unknown_ones_are_ignored(client: Client, fake: FakeMemoTree) -> None:
     broken = error_details_pb2.PreconditionFailure.Violation(
         type="STATE", subject="session", description="It is closed."
     )
@@ -180,23 +180,21 @@ def test_a_status_without_details_is_still_an_error_of_its_family(client: Client
     assert (caught.value.reason, caught.value.violations) == ("", ())
 
 
-def test_a_request_that_is_too_large_for_the_server_is_told_with_the_setting(
-    client: Client, fake: FakeMemoTree
-) -> None:
+def test_the_error_for_a_request_that_is_too_large_names_the_setting(client: Client, fake: FakeMemoTree) -> None:
     told = "SERVER: Received message larger than max (20724047 vs. 16777216)"
     fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, told, ""))
     with pytest.raises(ResourceExhaustedError, match=r"has 20,724,047 bytes.* at most 16,777,216.*max_message_bytes"):
         client.status()
 
 
-def test_a_status_that_no_family_has_is_the_base(client: Client, fake: FakeMemoTree) -> None:
+def test_a_status_without_a_family_raises_the_base_error(client: Client, fake: FakeMemoTree) -> None:
     fake.fail("GetStatus", RefusedError(grpc.StatusCode.OUT_OF_RANGE, "Beyond.", ""))
     with pytest.raises(MemoTreeClientError) as caught:
         client.status()
     assert type(caught.value) is MemoTreeClientError
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_the_error_for_a_missing_server_names_its_address() -> None:
     with Client("127.0.0.1:1", timeout=5.0, attempts=2) as client, pytest.raises(UnavailableError) as caught:
         client.status()
     assert caught.value.reason == ""

@@ -1,4 +1,4 @@
-"""The forest in Python: documents in, answers out, blocking and on an event loop alike."""
+"""The forest in Python: documents are ingested and questions answered, by the blocking and the asynchronous client."""
 
 from datetime import UTC, datetime
 
@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.requirement("SERVE-4")]
 
 
 @pytest.fixture
-def planted(client: Client) -> str:
-    """A workspace with a small tree; the id of its root."""
+def root_id(client: Client) -> str:
+    """Make a workspace with a small tree; return the id of its root."""
     client.create_workspace("demo")
     with client.workspace("demo").session() as session:
         session.create_archive("notes", model_id="m1")
@@ -23,8 +23,8 @@ def planted(client: Client) -> str:
     return root.id
 
 
-def test_a_document_is_taken_in_as_a_job_that_is_watched(client: Client, planted: str) -> None:
-    assert planted
+def test_a_document_is_ingested_by_a_job_that_can_be_watched(client: Client, root_id: str) -> None:
+    assert root_id
     events = list(client.workspace("demo").ingest("Text.", name="guide", model_id="m1", document_id="d1"))
     assert [type(event) for event in events] == [Job, Progress, Job]
     last = events[-1]
@@ -36,8 +36,8 @@ def test_a_document_is_taken_in_as_a_job_that_is_watched(client: Client, planted
     assert archives["guide"].attributes["document_id"] == "d1"
 
 
-def test_a_document_may_be_text_bytes_or_turns(client: Client, fake: FakeMemoTree, planted: str) -> None:
-    assert planted
+def test_a_document_may_be_text_bytes_or_turns(client: Client, fake: FakeMemoTree, root_id: str) -> None:
+    assert root_id
     workspace = client.workspace("demo")
     turns = [Turn("Ann", "Hello.", time="2024-05-01", id="t1", session="s1"), Turn("Ben", "Hi.")]
     for document in ("text", b"bytes", turns):
@@ -53,7 +53,7 @@ def test_a_document_may_be_text_bytes_or_turns(client: Client, fake: FakeMemoTre
 
 
 @pytest.mark.requirement("FOREST-8")
-def test_recall_says_where_to_look_in_the_words_of_the_domain(client: Client, fake: FakeMemoTree, planted: str) -> None:
+def test_recall_takes_its_filters_in_the_words_of_the_domain(client: Client, fake: FakeMemoTree, root_id: str) -> None:
     found = client.workspace("demo").recall(
         "what?",
         strategy="LCA",
@@ -61,7 +61,7 @@ def test_recall_says_where_to_look_in_the_words_of_the_domain(client: Client, fa
         archives=["notes"],
         tags=["a"],
         since=datetime(2024, 1, 1, tzinfo=UTC),
-        under=planted,
+        under=root_id,
         include_trace=True,
     )
     assert {each.node.title for each in found.nodes} == {"Root", "Child"}
@@ -71,36 +71,36 @@ def test_recall_says_where_to_look_in_the_words_of_the_domain(client: Client, fa
     (request,) = fake.requests("Recall")
     assert request.strategy == pb.RECALL_STRATEGY_LCA
     assert request.filter.since == "2024-01-01T00:00:00+00:00"
-    assert (request.filter.scope_node_id, list(request.filter.tags)) == (planted, ["a"])
+    assert (request.filter.scope_node_id, list(request.filter.tags)) == (root_id, ["a"])
     assert client.workspace("demo").recall("what?", strategy="HYBRID").passages[0].headings == ("Top",)
     with pytest.raises(ValueError, match="RecallStrategy"):
         client.workspace("demo").recall("what?", strategy="BEST")  # type: ignore[arg-type] # that is the point
 
 
 @pytest.mark.requirement("FOREST-7")
-def test_drilling_down_gives_children_with_scores(client: Client, fake: FakeMemoTree, planted: str) -> None:
-    found = client.workspace("demo").drill_down(planted, "beta")
+def test_drilling_down_returns_children_with_scores(client: Client, fake: FakeMemoTree, root_id: str) -> None:
+    found = client.workspace("demo").drill_down(root_id, "beta")
     assert [(each.node.title, each.score) for each in found] == [("Child", 0.8)]
     assert (len(found), found[0].node.title, found.below_threshold) == (1, "Child", 1)
-    client.workspace("demo").drill_down(planted, "beta", threshold=0.0)
+    client.workspace("demo").drill_down(root_id, "beta", threshold=0.0)
     without, with_zero = fake.requests("DrillDown")
     assert (without.HasField("threshold"), with_zero.HasField("threshold")) == (False, True)
 
 
 @pytest.mark.requirement("FOREST-9")
-def test_asking_gives_steps_and_then_the_answer(client: Client, planted: str) -> None:
+def test_asking_returns_steps_and_then_the_answer(client: Client, root_id: str) -> None:
     *steps, answer = client.workspace("demo").ask("When?", max_steps=3)
     assert all(isinstance(step, AskStep) for step in steps)
     assert isinstance(answer, Answer)
     assert answer.text == "In 1784."
-    assert answer.citations[0].node_id == planted
+    assert answer.citations[0].node_id == root_id
     assert answer.citations[0].source is not None
     assert (answer.usage[0].kind, answer.usage[0].calls) == ("chat", 2)
 
 
 @pytest.mark.requirement("FOREST-11")
-def test_archives_are_suggested_and_joined(client: Client, planted: str) -> None:
-    assert planted
+def test_archives_are_suggested_and_joined(client: Client, root_id: str) -> None:
+    assert root_id
     workspace = client.workspace("demo")
     assert workspace.suggest_archive_merges() == []
     list(workspace.ingest("Text.", name="guide", document_id="d1"))
@@ -110,16 +110,16 @@ def test_archives_are_suggested_and_joined(client: Client, planted: str) -> None
 
 
 @pytest.mark.requirement("FOREST-5")
-def test_stale_summaries_are_told_and_renewed(client: Client, planted: str) -> None:
+def test_stale_summaries_are_listed_and_renewed(client: Client, root_id: str) -> None:
     found = client.workspace("demo").stale_summaries(max_results=1)
-    assert (found.summaries[0].node.id, found.summaries[0].reason, found.total) == (planted, StaleReason.CHILDREN, 2)
+    assert (found.summaries[0].node.id, found.summaries[0].reason, found.total) == (root_id, StaleReason.CHILDREN, 2)
     assert client.workspace("demo").renew_summaries().kind == "renew_summaries"
 
 
-async def test_the_same_on_an_event_loop(fake: FakeMemoTree, planted: str) -> None:
+async def test_the_same_on_an_event_loop(fake: FakeMemoTree, root_id: str) -> None:
     async with AsyncClient(fake.address) as client:
         workspace = client.workspace("demo")
-        assert len(await workspace.drill_down(planted, "beta")) == 1
+        assert len(await workspace.drill_down(root_id, "beta")) == 1
         events = [event async for event in workspace.at("main").ask("When?")]
         assert isinstance(events[-1], Answer)
         assert [type(event) async for event in workspace.ingest("Text.", name="y")] == [Job, Progress, Job]

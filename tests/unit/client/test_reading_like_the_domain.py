@@ -125,7 +125,7 @@ def test_branches_and_tags_are_made_and_deleted(client: Client) -> None:
     assert workspace.delete_branch("trial") == 1
 
 
-def test_a_workspace_follows_its_new_name_and_goes_when_confirmed(client: Client) -> None:
+def test_a_workspace_keeps_working_after_a_renaming_and_is_deleted_when_confirmed(client: Client) -> None:
     client.create_workspace("demo")
     workspace = client.workspace("demo")
     assert workspace.change(name="other").name == "other"
@@ -134,7 +134,7 @@ def test_a_workspace_follows_its_new_name_and_goes_when_confirmed(client: Client
     assert list(client.workspaces()) == []
 
 
-def test_verify_and_rebuild_stream_what_they_do(client: Client) -> None:
+def test_verify_and_rebuild_stream_their_progress(client: Client) -> None:
     client.create_workspace("demo", "damaged")
     workspace = client.workspace("demo")
     assert [type(event).__name__ for event in workspace.verify()] == ["Progress", "Difference", "Progress"]
@@ -142,7 +142,7 @@ def test_verify_and_rebuild_stream_what_they_do(client: Client) -> None:
     assert client.status().stores[1].healthy is False
 
 
-def test_a_session_left_with_nothing_staged_is_discarded_and_one_with_changes_stays(client: Client) -> None:
+def test_leaving_a_session_discards_it_only_if_nothing_is_staged(client: Client) -> None:
     client.create_workspace("demo")
     workspace = client.workspace("demo")
     with workspace.session(agent="idle"):
@@ -154,7 +154,7 @@ def test_a_session_left_with_nothing_staged_is_discarded_and_one_with_changes_st
     assert workspace.resume(busy.id).info().change_count == 1
 
 
-def test_a_session_survives_the_error_that_leaves_its_block(client: Client) -> None:
+def test_a_session_stays_open_if_an_error_leaves_its_block(client: Client) -> None:
     client.create_workspace("demo")
     workspace = client.workspace("demo")
     with pytest.raises(KeyError), workspace.session(agent="unlucky"):
@@ -162,7 +162,7 @@ def test_a_session_survives_the_error_that_leaves_its_block(client: Client) -> N
     assert [each.agent for each in workspace.sessions()] == ["unlucky"]
 
 
-def test_lists_come_whole_however_many_pages_they_have(client: Client, fake: FakeMemoTree) -> None:
+def test_lists_are_complete_over_any_number_of_pages(client: Client, fake: FakeMemoTree) -> None:
     client.create_workspace("demo")
     session = client.workspace("demo").session()
     archive = session.create_archive("notes")
@@ -185,7 +185,7 @@ def test_values_are_frozen_plain_python(client: Client) -> None:
     assert hash(Node("a", attributes={"k": "v"})) == hash(Node("a"))
 
 
-def test_a_word_that_the_contract_does_not_know_is_refused_with_those_it_knows(client: Client) -> None:
+def test_an_unknown_word_is_refused_with_the_list_of_known_ones(client: Client) -> None:
     with pytest.raises(ValueError, match="TITLE, BRIEF, SUMMARY, DETAIL"):
         client.workspace("demo").node("abcd", "EVERYTHING")  # type: ignore[arg-type] # the point of the test
 
@@ -199,7 +199,7 @@ def test_warnings_of_answers_reach_the_caller(fake: FakeMemoTree) -> None:
     assert heard == ["The content is empty."]
 
 
-def test_messages_that_are_not_wrapped_go_through_the_raw_stubs(client: Client) -> None:
+def test_messages_without_a_wrapper_can_be_sent_through_the_raw_stubs(client: Client) -> None:
     client.create_workspace("demo")
     answer = client.raw.workspaces.ListWorkspaces(ListWorkspacesRequest())
     assert isinstance(answer, Message)

@@ -1,4 +1,4 @@
-"""Tools made from the contract: what they take, what they say, and how JSON becomes a message and back."""
+"""Tools made from the contract: their arguments and descriptions, and the conversion of JSON to messages and back."""
 
 import json
 import re
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class NoCaller:
-    """Nothing may be called."""
+    """A caller that must not be called."""
 
     async def call(self, *_: Any) -> Any:
         raise AssertionError
@@ -60,7 +60,7 @@ def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
     assert json.loads(json.dumps(schema)) == schema
 
 
-def test_every_rpc_says_whether_it_may_be_repeated_and_every_read_that_it_changes_nothing() -> None:
+def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> None:
     reads = (
         "Get",
         "List",
@@ -99,7 +99,7 @@ def test_names_are_unique_and_every_rpc_is_offered_once() -> None:
     assert len({(tool.service, tool.rpc) for tool in TOOLS}) == len(TOOLS)
 
 
-def test_what_reads_is_not_destructive_and_what_streams_says_what_its_answer_is() -> None:
+def test_read_tools_are_not_destructive_and_streaming_tools_describe_their_answer() -> None:
     for tool in TOOLS:
         assert not (tool.read_only and tool.destructive)
         assert bool(tool.last) == tool.method.server_streaming
@@ -137,7 +137,7 @@ def test_the_page_names_every_tool() -> None:
 
 
 @pytest.mark.requirement("FOREST-14")
-def test_the_schema_of_a_field_says_what_it_may_be() -> None:
+def test_the_schema_of_a_field_lists_its_allowed_values() -> None:
     create = input_schema(BY_NAME["create_node"], "notes")["properties"]
     assert create["initial_level"]["enum"] == ["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
     assert "BRIEF: The title and the brief (one line)." in create["initial_level"]["description"]
@@ -165,7 +165,7 @@ def test_the_fields_given_to_an_update_are_its_mask(catalogue: Catalogue) -> Non
     assert (request.mode, request.HasField("brief")) == (nodes.UPDATE_MODE_REPLACE, False)
 
 
-def test_the_default_workspace_stands_only_where_none_is_given(catalogue: Catalogue) -> None:
+def test_the_default_workspace_is_only_used_if_none_is_given(catalogue: Catalogue) -> None:
     request: Any = catalogue.request(BY_NAME["recall"], {"query": "q"})
     assert request.workspace == "main"
     request = catalogue.request(BY_NAME["recall"], {"query": "q", "workspace": "other"})
@@ -195,7 +195,7 @@ def test_the_default_workspace_stands_only_where_none_is_given(catalogue: Catalo
         ({"source": {"start": "1"}}, ["source.start"]),
     ],
 )
-def test_what_does_not_fit_is_named_by_its_path(values: dict[str, Any], faults: list[str]) -> None:
+def test_an_invalid_value_is_named_by_its_path(values: dict[str, Any], faults: list[str]) -> None:
     _, found = from_json(nodes.CreateNodeRequest.DESCRIPTOR, values)
     assert [fault.field for fault in found] == faults
     assert all(fault.description.endswith((".", "?")) for fault in found)
@@ -231,9 +231,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.sampled_from(TOOLS), st.data())
-def test_whatever_the_arguments_are_they_are_a_request_or_faults_and_the_schema_agrees(
-    tool: Tool, data: st.DataObject
-) -> None:
+def test_any_arguments_give_a_request_or_violations_and_the_schema_agrees(tool: Tool, data: st.DataObject) -> None:
     schema = input_schema(tool, "main")
     names = st.sampled_from(sorted(schema["properties"])) | st.text(max_size=5)
     arguments = data.draw(st.dictionaries(names, JSON.filter(lambda value: value is not None), max_size=4))
@@ -245,13 +243,13 @@ def test_whatever_the_arguments_are_they_are_a_request_or_faults_and_the_schema_
     else:
         accepted = True
     if accepted and "null" not in json.dumps(arguments):
-        assert valid, arguments  # what is taken is what was promised to be taken
+        assert valid, arguments  # the schema accepts exactly what is accepted
 
 
-def test_numbers_of_64_bits_are_numbers_and_nothing_is_said_of_what_is_empty() -> None:
+def test_64_bit_numbers_are_json_numbers_and_empty_fields_are_left_out() -> None:
     source = types_pb2.Source(document_id="d", start=2**40)
     assert to_json(source) == {"document_id": "d", "start": 2**40, "end": 0, "page": 0}
-    assert json_format.MessageToDict(source)["start"] == str(2**40)  # protobuf's own JSON has texts there
+    assert json_format.MessageToDict(source)["start"] == str(2**40)  # protobuf's own JSON has strings there
     assert to_json(nodes.SearchNodesResponse(), with_empty_lists=True) == {"hits": [], "warnings": []}
     relation = types_pb2.Relation(type=types_pb2.RELATION_TYPE_PART_OF)
     assert to_json(relation) == {"type": "PART_OF"}
@@ -296,8 +294,8 @@ def test_every_family_of_errors_has_an_http_status() -> None:
     assert {code.name for code in FAMILIES.values()} <= set(HTTP_STATUSES)
 
 
-def test_no_request_has_a_field_that_the_form_does_not_know() -> None:
-    """Bytes are hidden, and maps hold texts: should that change, `jsonform` has to learn it."""
+def test_no_request_has_a_field_type_that_the_json_form_lacks() -> None:
+    """Bytes are hidden, and maps have texts as values; if that changes, `jsonform` must support it."""
     for tool in TOOLS:
         for field in tool.request.fields:
             assert field.name in tool.hidden or field.type != FieldDescriptor.TYPE_BYTES, field.full_name

@@ -1,4 +1,4 @@
-"""GIT-5: who wrote which line."""
+"""GIT-5: the version that wrote each line."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def _blamed(texts: list[str]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.requirement("GIT-5")
-def test_each_line_is_put_on_the_version_that_wrote_it() -> None:
+def test_each_line_is_attributed_to_the_version_that_wrote_it() -> None:
     texts = ["a\nb\nc", "a\nx\nc", "a\nx\nc\nd", "first\na\nx\nc\nd"]
     assert _blamed(texts) == [("first", 3), ("a", 0), ("x", 1), ("c", 0), ("d", 2)]
 
@@ -22,7 +22,7 @@ def test_an_emptied_text_forgets_its_lines() -> None:
 
 
 @pytest.mark.requirement("GIT-5")
-def test_versions_read_part_by_part_give_the_same_lines() -> None:
+def test_versions_read_in_parts_give_the_same_lines() -> None:
     texts = ["a\nb\nc", "a\nx\nc", "c\nx\na", "c\nd\nx\na"]
     lines, cost = _folded([], texts[:2], 0, 0)
     lines, cost = _folded(lines, texts[2:], 2, cost)

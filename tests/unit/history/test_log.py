@@ -1,4 +1,4 @@
-"""GIT-5: what a commit changed is read a few entries at a time."""
+"""GIT-5: the changes of a commit are read a few entries at a time."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from memotree.history.log import Log
 
 
 class _Entries:
-    """Entries by blob, and how many were asked for at once."""
+    """Entries by blob, and the number of entries in each read."""
 
     def __init__(self, entries: dict[str, Entry]) -> None:
         self.entries = entries
@@ -25,7 +25,7 @@ class _Entries:
 
 
 @pytest.mark.requirement("GIT-5")
-async def test_a_commit_of_many_changes_is_compared_part_by_part() -> None:
+async def test_a_commit_of_many_changes_is_compared_in_parts() -> None:
     nodes = [Node(new_id(), new_id(), None, "a0", title=f"Node {number}") for number in range(230)]
     after = [staged_version(node, f"new {node.id}") for node in nodes]
     before = {version.entry_id: version for version in (staged_version(node, f"old {node.id}") for node in nodes[:60])}

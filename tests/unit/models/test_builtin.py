@@ -1,4 +1,4 @@
-"""The built-in embedding: unit vectors, the same whatever the batch, without a network."""
+"""The built-in embedding: unit vectors, independent of the batch, without a network."""
 
 import asyncio
 import logging
@@ -82,7 +82,7 @@ async def test_a_vector_does_not_depend_on_its_batch(embedder: WordllamaEmbedder
 
 
 @pytest.mark.requirement("CANVAS-5")
-async def test_texts_of_like_meaning_are_near(embedder: WordllamaEmbedder) -> None:
+async def test_texts_of_similar_meaning_are_near(embedder: WordllamaEmbedder) -> None:
     query, near, far, chinese, like, unlike = await embedder.embed(
         [
             "How do I fix a broken car engine?",
@@ -133,7 +133,7 @@ def tokenizer(embedder: WordllamaEmbedder) -> Any:
 
 
 @given(st.lists(st.lists(_WORDS | _ODD | st.text(max_size=90), max_size=12).map("".join), max_size=3))
-def test_tokens_word_by_word_are_those_of_the_whole_text(tokenizer: Any, texts: list[str]) -> None:
+def test_the_tokens_of_single_words_equal_those_of_the_whole_text(tokenizer: Any, texts: list[str]) -> None:
     clean = [text.encode("utf-8", "replace").decode() for text in texts]
     whole = tokenizer.encode_batch_fast(clean, add_special_tokens=False)
     assert [list(ids) for ids in WordPieces(tokenizer).of(clean)] == [one.ids for one in whole]
@@ -143,7 +143,7 @@ def test_no_token_reaches_across_a_space_or_a_line_end(tokenizer: Any) -> None:
     assert [token for token in tokenizer.get_vocab() if re.search("[^\u2581]\u2581|\n| ", token)] == []
 
 
-def test_the_words_that_are_remembered_are_bounded(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_words_is_bounded(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordpieces, "_MOST_WORDS", 10)
     pieces = WordPieces(tokenizer)
     pieces.of([" ".join(f"word{number}" for number in range(95))])

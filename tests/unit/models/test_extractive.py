@@ -35,7 +35,7 @@ CHINESE = (
 
 
 @pytest.mark.requirement("FOREST-13")
-def test_a_brief_is_the_first_telling_sentence_without_markup() -> None:
+def test_a_brief_is_the_first_informative_sentence_without_markup() -> None:
     assert brief_of("Git as a store", ENGLISH) == "Git keeps every version of a text."
 
 
@@ -140,12 +140,12 @@ def test_what_only_looks_like_markup_stays(text: str) -> None:
         ("\u8fd9\u662f**\u5f88\u91cd\u8981**\u7684\u4e8b\u3002", "\u8fd9\u662f\u5f88\u91cd\u8981\u7684\u4e8b\u3002"),
     ],
 )
-def test_marks_go_and_nothing_else(text: str, plain: str) -> None:
+def test_only_markup_is_removed(text: str, plain: str) -> None:
     assert summary_of("", text) == plain
     assert summary_of("", plain) == plain
 
 
-def test_items_of_a_list_stay_apart() -> None:
+def test_items_of_a_list_are_not_joined() -> None:
     text = "- buy milk\n- [ ] call Bob\n- [x] done"
     assert brief_of("", text) == "buy milk; call Bob; done"
     assert summary_of("", text) == "buy milk; call Bob; done"
@@ -171,7 +171,7 @@ def test_a_heading_is_no_brief_where_there_is_a_text() -> None:
     assert brief_of("", "Overview of things\n==================\n\nmilk and bread") == "milk and bread"
 
 
-def test_two_kilobytes_take_few_thousand_steps() -> None:
+def test_two_kilobytes_take_at_most_a_few_thousand_steps() -> None:
     text = (
         "The *quick* `fox` of __init__ and **bold** [link](http://a.b/c_d) <b>ran</b>.\n\n- one\n- [ ] two\n\n" * 30
     )[:2048]
@@ -235,7 +235,7 @@ def test_every_topic_of_the_language_reference_gets_both() -> None:
         *("|-", "\u0301", "# ", "> ", "a.", "\u3002", "1. ", "(", '"', "~~~\n```\n", "*a *", "**", "A. "),
     ],
 )
-def test_anything_takes_steps_that_grow_with_it_up_to_a_mebibyte(unit: str) -> None:
+def test_any_text_takes_linear_steps_up_to_a_mebibyte(unit: str) -> None:
     text = unit * ((1 << 20) // len(unit.encode()))
 
     def both(size: int) -> None:
@@ -246,7 +246,7 @@ def test_anything_takes_steps_that_grow_with_it_up_to_a_mebibyte(unit: str) -> N
     both(len(text))
 
 
-def test_what_stands_far_behind_the_beginning_costs_nothing() -> None:
+def test_text_far_after_the_beginning_costs_nothing() -> None:
     text = "Words and (more) words. "
     with Steps() as read:
         summary_of("", text * 10_000)

@@ -1,4 +1,4 @@
-"""The meter counts what models are asked for and stops before the limit; the pace spreads calls evenly."""
+"""The meter counts the use of models and stops before the limit; the pace spreads calls evenly."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def test_a_call_that_failed_does_not_count() -> None:
     assert meter.usage == []
 
 
-def test_tokens_are_set_aside_while_a_call_is_under_way() -> None:
+def test_tokens_are_reserved_during_a_call() -> None:
     meter = Meter(max_tokens=100)
     with meter.call("chat", "m", 60) as call:
         with pytest.raises(BudgetExhaustedError, match="100 tokens"), meter.call("chat", "m", 60):
@@ -48,7 +48,7 @@ def test_what_an_earlier_attempt_used_counts() -> None:
     assert meter.usage == []
 
 
-def test_a_warning_stands_once_and_not_without_end() -> None:
+def test_a_warning_is_listed_once_and_the_list_is_bounded() -> None:
     meter = Meter()
     for number in range(100):
         meter.warn("It failed.")

@@ -1,4 +1,4 @@
-"""The prompts keep what the design gave them, and what comes back is read with patience and checked with none."""
+"""The prompts have the keys and inputs of the design; answers are parsed leniently and checked strictly."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ DIGESTS = {
     "parent_summary@1": "157e957e5145ebf6",
     "agentic_loop@1": "bdc281dc8d8b3a28",
 }
-"""What each version says. A prompt that says something else needs another version, since answers are kept by it."""
+"""A hash of the text of each version. A changed prompt needs a new version, since answers are cached by version."""
 
 CHINESE = "\u8bb0\u5fc6\u68ee\u6797\u662f\u4e00\u79cd\u77e5\u8bc6\u5b58\u50a8\u7cfb\u7edf\u3002"
 
@@ -81,7 +81,7 @@ def test_every_prompt_says_that_its_data_is_quoted(prompt: Prompt) -> None:
 
 
 @given(st.text())
-def test_any_text_goes_in_as_data_and_comes_out_as_it_was(text: str) -> None:
+def test_any_text_is_quoted_as_data_without_a_change(text: str) -> None:
     clean = text.encode("utf-8", "replace").decode()
     assert json.loads(LEAF_SUMMARY.user({"text": text})) == {"input_data": {"text": clean}}
 
@@ -126,12 +126,12 @@ def test_the_first_object_is_found(text: str, found: dict[str, Any] | None) -> N
 
 
 @given(st.text())
-def test_no_text_breaks_the_reading(text: str) -> None:
+def test_any_text_can_be_parsed_without_an_error(text: str) -> None:
     assert first_object(text) is None or isinstance(first_object(text), dict)
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none())))
-def test_an_object_is_found_behind_any_prose(value: dict[str, Any]) -> None:
+def test_an_object_is_found_after_any_prose(value: dict[str, Any]) -> None:
     assert first_object(f"My answer: {json.dumps(value)}. Bye") == value
 
 

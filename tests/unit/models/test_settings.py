@@ -1,4 +1,4 @@
-"""What is set for models belongs together, and a fault is named before anything starts."""
+"""The settings of models are checked together, and faults are named before the start."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_slash_at_the_end_of_a_url_does_not_matter(tmp_path: Path) -> None:
     assert load_settings(data_folder=tmp_path, chat_url=f"{URL}/", chat_model="m").chat_url == URL
 
 
-def test_keys_are_shown_nowhere(tmp_path: Path) -> None:
+def test_keys_are_never_shown(tmp_path: Path) -> None:
     settings = load_settings(data_folder=tmp_path, chat_url=URL, chat_model="m", chat_api_key="a-secret")
     assert "a-secret" not in repr(settings)
     assert "a-secret" not in str(faults(tmp_path, chat_api_key="a-secret"))

@@ -1,4 +1,4 @@
-"""Without key and network: extractive summaries, and a ranking whose middle parts what is relevant from what is not."""
+"""Without key and network: extractive summaries, and a ranking whose middle separates what is relevant."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from memotree.settings import load_settings
 pytestmark = pytest.mark.requirement("FOREST-13")
 
 NOWHERE = "postgresql://127.0.0.1:1/nowhere"
-"""A database that is not there: nothing built in needs it."""
+"""A missing database: the built-in models do not need it."""
 
 RANKED = [
     pytest.param(
@@ -107,7 +107,7 @@ async def test_everything_but_the_loop_works_without_a_model_and_without_a_datab
 
 
 @pytest.mark.parametrize(("query", "near", "far"), RANKED)
-def test_one_half_parts_the_relevant_from_the_irrelevant(
+def test_a_score_of_one_half_separates_relevant_from_irrelevant_texts(
     embedder: WordllamaEmbedder, query: str, near: list[str], far: list[str]
 ) -> None:
     texts = [*far, *near]
@@ -116,7 +116,7 @@ def test_one_half_parts_the_relevant_from_the_irrelevant(
     assert max(scores[text] for text in far) < 0.4
 
 
-def test_a_child_among_others_ranks_as_it_does_alone(embedder: WordllamaEmbedder) -> None:
+def test_the_score_of_a_child_does_not_depend_on_the_others(embedder: WordllamaEmbedder) -> None:
     text = "The orchard was planted in 1931 by Ada Birch; it has forty rows of apple trees."
     query = "Who planted the apple trees?"
     (alone,) = relevance(query, [text], embedder.embed_now([query, text]))
@@ -140,7 +140,7 @@ def test_every_score_is_from_0_to_1(query: str, texts: list[str]) -> None:
 # --- Summaries of children -------------------------------------------------------------------------------------------
 
 
-def test_a_parent_tells_of_every_child_before_it_tells_more_of_one() -> None:
+def test_a_parents_summary_mentions_every_child_before_more_of_one() -> None:
     garden = "The garden has roses. Roses bloom in June. Roses need water."
     bakery = "The bakery opens at six."
     digest = digest_of([garden, bakery])
@@ -149,7 +149,7 @@ def test_a_parent_tells_of_every_child_before_it_tells_more_of_one() -> None:
     assert digest.index("garden") < digest.index("bakery"), "in the order of the children"
 
 
-def test_children_that_say_the_same_are_told_once() -> None:
+def test_equal_children_are_mentioned_once() -> None:
     assert digest_of(["Bees make honey.", "Bees make honey."]) == "Bees make honey."
 
 
@@ -168,7 +168,7 @@ def test_a_models_summary_always_fits(text: str) -> None:
     assert fitted(cut) == cut
 
 
-def test_a_models_summary_is_cut_behind_a_sentence_or_else_at_a_word() -> None:
+def test_a_models_summary_is_cut_after_a_sentence_or_else_at_a_word() -> None:
     sentences = "One sentence of some length stands here. " * 9
     assert fitted(sentences).endswith("here.")
     assert len(fitted(sentences)) > SUMMARY_CHARS / 2
@@ -176,7 +176,7 @@ def test_a_models_summary_is_cut_behind_a_sentence_or_else_at_a_word() -> None:
     assert fitted(words) == "word " * 38 + "word…"
 
 
-def test_a_leaf_and_its_parent_are_summarised_in_few_thousand_steps() -> None:
+def test_a_leaf_and_its_parent_are_summarised_in_at_most_a_few_thousand_steps() -> None:
     text = "\n".join(topics.values())
     pieces = [text[start : start + 1_000] for start in range(0, 200_000, 1_000)]
     with Steps() as steps:

@@ -42,7 +42,7 @@ class ScriptedSessions:
 
 
 class ScriptedMaintenance:
-    """Streams two steps of progress, then what the test says."""
+    """Streams two steps of progress, then the answer that the test has set."""
 
     def __init__(self) -> None:
         self.then: Callable[[], Awaitable[None]] | None = None
@@ -63,7 +63,7 @@ class ScriptedMaintenance:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of the developer's shell, and no file of the working folder, reaches a test."""
+    """Hide the settings of the developer's shell and the files of the working folder from tests."""
     for name in [name for name in os.environ if name.startswith("MEMOTREE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -71,7 +71,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def log_lines() -> Iterator[list[Any]]:
-    """What the server logged."""
+    """The log of the server."""
     with structlog.testing.capture_logs() as lines:
         yield lines
 

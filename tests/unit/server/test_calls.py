@@ -1,4 +1,4 @@
-"""What happens around an operation: decoding, deadlines, limits, cancellation, streams and the log."""
+"""The handling of a call around its operation: decoding, deadlines, limits, cancellation, streams and the log."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def call_lines(log_lines: list[Any]) -> list[Any]:
     return [line for line in log_lines if line["event"] == "call"]
 
 
-async def test_a_call_reaches_its_operation_and_one_line_the_log(
+async def test_a_call_reaches_its_operation_and_is_logged_in_one_line(
     get_session: Callable[..., Any], log_lines: list[Any]
 ) -> None:
     response = await get_session(sessions.GetSessionRequest(session_id="s1"))
@@ -113,11 +113,12 @@ async def test_a_deadline_ends_the_operation(
     assert error.code() is Code.DEADLINE_EXCEEDED
     await asyncio.wait_for(ended.wait(), 60)
     (line,) = call_lines(log_lines)
-    assert line["code"] in {"DEADLINE_EXCEEDED", "CANCELLED"}  # as the server's clock or the client's was first
+    # The status depends on whether the server or the client notices the deadline first.
+    assert line["code"] in {"DEADLINE_EXCEEDED", "CANCELLED"}
 
 
 class LateContext:
-    """A call whose deadline has passed before its turn came."""
+    """A call whose deadline has passed before the server handles it."""
 
     aborted: tuple[Any, ...] = ()
 
@@ -130,7 +131,7 @@ class LateContext:
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_call_that_comes_after_its_deadline_never_reaches_the_operation() -> None:
+async def test_a_call_that_arrives_after_its_deadline_never_reaches_the_operation() -> None:
     reached = []
     details = SimpleNamespace(method="/memotree.v1.SessionService/GetSession")
 
@@ -200,7 +201,7 @@ async def test_an_unforeseen_error_in_a_stream_is_hidden(
 
 
 @pytest.mark.requirement("CANVAS-8")
-async def test_a_stream_that_its_client_leaves_is_closed_at_once(
+async def test_a_stream_is_closed_at_once_when_its_client_cancels(
     verify_workspace: Callable[..., Any], scripted_maintenance: Any
 ) -> None:
     scripted_maintenance.then = asyncio.Event().wait
@@ -210,7 +211,7 @@ async def test_a_stream_that_its_client_leaves_is_closed_at_once(
     await asyncio.wait_for(scripted_maintenance.closed.wait(), 60)
 
 
-async def test_a_cancellation_inside_the_server_is_told_to_the_client(
+async def test_a_cancellation_inside_the_server_is_reported_to_the_client(
     get_session: Callable[..., Any], scripted_sessions: Any
 ) -> None:
     scripted_sessions.raises(asyncio.CancelledError())
@@ -219,7 +220,9 @@ async def test_a_cancellation_inside_the_server_is_told_to_the_client(
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_call_more_than_the_server_runs_at_once_is_refused(settings: Settings, scripted_sessions: Any) -> None:
+async def test_a_call_above_the_limit_of_simultaneous_calls_is_refused(
+    settings: Settings, scripted_sessions: Any
+) -> None:
     operations = scripted_sessions
     begun, proceed = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Every domain error reaches a client as its status, its reason and its details; nothing else does."""
+"""Every domain error reaches a client with its status, its reason and its details, and with nothing else."""
 
 import errno
 import re
@@ -149,7 +149,7 @@ def test_the_cases_cover_every_family() -> None:
 @pytest.mark.parametrize(
     "nodes", [[NODE], [types_pb2.Node(id=NODE.id, archive_id="archive", type="note", title="A title")]]
 )
-async def test_nodes_that_an_error_carries_are_told_at_level_title(
+async def test_the_nodes_of_an_error_are_sent_at_level_title(
     nodes: list[Any], scripted_sessions: Any, get_session: Callable[..., Any]
 ) -> None:
     error = InvalidInputError("The prefix is ambiguous; give more of it.")
@@ -166,7 +166,7 @@ async def test_nodes_that_an_error_carries_are_told_at_level_title(
 
 @pytest.mark.requirement("SERVE-2")
 @pytest.mark.parametrize("error", [ValueError("/srv/secret"), MemoTreeError("secret"), KeyError("secret")], ids=repr)
-async def test_an_unforeseen_error_shows_a_client_only_the_id_in_the_log(
+async def test_an_unexpected_error_shows_a_client_only_its_id_in_the_log(
     error: Exception, scripted_sessions: Any, get_session: Callable[..., Any], log_lines: list[Any]
 ) -> None:
     scripted_sessions.raises(error)
@@ -205,7 +205,7 @@ async def test_an_unforeseen_error_shows_a_client_only_the_id_in_the_log(
     ],
     ids=repr,
 )
-async def test_errors_of_libraries_answer_what_a_client_can_act_on(
+async def test_errors_of_libraries_become_statuses_that_a_client_can_act_on(
     error: Exception, code: Any, reason: str, scripted_sessions: Any, get_session: Callable[..., Any]
 ) -> None:
     scripted_sessions.raises(error)
@@ -241,5 +241,5 @@ def test_every_error_class_has_a_reason_of_its_own_and_a_status() -> None:
 
 
 @pytest.mark.requirement("SERVE-2")
-def test_the_reference_pages_say_what_the_code_says() -> None:
+def test_the_reference_pages_match_the_code() -> None:
     assert stale_pages() == [], "run `python -m memotree.server.reference`"

@@ -1,4 +1,4 @@
-"""The details of a status stay small enough for any client, and say so when that cost something."""
+"""The details of a status are small enough for any client; cut details are marked."""
 
 from typing import Any
 from urllib.parse import quote
@@ -35,13 +35,13 @@ def conflict(number: int, text: str) -> Conflict:
     return Conflict(f"node{number}", "content", text, text, text, "Both sides changed the content; choose one.")
 
 
-def test_a_short_error_is_told_whole() -> None:
+def test_a_short_error_is_sent_completely() -> None:
     status = to_status(AbortedError("Choose.", [conflict(0, "short")]), "call")
     assert facts(status) == {}
     assert unpacked(status, types_pb2.ConflictList).conflicts[0].ours == "short"
 
 
-def test_long_values_are_cut_and_their_length_is_told() -> None:
+def test_long_values_are_cut_and_their_length_is_given() -> None:
     status = to_status(AbortedError("Choose.", [conflict(0, "x" * 100_000)]), "call")
     (only,) = unpacked(status, types_pb2.ConflictList).conflicts
     assert only.ours.endswith("… (100000 characters)")
@@ -57,7 +57,7 @@ def test_many_conflicts_are_cut_and_the_rest_is_counted() -> None:
     assert 0.9 * BUDGET < wire_size(status) <= BUDGET
 
 
-def test_a_state_that_does_not_allow_a_call_is_always_told_as_a_violation() -> None:
+def test_a_failed_precondition_always_has_a_violation() -> None:
     only = unpacked(to_status(FailedPreconditionError("Choose another."), "c"), error_details_pb2.PreconditionFailure)
     assert [(each.type, each.subject, each.description) for each in only.violations] == [
         ("FAILED_PRECONDITION", "", "Choose another.")

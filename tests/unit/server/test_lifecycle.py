@@ -1,4 +1,4 @@
-"""Starting, being found, and stopping without losing a call."""
+"""The server starts, announces its address, and stops without losing a call."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def health_of(channel: aio.Channel, service: str) -> int:
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_health_speaks_for_the_server_and_for_each_service(channel: aio.Channel) -> None:
+async def test_health_covers_the_server_and_each_service(channel: aio.Channel) -> None:
     assert await health_of(channel, "") == SERVING
     assert await health_of(channel, "memotree.v1.SessionService") == SERVING
     with pytest.raises(aio.AioRpcError) as caught:
@@ -46,7 +46,7 @@ async def test_health_speaks_for_the_server_and_for_each_service(channel: aio.Ch
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_watcher_hears_of_every_change_and_of_the_stop(server: Server, channel: aio.Channel) -> None:
+async def test_a_health_watcher_receives_every_change_and_the_stop(server: Server, channel: aio.Channel) -> None:
     name = "memotree.v1.SessionService"
     watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=name))
     unknown = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="other"))
@@ -56,7 +56,7 @@ async def test_a_watcher_hears_of_every_change_and_of_the_stop(server: Server, c
     assert (await watch.read()).status == NOT_SERVING
     server.health.set(name, serving=True)
     assert (await watch.read()).status == SERVING
-    await asyncio.wait_for(server.stop(3600), 60)  # a watcher does not hold the stop
+    await asyncio.wait_for(server.stop(3600), 60)  # a watcher does not delay the stop
     assert (await watch.read()).status == NOT_SERVING
     assert await watch.read() is aio.EOF
 
@@ -88,7 +88,7 @@ async def test_reflection_lists_the_services_and_gives_their_descriptors(channel
 
 
 @pytest.mark.requirement("SERVE-1")
-async def test_a_graceful_stop_lets_a_running_call_finish_and_begins_no_other(
+async def test_a_graceful_stop_lets_a_running_call_finish_and_refuses_new_ones(
     server: Server, channel: aio.Channel, get_session: Callable[..., Any], scripted_sessions: Any
 ) -> None:
     begun, proceed = asyncio.Event(), asyncio.Event()
@@ -115,7 +115,7 @@ async def test_a_graceful_stop_lets_a_running_call_finish_and_begins_no_other(
     assert len(scripted_sessions.requests) == 1
 
 
-async def test_a_stop_out_of_patience_cancels_and_waits_for_the_clean_up(
+async def test_after_its_grace_period_a_stop_cancels_calls_and_waits_for_their_cleanup(
     server: Server, get_session: Callable[..., Any], scripted_sessions: Any
 ) -> None:
     begun, cleaned = asyncio.Event(), asyncio.Event()
@@ -139,7 +139,7 @@ async def test_a_stop_out_of_patience_cancels_and_waits_for_the_clean_up(
         await call
 
 
-async def test_what_must_close_is_closed_in_order_after_the_last_call(settings: Settings, log_lines: list[Any]) -> None:
+async def test_resources_are_closed_in_order_after_the_last_call(settings: Settings, log_lines: list[Any]) -> None:
     order: list[str] = []
 
     async def drain() -> None:
@@ -170,7 +170,7 @@ async def test_a_running_server_is_found_by_its_file_and_a_stopped_one_is_not(se
     assert read_announcement(settings.data_folder) is None
 
 
-async def test_a_stop_leaves_the_file_of_another_server_alone(settings: Settings) -> None:
+async def test_a_stop_does_not_delete_the_announcement_of_another_server(settings: Settings) -> None:
     async with Server(settings, {}):
         file = settings.data_folder / "server.json"
         file.write_text(json.dumps({"address": "127.0.0.1:1", "pid": 1, "version": "0"}))
@@ -180,12 +180,12 @@ async def test_a_stop_leaves_the_file_of_another_server_alone(settings: Settings
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"address": "x"}', '{"address": "x", "pid": "y", "version": ""}'])
-def test_a_file_that_is_no_announcement_announces_nothing(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_announcement_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "server.json").write_text(text)
     assert read_announcement(tmp_path) is None
 
 
-async def test_a_taken_port_is_refused_with_its_name(settings: Settings) -> None:
+async def test_a_port_in_use_is_refused_and_named(settings: Settings) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -205,7 +205,7 @@ async def test_two_servers_never_share_a_port(settings: Settings) -> None:
 
 @pytest.mark.requirement("SERVE-3")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "10.0.0.1"])  # noqa: S104 - they are refused
-def test_an_address_that_others_reach_is_refused_while_there_is_no_authentication(
+def test_an_address_that_other_machines_can_reach_is_refused_without_authentication(
     settings: Settings, host: str
 ) -> None:
     with pytest.raises(PublicAddressError, match="no authentication"):

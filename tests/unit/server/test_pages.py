@@ -79,7 +79,7 @@ def test_a_token_of_another_version_is_refused() -> None:
      base64.urlsafe_b64encode(b"[" * 12_000).decode()],
     ids=str.__len__,
 )  # fmt: skip
-def test_a_made_up_token_is_refused(token: str) -> None:
+def test_a_forged_token_is_refused(token: str) -> None:
     with pytest.raises(InvalidPageTokenError):
         TOKENS.read(listing(page_token=token), SHAPE)
 

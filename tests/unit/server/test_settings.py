@@ -1,4 +1,4 @@
-"""Settings come from flags, environment and file, and every fault is named before anything starts."""
+"""Settings come from flags, environment and file, and every fault is named before the start."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_flags_win_over_environment_over_file_over_default(monkeypatch: pytest.M
     assert load_settings().port == 1
 
 
-def test_the_file_may_lie_elsewhere_but_must_be_there_then(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_file_may_be_elsewhere_but_must_exist_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.toml"
     monkeypatch.setenv("MEMOTREE_CONFIG", str(path))
     assert "no file" in faults()["MEMOTREE_CONFIG"]
@@ -84,7 +84,7 @@ def test_every_fault_is_named_at_once_with_its_place(monkeypatch: pytest.MonkeyP
     assert "7d" in found["MEMOTREE_SESSION_TTL"]
 
 
-def test_an_unknown_name_is_refused_and_the_meant_one_proposed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unknown_name_is_refused_and_a_similar_one_proposed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MEMOTREE_POSTGRES_ULR", "postgresql://u:secret@h/d")
     assert faults() == {"MEMOTREE_POSTGRES_ULR": "there is no such setting; did you mean MEMOTREE_POSTGRES_URL?"}
     monkeypatch.delenv("MEMOTREE_POSTGRES_ULR")

@@ -1,4 +1,4 @@
-"""The bounded cache: within its weight, the newest stay."""
+"""The bounded cache: it keeps the newest values within its weight."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +43,7 @@ def test_values_are_counted_when_nothing_weighs_them() -> None:
     assert [number for number in range(6) if cache.get(number)] == [2, 3, 4, 5]
 
 
-def test_a_value_too_heavy_to_keep_takes_the_old_one_away() -> None:
+def test_a_value_too_heavy_for_the_cache_removes_the_old_value_of_its_key() -> None:
     cache: BoundedCache[str, bytes] = BoundedCache(40, len)
     cache.put("a", bytes(10))
     cache.put("a", bytes(11))
@@ -51,7 +51,7 @@ def test_a_value_too_heavy_to_keep_takes_the_old_one_away() -> None:
     assert cache.weight == 0
 
 
-def test_threads_may_share_it() -> None:
+def test_the_cache_is_thread_safe() -> None:
     cache: BoundedCache[int, bytes] = BoundedCache(100, len)
 
     def work(seed: int) -> None:

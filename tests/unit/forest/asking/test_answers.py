@@ -1,4 +1,4 @@
-"""What the chat model sees of a question, and what its answer is taken to rest on."""
+"""The nodes in the chat model's context, and the citations of its answer."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def test_a_node_is_shown_once() -> None:
     assert [form.content for form in context.for_model()] == ["text"]
 
 
-def test_what_came_last_is_shown_in_full_and_what_came_before_keeps_its_outline() -> None:
+def test_the_newest_nodes_are_shown_in_full_and_earlier_ones_in_outline() -> None:
     context = Context(400)
     context.add(shown(f"old{number}", "old words " * 60, "In short.") for number in range(4))
     context.add([shown("new", "new words " * 80, "In short.", step=1)])
@@ -36,7 +36,7 @@ def test_what_came_last_is_shown_in_full_and_what_came_before_keeps_its_outline(
     assert forms["old3"].summary == "In short."
 
 
-def test_an_explored_node_gives_way_to_what_is_below_it() -> None:
+def test_an_explored_node_is_replaced_by_its_children() -> None:
     context = Context(90)
     top = shown("top", summary="A rather long summary of all that is below it, " * 3, children=2, score=1.0)
     context.add([top])
@@ -61,7 +61,7 @@ def test_the_budget_is_kept_and_something_is_always_shown(budget: int, nodes: li
     assert len(forms) == 1 or sum(map(tokens_of, forms)) <= budget
 
 
-def test_refusals_say_why() -> None:
+def test_refusals_give_a_reason() -> None:
     context = Context(1000)
     top = shown("top", children=1)
     context.add([top, shown("leaf", "x")])
@@ -76,7 +76,7 @@ def test_refusals_say_why() -> None:
     assert context.for_model() != before, "the model is told, so that it is not asked the same again"
 
 
-def test_names_that_were_not_shown_are_told_apart_from_those_that_were() -> None:
+def test_names_that_were_not_shown_are_separated_from_those_that_were() -> None:
     context = Context(1000)
     context.add([shown("a", "x"), shown("b", "y")])
     known, unknown = context.cited(["b", "zz", "a", "b"])
@@ -118,7 +118,7 @@ def test_an_extract_keeps_document_order_and_joins_neighbours() -> None:
     assert text == "Two.\n\nElsewhere."
 
 
-def test_what_is_far_worse_than_the_best_is_left_out_of_an_extract_though_there_is_room() -> None:
+def test_passages_far_worse_than_the_best_are_left_out_of_an_extract_within_the_budget() -> None:
     recalled = pb.RecallResponse(passages=[passage(("a", "It is so.", 0.8)), passage(("b", "By the way.", 0.05))])
     assert extract(recalled, 100) == ("It is so.", ["a"])
 

@@ -1,4 +1,4 @@
-"""Where documents are cut."""
+"""The places where documents are cut."""
 
 import tracemalloc
 from itertools import pairwise
@@ -18,7 +18,7 @@ def cut(text: str, size: int, name: str = "a.txt") -> list[str]:
 
 
 @pytest.mark.requirement("FOREST-1")
-def test_paragraphs_then_lines_then_sentences_then_words_are_cut_apart() -> None:
+def test_text_is_cut_at_paragraphs_then_lines_then_sentences_then_words() -> None:
     assert cut("One two.\n\nThree four.\n\nFive six.", 24) == ["One two.\n\nThree four.\n\n", "Five six."]
     assert cut("One two\nthree four\nfive six seven", 19) == ["One two\nthree four\n", "five six seven"]
     assert cut("One two. Three four! Five six? Seven.", 21) == ["One two. Three four! ", "Five six? Seven."]
@@ -26,7 +26,7 @@ def test_paragraphs_then_lines_then_sentences_then_words_are_cut_apart() -> None
 
 
 @pytest.mark.requirement("FOREST-1")
-def test_chinese_is_cut_behind_the_ends_of_its_sentences() -> None:
+def test_chinese_is_cut_after_sentence_ends() -> None:
     text = "第一句话在这里。第二句话呢？第三句话！“第四句。”第五句；完"  # noqa: RUF001 - the marks of Chinese
     pieces = cut(text, 10)
     assert pieces == ["第一句话在这里。", "第二句话呢？", "第三句话！", "“第四句。”", "第五句；完"]  # noqa: RUF001
@@ -66,7 +66,7 @@ def test_a_heading_is_never_a_leaf_of_its_own_before_a_long_paragraph() -> None:
 
 
 @pytest.mark.requirement("FOREST-3")
-def test_no_piece_reaches_over_a_section_or_a_turn() -> None:
+def test_no_piece_crosses_a_section_or_a_turn() -> None:
     document = read_document("before\n\n# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree\n", name="a.md")
     assert [(document.text[piece.start : piece.end], piece.section) for piece in split(document, 1000)] == [
         ("before\n\n", -1),
@@ -114,7 +114,7 @@ def test_graphemes_stay_whole() -> None:
     assert cut(family * 10, 12) == [family * 2] * 5
 
 
-def test_a_piece_needs_room() -> None:
+def test_a_size_too_small_for_a_piece_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         split(Document("words"), 0)
 
@@ -131,7 +131,7 @@ def test_a_piece_needs_room() -> None:
     ],
     ids=["words", "letters", "chinese", "breaks", "marks"],
 )
-def test_ten_megabytes_in_one_line_are_split_in_steps_that_grow_with_them(text: str) -> None:
+def test_ten_megabytes_in_one_line_are_split_in_linear_steps(text: str) -> None:
     assert growth(lambda size: split(Document(text[:size]), 1000), 50_000) < LINEAR
     pieces = split(Document(text), 1000)
     assert pieces[-1].end == len(text)

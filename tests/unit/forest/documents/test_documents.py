@@ -1,4 +1,4 @@
-"""Documents of every kind become one text with known parts, or a sentence that says what to do."""
+"""Documents of every kind become one text with known parts, or an error that says what to do."""
 
 import codecs
 import json
@@ -61,13 +61,13 @@ def reason_of(data: bytes | str, **how: str) -> str:
         (b'[{"speaker": "A", "text": "hi"}]', "", "talk.json", "application/vnd.memotree.conversation"),
     ],
 )
-def test_a_document_is_what_its_type_or_name_or_content_says(
+def test_the_kind_of_a_document_comes_from_its_type_name_or_content(
     data: bytes, media_type: str, name: str, expected: str
 ) -> None:
     assert read_document(data, media_type=media_type, name=name).media_type == expected
 
 
-def test_code_knows_its_language() -> None:
+def test_the_language_of_code_is_recognised() -> None:
     assert read_document("fn main() {}", name="src/main.rs").language == "rust"
     assert read_document("x", media_type="application/javascript").language == "js"
     assert read_document("x", name="notes.txt").language == ""
@@ -87,7 +87,7 @@ def test_code_knows_its_language() -> None:
         ("é中😀".encode(), "é中😀"),
     ],
 )
-def test_a_byte_order_mark_decides_and_goes(data: bytes | str, text: str) -> None:
+def test_a_byte_order_mark_decides_the_encoding_and_is_removed(data: bytes | str, text: str) -> None:
     document = read_document(data)
     assert document.text == text
     assert document.warnings == ()
@@ -101,7 +101,7 @@ def test_a_byte_order_mark_decides_and_goes(data: bytes | str, text: str) -> Non
         ("utf-16-le", "Plain words without any mark. " * 4),
     ],
 )
-def test_other_encodings_are_guessed_and_it_is_told(encoding: str, words: str) -> None:
+def test_other_encodings_are_guessed_with_a_warning(encoding: str, words: str) -> None:
     document = read_document(words.encode(encoding))
     assert document.text == words
     assert "read as" in document.warnings[0]
@@ -115,7 +115,7 @@ def test_a_declared_encoding_is_no_guess() -> None:
     assert read_document("é".encode("latin-1"), media_type="text/plain; charset=iso-8859-1").text == "é"
 
 
-def test_line_ends_and_offsets_stay_and_unfit_characters_are_replaced_one_for_one() -> None:
+def test_line_ends_and_offsets_are_kept_and_illegal_characters_are_replaced_one_for_one() -> None:
     raw = "a\r\nb\rc\x0cd\x0be\x85f\x00g\x1bh\ud800i\tj\u2028k\u200b"
     text = read_document(raw).text
     assert text == "a\r\nb\rc\nd\ne\nf g h\ufffdi\tj\u2028k\u200b"
@@ -123,7 +123,7 @@ def test_line_ends_and_offsets_stay_and_unfit_characters_are_replaced_one_for_on
     assert canonical_text(text) == text
 
 
-def test_every_part_of_a_document_is_content_that_the_codec_keeps() -> None:
+def test_the_codec_keeps_every_part_of_a_document_as_content() -> None:
     raw = "\r\n ---\n\n--- \x0c\ufeff\t\r words\n---\nid: 1\n---\r\n\u2028\x85 \n\n"
     text = read_document(raw).text
     for start in range(len(text)):
@@ -159,7 +159,7 @@ def test_every_part_of_a_document_is_content_that_the_codec_keeps() -> None:
         ("<div>" * 50_000 + "words", {"media_type": "text/html"}, "DOCUMENT_TOO_DEEP"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_reason(data: bytes | str, how: dict[str, str], reason: str) -> None:
+def test_an_unreadable_document_is_refused_with_its_reason(data: bytes | str, how: dict[str, str], reason: str) -> None:
     assert reason_of(data, **how) == reason
 
 
@@ -204,7 +204,7 @@ def test_headings_of_markdown_are_sections() -> None:
 
 
 @pytest.mark.requirement("FOREST-3")
-def test_headings_of_html_are_sections_and_scripts_are_gone() -> None:
+def test_headings_of_html_are_sections_and_scripts_are_removed() -> None:
     document = read_document(
         "<html><head><title>A &amp; B</title><style>p {}</style></head><body>before<h1>One <b>big</b>\n thing</h1>"
         "<p>First  <i>para</i>, here.<p>Second<br>line<ul><li>x<li>y<ol><li>z</ol></ul><script>alert(1)</script>"
@@ -224,7 +224,7 @@ def test_a_heading_without_text_gets_a_readable_title() -> None:
 
 
 @pytest.mark.requirement("FOREST-3")
-def test_an_outline_too_deep_is_flattened_from_there_on() -> None:
+def test_an_outline_is_flattened_below_the_deepest_level() -> None:
     count = 10_000
     text = "".join(f"{level}\n" for level in range(count))
     starts = [0]
@@ -318,7 +318,7 @@ def test_explicit_sessions_are_sections() -> None:
         ("", ""),
     ],
 )
-def test_the_day_of_a_time_is_told(time: str, day: str) -> None:
+def test_the_day_of_a_time_is_read(time: str, day: str) -> None:
     assert day_of(time) == day
 
 
@@ -339,7 +339,7 @@ def test_the_day_of_a_time_is_told(time: str, day: str) -> None:
         lambda size: ("# x\n" + "- " * (25 * size), "a.md"),
     ],
 )
-def test_huge_lines_and_deep_nesting_take_steps_that_grow_with_them(make: Callable[[int], tuple[str, str]]) -> None:
+def test_huge_lines_and_deep_nesting_take_linear_steps(make: Callable[[int], tuple[str, str]]) -> None:
     def read(size: int) -> Document:
         data, name = make(size)
         return read_document(data, name=name)

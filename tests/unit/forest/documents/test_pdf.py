@@ -1,4 +1,4 @@
-"""PDFs become text by page with their outline, or a sentence that says what to do."""
+"""PDFs become text by page with their outline, or an error that says what to do."""
 
 import logging
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def test_pages_are_sections_when_there_is_no_outline() -> None:
 
 
 @pytest.mark.requirement("FOREST-3")
-def test_the_outline_gives_the_sections_where_their_titles_stand() -> None:
+def test_sections_begin_where_the_titles_of_the_outline_are_in_the_text() -> None:
     writer = make_pdf([["Intro", "words", "Chapter  one", "text", "Part a", "more"], ["Chapter two", "end"]])
     writer.add_metadata({"/Title": "The paper"})
     first = writer.add_outline_item(title="Chapter one", page_number=0)
@@ -89,11 +89,11 @@ def test_the_outline_gives_the_sections_where_their_titles_stand() -> None:
     assert all(sections[index].start <= sections[index + 1].start for index in range(len(sections) - 1))
 
 
-def test_a_scan_is_told_from_a_text() -> None:
+def test_a_scanned_pdf_is_distinguished_from_one_with_text() -> None:
     assert reason_of(as_bytes(make_pdf([[], []]))) == "PDF_WITHOUT_TEXT"
 
 
-def test_a_password_is_asked_for_in_words() -> None:
+def test_an_encrypted_pdf_is_refused_with_advice() -> None:
     writer = make_pdf([["secret"]])
     writer.encrypt("password", algorithm="RC4-128")
     assert reason_of(as_bytes(writer)) == "ENCRYPTED_PDF"
@@ -105,7 +105,7 @@ def test_a_pdf_that_only_restricts_its_use_is_read() -> None:
     assert read_document(as_bytes(writer)).text == "not for print\n\n"
 
 
-def test_damage_is_refused_and_stays_silent(
+def test_a_damaged_pdf_is_refused_and_nothing_is_logged(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = as_bytes(make_pdf([["words"]] * 3))
@@ -120,7 +120,7 @@ def test_damage_is_refused_and_stays_silent(
     assert capfd.readouterr().err == ""
 
 
-def test_an_outline_nested_beyond_reason_is_passed_over() -> None:
+def test_an_extremely_nested_outline_is_ignored() -> None:
     writer = make_pdf([["one"], ["two"]])
     parent = None
     for level in range(LEVELS):

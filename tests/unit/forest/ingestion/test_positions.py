@@ -1,4 +1,4 @@
-"""Siblings are put in order by moving as few of them as can be."""
+"""Siblings are put in order by moving as few of them as possible."""
 
 from itertools import combinations, pairwise
 
@@ -23,7 +23,7 @@ def ordered(wanted: list[tuple[str, str | None]]) -> list[str]:
 
 
 def most_staying(positions: list[str | None]) -> int:
-    """By trying all subsets."""
+    """The fewest moves, found by trying all subsets."""
     known = [position for position in positions if position is not None]
     for count in range(len(known), 0, -1):
         for some in combinations(known, count):
@@ -33,7 +33,7 @@ def most_staying(positions: list[str | None]) -> int:
 
 
 @given(st.permutations(PLACES), st.lists(st.integers(0, 8), max_size=5))
-def test_the_wanted_order_comes_out_and_no_more_than_necessary_move(places: list[str], new: list[int]) -> None:
+def test_siblings_get_the_wanted_order_with_the_fewest_moves(places: list[str], new: list[int]) -> None:
     wanted: list[tuple[str, str | None]] = [(f"n{place}", place) for place in places]
     for number, at in enumerate(new):
         wanted.insert(at, (f"new {number}", None))
@@ -42,11 +42,11 @@ def test_the_wanted_order_comes_out_and_no_more_than_necessary_move(places: list
     assert len(places) - len(moved) == most_staying([position for _, position in wanted])
 
 
-def test_what_stands_in_order_stays() -> None:
+def test_siblings_in_order_are_not_moved() -> None:
     assert new_positions([(f"n{place}", place) for place in PLACES]) == {}
     assert new_positions([]) == {}
 
 
-def test_siblings_at_one_position_come_apart() -> None:
+def test_siblings_at_the_same_position_get_different_ones() -> None:
     wanted: list[tuple[str, str | None]] = [("b", "a0"), ("a", "a0"), ("c", "a0")]
     assert ordered(wanted) == ["b", "a", "c"]

@@ -1,4 +1,4 @@
-"""Groups of alike vectors."""
+"""Groups of similar vectors."""
 
 import numpy as np
 from hypothesis import given
@@ -14,14 +14,14 @@ def unit(rows: list[list[float]]) -> Vectors:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def test_two_alike_vectors_are_a_group_and_a_third_stays_out() -> None:
+def test_two_similar_vectors_are_a_group_without_a_different_third() -> None:
     (group,) = groups(unit([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 1]]), 0.6)
     assert group.members == (0, 1)
     assert 0.99 < group.similarity <= 1.0
 
 
 def test_a_chain_is_no_group() -> None:
-    vectors = unit([[1, 0], [1, 1], [0, 1]])  # each is near the next one, the ends have nothing in common
+    vectors = unit([[1, 0], [1, 1], [0, 1]])  # each is near the next one, but the ends are not similar
     found = groups(vectors, 0.6)
     assert [group.members for group in found] in ([(0, 1)], [(1, 2)])
 
@@ -40,7 +40,7 @@ def test_nothing_and_one_have_no_groups() -> None:
     st.lists(st.lists(st.floats(-1, 1, width=16), min_size=3, max_size=3).filter(any), min_size=2, max_size=12),
     st.sampled_from([0.0, 0.5, 0.8, 1.0]),
 )
-def test_groups_are_disjoint_alike_throughout_and_none_could_take_another_in(
+def test_groups_are_disjoint_and_similar_throughout_and_no_two_could_be_merged(
     rows: list[list[float]], threshold: float
 ) -> None:
     vectors = unit(rows)
@@ -58,7 +58,7 @@ def test_groups_are_disjoint_alike_throughout_and_none_could_take_another_in(
             assert similar[np.ix_(one, other)].min() < threshold + 1e-5
 
 
-def test_ten_thousand_equal_vectors_make_groups_that_a_person_can_read_in_steps_that_grow_with_them() -> None:
+def test_ten_thousand_equal_vectors_make_groups_of_readable_size_in_linear_steps() -> None:
     vectors = np.zeros((10_000, 256), dtype=np.float32)
     vectors[:, 0] = 1.0
     found = groups(vectors, 0.6)

@@ -1,4 +1,4 @@
-"""A tract holds an archive as it was read: its nodes, its leaves, what they are like and their features."""
+"""A snapshot has an archive as it was read: its nodes, its leaves, their properties and their features."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -21,7 +21,7 @@ trees = st.lists(st.tuples(st.integers(-1, 30), st.booleans(), st.booleans()), m
 """For each node its parent's number, whether it has a content, and whether that is staged."""
 
 
-def passage(number: int) -> LeafFeatures:
+def features(number: int) -> LeafFeatures:
     terms = np.arange(number % 4, dtype=np.uint32) + number
     return LeafFeatures(
         terms, np.full(len(terms), number, np.uint16), number, number, np.full(WIDE, number, np.float32)
@@ -49,14 +49,14 @@ def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> Tree
 
 
 def block(numbers: list[int]) -> LeafFeatureBlock:
-    made = block_of([passage(number) for number in numbers], WIDE)
+    made = block_of([features(number) for number in numbers], WIDE)
     return LeafFeatureBlock(
         np.array(numbers, np.int64), made.tokens, made.lengths, made.offsets, made.terms, made.counts, made.vectors
     )
 
 
 def in_order(wanted: list[tuple[int, bool, bool]]) -> list[TreeNode]:
-    """The nodes as the store gives them: parents before children, and everything below a node at once behind it."""
+    """The nodes in the store's order: parents before children, and all descendants directly after their node."""
     parents = [min(parent, number - 1) for number, (parent, _, _) in enumerate(wanted)]
     ordered: list[int] = []
 
@@ -81,7 +81,7 @@ def in_order(wanted: list[tuple[int, bool, bool]]) -> list[TreeNode]:
 
 
 @given(trees, st.randoms(use_true_random=False))
-def test_leaves_keep_their_order_their_ways_and_their_features(
+def test_leaves_keep_their_order_their_paths_and_their_features(
     wanted: list[tuple[int, bool, bool]],
     rng: st.randoms,  # type: ignore[valid-type]
 ) -> None:
@@ -89,7 +89,7 @@ def test_leaves_keep_their_order_their_ways_and_their_features(
     with_content = [node for node in nodes if node.tokens]
     stored = [node.version_id for node in with_content if node.version_id is not None]
     rng.shuffle(stored)  # type: ignore[attr-defined]
-    extra = {node.blob: passage(int(node.blob)) for node in with_content if node.version_id is None}
+    extra = {node.blob: features(int(node.blob)) for node in with_content if node.version_id is None}
     (made,) = make_snapshots(["a"], nodes, block(stored), extra, WIDE)
     assert [made.leaf_id(number) for number in range(len(made))] == [node.entry_id for node in with_content]
     parents = {node.entry_id: node.parent_id for node in nodes}
@@ -100,7 +100,7 @@ def test_leaves_keep_their_order_their_ways_and_their_features(
             way.insert(0, parents[way[0]])
         assert made.above(number) == way[:-1]
         assert made.blob(number) == node.blob
-        expected, postings = passage(int(node.blob)), np.flatnonzero(made.leaf_index.postings == number)
+        expected, postings = features(int(node.blob)), np.flatnonzero(made.leaf_index.postings == number)
         assert terms[postings].tolist() == expected.terms.tolist()
         assert made.leaf_index.counts[postings].tolist() == expected.counts.tolist()
         assert made.leaf_index.vectors[number].tolist() == expected.vector.tolist()
@@ -117,7 +117,7 @@ def made_of(nodes: list[TreeNode]) -> ArchiveSnapshot:
     return made
 
 
-def test_filters_are_masks_over_leaves_and_none_when_they_admit_all() -> None:
+def test_a_filter_is_a_mask_over_leaves_or_none_if_it_admits_all() -> None:
     made = made_of(
         [
             leaf(1, -1, tags=["x", "y"], time="2023-05-08"),
@@ -140,7 +140,7 @@ def test_filters_are_masks_over_leaves_and_none_when_they_admit_all() -> None:
         assert (None if mask is None else mask.tolist()) == expected
 
 
-def test_an_archive_without_leaves_has_an_empty_tract() -> None:
+def test_an_archive_without_leaves_has_an_empty_snapshot() -> None:
     empty, bare = make_snapshots(["e", "a"], [leaf(1, -1, tokens=0)], block([]), {}, WIDE)
     assert (len(empty), len(bare)) == (0, 0)
     assert empty.leaf_index.vectors.shape == bare.leaf_index.vectors.shape == (0, WIDE)
@@ -160,7 +160,7 @@ def test_a_joined_archive_has_several_documents_and_a_tree_has_its_inner_nodes()
     assert may in made.leaf_index.terms.tolist()
 
 
-def test_rows_are_picked_in_any_order() -> None:
+def test_rows_can_be_selected_in_any_order() -> None:
     whole = block([3, 5, 6])
     some = picked(whole, [2, 0])
     assert some.version_ids.tolist() == [6, 3]

@@ -1,4 +1,4 @@
-"""The best stretch of a text that is too long."""
+"""The best part of a text that is too long."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ texts = st.text(alphabet="ab .\n!\u4e2d\u3002\u0301", max_size=300) | st.lists(
 
 
 @given(texts, st.integers(1, 60))
-def test_a_stretch_is_a_part_of_the_text_and_never_over_the_budget(text: str, budget: int) -> None:
+def test_an_excerpt_is_a_part_of_the_text_within_the_budget(text: str, budget: int) -> None:
     found = best_stretch(text, "zeppelin water", budget)
     assert text[found.start : found.end] == found.text
     assert count_tokens(found.text) <= budget
@@ -23,7 +23,7 @@ def test_a_stretch_is_a_part_of_the_text_and_never_over_the_budget(text: str, bu
         assert found.text == text
 
 
-def test_it_is_where_the_words_of_the_question_are() -> None:
+def test_an_excerpt_contains_the_words_of_the_question() -> None:
     lines = [f"Line {number} has water." for number in range(300)]
     lines[222] = "The zeppelin needs water."
     found = best_stretch("\n".join(lines), "Does a zeppelin need water?", 40)
@@ -39,6 +39,6 @@ def test_one_long_line_is_cut_at_sentences_and_one_long_sentence_anywhere() -> N
     assert best_stretch("\u6c34" * 5000, "zeppelin", 7).text == "\u6c34" * 7
 
 
-def test_where_nothing_matches_it_is_the_beginning() -> None:
+def test_an_excerpt_without_a_match_is_the_beginning() -> None:
     assert best_stretch("First.\nSecond.\nThird.", "zeppelin", 3).start == 0
     assert best_stretch("", "zeppelin", 3).text == ""

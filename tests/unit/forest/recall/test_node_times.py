@@ -33,5 +33,5 @@ from memotree.forest.recall.node_times import read_time
         ("x" * 1000, None),
     ],
 )
-def test_a_time_is_read_as_it_is_written_or_not_at_all(text: str, expected: datetime | None) -> None:
+def test_a_time_is_read_exactly_or_not_at_all(text: str, expected: datetime | None) -> None:
     assert read_time(text) == expected

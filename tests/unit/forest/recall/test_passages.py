@@ -38,7 +38,7 @@ def test_passages_are_the_longest_runs_of_neighbours_and_lose_no_leaf(found: lis
     assert order == sorted(order, key=lambda archive: (-best[archive], archive))
 
 
-def test_pieces_of_one_text_are_joined_as_they_stood_and_others_line_by_line() -> None:
+def test_pieces_of_one_text_are_joined_as_in_the_text_and_others_by_line_breaks() -> None:
     (one,) = joined([leaf(0, "a sen", span=(0, 5)), leaf(1, "tence", span=(5, 10)), leaf(2, "another", span=(12, 19))])
     assert one.text == "a sentence\nanother"
     (talk,) = joined([leaf(0, "Ann: Hi.\n"), leaf(1, "Ben: Ho.")])
@@ -69,6 +69,6 @@ def test_the_text_has_documents_headings_ids_and_marks_where_something_is_left_o
     )
 
 
-def test_of_nothing_there_is_no_text() -> None:
+def test_an_empty_list_of_passages_gives_an_empty_text() -> None:
     assert joined([]) == []
     assert markdown([], {}) == ""

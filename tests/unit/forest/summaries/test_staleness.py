@@ -1,4 +1,4 @@
-"""Which summaries are out of date follows from the nodes alone."""
+"""Whether a summary is out of date follows from the nodes alone."""
 
 import pytest
 from memotree_storage.model.node import Node
@@ -40,19 +40,19 @@ def found(
     return {item.version.entry_id: item.reason for item in stale(scope, with_models=with_models)}
 
 
-def test_what_was_made_of_what_is_there_is_not_stale() -> None:
+def test_a_summary_made_from_the_current_nodes_is_not_stale() -> None:
     leaves = [leaf("b", "B"), leaf("c", "C")]
     assert found([leaves, [parent("top", leaves)]], {"top": ["b", "c"]}) == {}
 
 
 @pytest.mark.parametrize("now", [["c", "b"], ["b"], ["b", "c", "d"], []])
-def test_other_children_or_another_order_make_a_parent_stale(now: list[str]) -> None:
+def test_changed_children_or_another_order_make_a_parent_stale(now: list[str]) -> None:
     leaves = [leaf("b", "B"), leaf("c", "C")]
     others = [*leaves, leaf("d", "D")]
     assert found([others, [parent("top", leaves)]], {"top": now}) == {"top": Reason.CHILDREN}
 
 
-def test_another_summary_below_makes_the_parent_stale_and_what_is_above_it_too() -> None:
+def test_a_changed_summary_of_a_child_makes_all_ancestors_stale() -> None:
     before, now = [leaf("b", "B")], [leaf("b", "other")]
     middle = parent("middle", before, above="top")
     levels = [now, [middle], [parent("top", [middle])]]
@@ -62,7 +62,7 @@ def test_another_summary_below_makes_the_parent_stale_and_what_is_above_it_too()
     }
 
 
-def test_a_changed_content_counts_always_and_a_failed_model_only_when_there_is_one() -> None:
+def test_a_changed_content_is_always_stale_and_a_pending_summary_only_if_a_model_is_configured() -> None:
     leaves = [leaf("b", "B", PENDING_CONTENT)]
     assert found([leaves], {}, with_models=False) == {"b": Reason.CONTENT}
     leaves = [leaf("b", "B", PENDING_MODEL)]
@@ -70,7 +70,7 @@ def test_a_changed_content_counts_always_and_a_failed_model_only_when_there_is_o
     assert found([leaves], {}) == {"b": Reason.PENDING}
 
 
-def test_what_somebody_wrote_is_never_stale() -> None:
+def test_a_summary_written_by_a_person_is_never_stale() -> None:
     children = [leaf("b", "B")]
     top = parent("top", [leaf("c", "C")])
     by_hand = staged_version(

@@ -14,7 +14,7 @@ from memotree.forest.tree_building.titles import leaf_title, merged_title
 
 
 def grow(document: Document, pieces: list[Piece], limit: int) -> TreePlan:
-    """A tree in which everything is alike, so that pairs merge from the front."""
+    """Plan a tree from equal vectors, so that pairs merge from the front."""
     mergings = []
     for group in group_pieces(pieces):
         mine = pieces[group.first : group.first + group.count]
@@ -55,7 +55,7 @@ def check(document: Document, plan: TreePlan) -> None:
 
 @pytest.mark.requirement("FOREST-3")
 @pytest.mark.requirement("FOREST-4")
-def test_sections_stand_above_merged_nodes_and_those_above_leaves() -> None:
+def test_sections_are_above_merged_nodes_which_are_above_leaves() -> None:
     one, two, three, four = (f"{letter * 4} {letter * 9} {letter * 8}. " for letter in "abcd")
     text = f"{one}{two}\n\n# A\n{one}{two}{three}{four}\n## B\nonly\n## C\n{one}{two}\n"
     document = read_document(text, name="a.md")
@@ -103,7 +103,7 @@ def test_plain_text_gives_one_or_several_trees_and_no_root_above_them() -> None:
 
 
 @pytest.mark.requirement("FOREST-3")
-def test_sittings_of_a_conversation_stand_above_its_turns() -> None:
+def test_sessions_of_a_conversation_are_above_its_turns() -> None:
     talk = conversation(
         [
             SpokenTurn("Ann", "hello there", "2024-05-01 10:00"),
@@ -133,7 +133,7 @@ def test_a_chain_of_merges_as_long_as_the_document_needs_no_recursion() -> None:
     assert plan.roots == (0,)
 
 
-def test_mergings_of_other_pieces_are_a_mistake() -> None:
+def test_merges_of_other_pieces_are_refused() -> None:
     document = Document("words")
     with pytest.raises(ValueError, match="mergings"):
         plan_tree(document, split(document, 10), [])
@@ -163,5 +163,5 @@ def test_titles_are_the_first_words_without_marks() -> None:
         ("## Soil and sun\nRoses want clay.\n", "Soil", "Soil and sun"),
     ],
 )
-def test_a_leaf_is_not_called_by_the_heading_that_its_section_is_called_by(text: str, heading: str, title: str) -> None:
+def test_a_leaf_does_not_get_the_title_of_its_section(text: str, heading: str, title: str) -> None:
     assert leaf_title(text, "Part 1", heading) == title

@@ -1,4 +1,4 @@
-"""The message of a commit says why every change was made."""
+"""The message of a commit gives the reason for every change."""
 
 import pytest
 from memotree_storage.commit.message import ListedChange, compose
@@ -14,7 +14,7 @@ def made(title: str, *notes: str) -> ListedChange:
 
 
 @pytest.mark.requirement("CANVAS-6", "GIT-2")
-def test_every_note_stands_in_the_message_in_full_however_many_there_are() -> None:
+def test_every_note_is_in_the_message_in_full() -> None:
     notes = [f"Reason {number}\nand what follows\n\nfrom it {number}." for number in range(8)]
     message = compose("Subject", [made("A node", *notes, notes[0])], {"MemoTree-Session": "s"})
     lines = [line.strip() for line in message.splitlines()]
@@ -25,7 +25,7 @@ def test_every_note_stands_in_the_message_in_full_however_many_there_are() -> No
 
 
 @pytest.mark.requirement("CANVAS-6", "GIT-2")
-def test_a_node_with_a_note_of_its_own_is_listed_behind_a_hundred_others() -> None:
+def test_a_node_with_a_note_of_its_own_is_listed_after_a_hundred_others() -> None:
     plain = [made(f"Plain {number:03}") for number in range(150)]
     told = [made(f"Told {number:03}", f"why {number:03}") for number in range(150)]
     message = compose("Subject", [*plain, *told], {})
@@ -37,13 +37,13 @@ def test_a_node_with_a_note_of_its_own_is_listed_behind_a_hundred_others() -> No
 
 
 @pytest.mark.requirement("CANVAS-6", "GIT-2")
-def test_one_note_of_a_thousand_nodes_is_not_told_a_thousand_times() -> None:
+def test_a_note_shared_by_a_thousand_nodes_is_listed_once() -> None:
     message = compose("Subject", [made(f"Node {number:04}", "all at once") for number in range(1000)], {})
     assert "    all at once\n" in message
     assert "and 900 more" in message
 
 
 @pytest.mark.requirement("GIT-2")
-def test_a_note_that_looks_like_trailers_is_none() -> None:
+def test_a_note_that_looks_like_trailers_is_not_read_as_trailers() -> None:
     message = compose("Subject", [made("A node", "first\n\nMemoTree-Tag: v9")], {})
     assert trailers_of(message) == {}

@@ -1,4 +1,4 @@
-"""One repository per test, and the git program beside it."""
+"""One repository per test, and the git program to check it."""
 
 from collections.abc import Iterator
 from pathlib import Path

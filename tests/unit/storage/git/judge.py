@@ -1,4 +1,4 @@
-"""The git program as the judge of what the store writes."""
+"""Checks with the git program what the store has written."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ class Judge:
         return done.stdout
 
     def check(self) -> None:
-        """Nothing is broken or missing; objects that no ref reaches are fine."""
+        """Check that no object is broken or missing; unreachable objects are allowed."""
         self.run("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 
     def files(self, revision: str) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""The Git repository as a `CommitStore`, with the git program as the judge."""
+"""The Git repository as a `CommitStore`, checked with the git program."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_git_finds_nothing_wrong_with_what_is_written(store: GitRepository) -> N
     assert judge.run("show", "main:README.md") == "4"
 
 
-def test_a_repository_opened_again_has_all_that_was_committed(store: GitRepository) -> None:
+def test_a_reopened_repository_has_all_commits(store: GitRepository) -> None:
     written = store.write_commit(draft(None, {"a": b"1"}))
     assert store.move_ref(MAIN, None, written.commit_id)
     with GitRepository.open(store.path) as again:
@@ -75,7 +75,7 @@ def test_commits_of_another_open_repository_are_seen_at_once(store: GitRepositor
 
 
 @pytest.mark.requirement("GIT-8")
-def test_what_people_commit_with_git_is_read(store: GitRepository, tmp_path: Path) -> None:
+def test_commits_made_with_git_are_read(store: GitRepository, tmp_path: Path) -> None:
     written = store.write_commit(draft(None, {"a": b"1"}))
     assert store.move_ref(MAIN, None, written.commit_id)
     clone = Judge(store.path).clone(tmp_path / "clone")

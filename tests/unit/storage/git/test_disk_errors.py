@@ -1,4 +1,4 @@
-"""What the disk refuses: one clear error, nothing half done, and the next write works."""
+"""Errors of the disk: one clear error, nothing half done, and the next write works."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ def names(store: GitRepository) -> list[str]:
 
 
 def failing(original: Callable[..., Any], turn: int, code: int) -> Callable[..., Any]:
-    """The function, failing at its ``turn``-th call."""
+    """Wrap the function to fail at its ``turn``-th call."""
     calls = 0
 
     def call(*arguments: Any, **options: Any) -> Any:
@@ -50,7 +50,7 @@ def failing(original: Callable[..., Any], turn: int, code: int) -> Callable[...,
         (Path, "rename", 2),
     ],
 )
-def test_a_refused_commit_leaves_nothing_behind(
+def test_a_failed_commit_leaves_no_files(
     store: GitRepository, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, turn: int, code: int
 ) -> None:
     head = store.write_commit(draft(None, {"a": b"1"})).commit_id
@@ -80,7 +80,7 @@ def test_a_refused_commit_leaves_nothing_behind(
         (os, "fsync", 2),
     ],
 )
-def test_a_refused_move_leaves_the_ref_whole(
+def test_a_failed_move_leaves_the_ref_intact(
     store: GitRepository, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, turn: int, code: int
 ) -> None:
     one = store.write_commit(draft(None, {"a": b"1"})).commit_id
@@ -98,7 +98,7 @@ def test_a_refused_move_leaves_the_ref_whole(
     Judge(store.path).check()
 
 
-def test_a_refused_creation_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_creation_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", failing(os.fsync, 3, errno.ENOSPC))
         with pytest.raises(RepositoryUnavailableError, match="disk is full"):
@@ -123,7 +123,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(ballast: Path) -> None:
-    """Take every free page of the file system."""
+    """Fill every free page of the file system."""
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
             pass
@@ -162,7 +162,7 @@ def test_a_disk_without_a_single_free_page_moves_no_ref_and_recovers(small_disk:
         assert store.move_ref(MAIN, one, two)
 
 
-def test_a_repository_that_vanished_is_unavailable_and_not_missing_objects(store: GitRepository) -> None:
+def test_a_repository_that_was_removed_is_unavailable_and_does_not_miss_objects(store: GitRepository) -> None:
     head = store.write_commit(draft(None, {"a": b"1"})).commit_id
     away = store.path.with_name("away")
     store.path.rename(away)
@@ -174,7 +174,7 @@ def test_a_repository_that_vanished_is_unavailable_and_not_missing_objects(store
     assert store.write_commit(draft(head, {"a": b"2"}))
 
 
-def test_creating_over_something_is_refused(tmp_path: Path) -> None:
+def test_creating_a_repository_in_a_used_folder_is_refused(tmp_path: Path) -> None:
     GitRepository.create(tmp_path / "a.git").close()
     (tmp_path / "file").write_text("")
     for name in ("a.git", "file"):
@@ -183,7 +183,7 @@ def test_creating_over_something_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.git", "file"]
 
 
-def test_opening_what_is_no_repository_is_refused(tmp_path: Path) -> None:
+def test_opening_a_folder_that_is_no_repository_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(RepositoryMissingError):
             GitRepository.open(path)
@@ -196,7 +196,7 @@ def test_a_format_that_we_do_not_write_is_refused(store: GitRepository, judge: J
         GitRepository.open(store.path)
 
 
-def test_git_takes_the_new_repository_for_its_own(store: GitRepository, judge: Judge) -> None:
+def test_git_accepts_a_new_repository(store: GitRepository, judge: Judge) -> None:
     assert judge.run("rev-parse", "--is-bare-repository").strip() == "true"
     assert judge.run("symbolic-ref", "HEAD").strip() == MAIN
     assert judge.run("config", "gc.auto").strip() == "0"

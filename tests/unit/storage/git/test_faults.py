@@ -1,4 +1,4 @@
-"""Fault points: silent unless asked for, deadly at exactly the pass that was asked for."""
+"""Fault points: without effect unless named, and they kill the process at exactly the named pass."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ for number in range(3):
     ("fault", "printed", "status"),
     [("here", "0", -signal.SIGKILL), ("here:2", "0 1", -signal.SIGKILL), ("here:9", "0 1 2", 0), ("", "0 1 2", 0)],
 )
-def test_a_process_dies_at_the_named_pass(fault: str, printed: str, status: int) -> None:
+def test_a_process_is_killed_at_the_named_pass_of_a_point(fault: str, printed: str, status: int) -> None:
     done = subprocess.run(  # noqa: S603 - this interpreter and the program above
         [sys.executable, "-c", PROGRAM],
         env=os.environ | {ENVIRONMENT_VARIABLE: fault},

@@ -1,4 +1,4 @@
-"""Walking commits: all of them, once, parents first."""
+"""Walking commits: each one once, parents first."""
 
 import random
 
@@ -37,7 +37,7 @@ def nothing_known(_: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_graph_comes_out_parents_first_and_without_the_known(store: GitRepository, seed: int) -> None:
+def test_any_graph_is_walked_parents_first_without_known_commits(store: GitRepository, seed: int) -> None:
     rng = random.Random(seed)
     graph = [rng.sample(range(number), k=min(number, rng.choice([0, 1, 1, 1, 2, 3]))) for number in range(60)]
     ids = write_graph(store, graph)
@@ -49,7 +49,7 @@ def test_any_graph_comes_out_parents_first_and_without_the_known(store: GitRepos
     assert_replayable(store.history(tips, known.__contains__), listed - known)
 
 
-def test_a_first_parent_chain_comes_out_in_one_piece(store: GitRepository) -> None:
+def test_a_first_parent_chain_is_listed_contiguously(store: GitRepository) -> None:
     ids = write_graph(store, [[], [0], [1], [0], [3], [2, 4]])
     assert [ids.index(info.commit_id) for info in store.history([ids[5]], nothing_known)] == [0, 1, 2, 3, 4, 5]
 
@@ -90,7 +90,7 @@ def test_tips_may_be_tags_and_repeat_and_lead_to_no_commit(store: GitRepository,
         (b"x-author missing", "", 1970),
     ],
 )
-def test_strange_commits_of_other_programs_are_read_somehow(
+def test_malformed_commits_of_other_programs_can_be_read(
     store: GitRepository, judge: Judge, header: bytes, name: str, year: int
 ) -> None:
     tree = store.commit_info(store.write_commit(draft(None, {})).commit_id).tree_id.encode()

@@ -1,4 +1,4 @@
-"""Repacking beside commits: nothing is lost, no reader is disturbed."""
+"""Repacking during commits: no object is lost, and reads still work."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def commit_graph(repository: Path) -> Path:
 
 
 def commit_some(store: GitRepository, count: int) -> tuple[str, list[WrittenCommit]]:
-    """``count`` commits on main, and as many that no ref names."""
+    """Make ``count`` commits on main, and as many that no ref reaches."""
     head = store.refs().get(MAIN)
     unnamed = []
     for number in range(count):
@@ -37,7 +37,7 @@ def test_few_packs_are_left_alone(store: GitRepository) -> None:
 
 
 @pytest.mark.requirement("STORE-1")
-def test_many_packs_become_few_and_keep_what_no_ref_names_yet(store: GitRepository, judge: Judge) -> None:
+def test_a_repack_keeps_objects_that_no_ref_reaches_yet(store: GitRepository, judge: Judge) -> None:
     head, unnamed = commit_some(store, 30)
     assert count_packs(store.path) == 60
     report = maintain(store.path)
@@ -77,7 +77,7 @@ def test_commits_of_several_processes_survive_maintenance_beside_them(store: Git
     judge.check()
 
 
-def test_readers_go_on_through_repacks(store: GitRepository) -> None:
+def test_reads_work_during_repacks(store: GitRepository) -> None:
     stop = threading.Event()
     failures: list[BaseException] = []
     head, _ = commit_some(store, 5)
@@ -104,7 +104,7 @@ def test_readers_go_on_through_repacks(store: GitRepository) -> None:
     assert failures == []
 
 
-def test_without_a_git_program_it_says_so(store: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_without_a_git_program_says_so(store: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_some(store, 2)
     monkeypatch.setenv("PATH", "")
     report = maintain(store.path, pack_limit=1)
@@ -113,7 +113,7 @@ def test_without_a_git_program_it_says_so(store: GitRepository, monkeypatch: pyt
     assert report.packs == 4
 
 
-def test_two_maintainers_do_not_meet(store: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_repacks_never_run_at_the_same_time(store: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_some(store, 2)
     notes = []
 
@@ -127,7 +127,7 @@ def test_two_maintainers_do_not_meet(store: GitRepository, monkeypatch: pytest.M
     assert maintain(store.path, pack_limit=1).packs == 1
 
 
-def test_a_failing_git_is_reported_with_its_words(store: GitRepository) -> None:
+def test_a_failure_of_git_is_reported_with_its_output(store: GitRepository) -> None:
     head, _ = commit_some(store, 3)
     (store.path / "config").write_text("[core\n")
     with pytest.raises(MaintenanceFailedError, match="config"):

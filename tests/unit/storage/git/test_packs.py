@@ -1,4 +1,4 @@
-"""Reading beside programs that write, repack and break packs."""
+"""Reading while other programs write, repack and damage packs."""
 
 import os
 import random
@@ -65,7 +65,9 @@ def test_a_pack_too_large_for_the_shared_index_is_read_like_any_other(store: Git
     judge.check()
 
 
-def test_a_pack_that_outgrows_memory_is_the_same_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pack_larger_than_the_memory_limit_has_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(7)
     blobs = [rng.randbytes(rng.randrange(3000)) for _ in range(200)]
     names = []
@@ -81,7 +83,7 @@ def test_a_pack_that_outgrows_memory_is_the_same_pack(tmp_path: Path, monkeypatc
     assert len({path.read_bytes() for path in tmp_path.rglob("*.pack")}) == 1
 
 
-def test_an_object_stands_in_a_pack_once(tmp_path: Path) -> None:
+def test_an_object_is_in_a_pack_once(tmp_path: Path) -> None:
     with PackWriter(tmp_path) as pack:
         assert pack.add(BLOB, b"same") == pack.add(BLOB, b"same")
         assert pack.add(TREE, b"") != pack.add(BLOB, b"")
@@ -89,7 +91,7 @@ def test_an_object_stands_in_a_pack_once(tmp_path: Path) -> None:
         assert len(pack.finish().offsets) == 3
 
 
-def test_a_pack_that_is_not_finished_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_pack_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memotree_storage.git.pack._SPILL", 10)
     with PackWriter(tmp_path) as pack:
         pack.add(BLOB, b"some bytes that are spilled")
@@ -97,7 +99,7 @@ def test_a_pack_that_is_not_finished_leaves_no_file(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_recovery_removes_packs_of_dead_writers_and_no_others(store: GitRepository) -> None:
+def test_recovery_removes_only_packs_of_ended_writers(store: GitRepository) -> None:
     folder = store.path / "objects" / "pack"
     alive, file = create_temporary(folder, ".pack")
     with file:
@@ -127,7 +129,7 @@ def test_recovery_disturbs_no_writer_beside_it(store: GitRepository) -> None:
         writing.result()
 
 
-def test_leftovers_of_git_go_only_when_nobody_else_is_here_and_they_are_old(store: GitRepository) -> None:
+def test_old_leftovers_of_git_are_only_removed_with_exclusive_access(store: GitRepository) -> None:
     leftovers = [f"{MAIN}.lock", "packed-refs.lock", "config.lock", "objects/pack/tmp_pack_x", "objects/ab/tmp_obj_x"]
     leftovers += ["objects/info/commit-graph.lock", "objects/pack/pack-0000.pack"]
     for name in leftovers:

@@ -1,4 +1,4 @@
-"""Refs beside the git program: its names, its packed file, its locks."""
+"""Refs shared with the git program: its rules for names, its packed file, its locks."""
 
 import subprocess
 import threading
@@ -15,7 +15,7 @@ from memotree_storage.git.repository import GitRepository
 from unit.storage.git.judge import Judge
 
 SOON = 0.05
-"""Seconds that a test waits for a lock that nobody will release."""
+"""Seconds that a test waits for a lock that is never released."""
 
 
 def commits(store: GitRepository, count: int) -> list[str]:
@@ -34,7 +34,7 @@ def is_accepted(name: str) -> bool:
 @example("@")
 @example("a.lock.b")
 @example("a/.b")
-def test_ref_names_are_judged_as_git_judges_them(rest: str) -> None:
+def test_ref_names_are_accepted_exactly_as_by_git(rest: str) -> None:
     name = f"refs/memotree/{rest}"
     judged = subprocess.run(["git", "check-ref-format", name], check=False).returncode == 0  # noqa: S603, S607 - the judge
     assert is_accepted(name) == judged
@@ -82,7 +82,7 @@ def test_deleting_a_ref_frees_the_names_above_it(store: GitRepository) -> None:
     assert store.move_ref("refs/heads/left", None, one)
 
 
-def test_a_place_with_foreign_files_is_named(store: GitRepository) -> None:
+def test_a_ref_folder_with_foreign_files_is_named_in_the_error(store: GitRepository) -> None:
     (one,) = commits(store, 1)
     folder = store.path / "refs/heads/odd"
     folder.mkdir()
@@ -134,7 +134,7 @@ def test_a_lock_of_git_is_waited_for_and_never_removed(tmp_path: Path) -> None:
         timer.join()
 
 
-def test_a_hanging_writer_is_named_after_a_while(tmp_path: Path) -> None:
+def test_a_writer_that_holds_a_lock_too_long_is_named_in_the_error(tmp_path: Path) -> None:
     GitRepository.create(tmp_path / "a.git").close()
     with GitRepository.open(tmp_path / "a.git", lock_timeout=SOON) as store:
         (one,) = commits(store, 1)
@@ -145,11 +145,11 @@ def test_a_hanging_writer_is_named_after_a_while(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("STORE-1")
 @pytest.mark.parametrize("ref", [MAIN, "packed-refs"])
-def test_a_stale_lock_of_ours_stops_nobody(store: GitRepository, judge: Judge, ref: str) -> None:
+def test_a_stale_lock_of_memotree_blocks_no_writer(store: GitRepository, judge: Judge, ref: str) -> None:
     (one,) = commits(store, 1)
     assert store.move_ref(MAIN, None, one)
     judge.run("pack-refs", "--all")
-    # A process that died holding a lock: the lock file and its entry in the journal, two names of one inode.
+    # A process was killed while it held a lock: the lock file and its journal entry are two names of one inode.
     with LockJournal(store.path).lock(store.path / ref, SOON):
         (entry,) = LockJournal(store.path).entries()
         entry.with_name("dead.boot.1.1.x").hardlink_to(entry)
@@ -160,7 +160,7 @@ def test_a_stale_lock_of_ours_stops_nobody(store: GitRepository, judge: Judge, r
     assert store.refs() == {}
 
 
-def test_recovery_removes_noted_locks_and_says_whose(store: GitRepository) -> None:
+def test_recovery_removes_locks_in_the_journal_and_names_their_owners(store: GitRepository) -> None:
     (one,) = commits(store, 1)
     assert store.move_ref(MAIN, None, one)
     journal = LockJournal(store.path)
@@ -207,10 +207,10 @@ def test_any_sequence_of_moves_equals_a_dictionary(
 
 
 @pytest.mark.parametrize("trusted_after", [refs._FRESH_NS, -refs._FRESH_NS])
-def test_a_ref_that_others_replace_again_and_again_is_read_right_each_time(
+def test_a_ref_that_is_replaced_repeatedly_is_always_read_correctly(
     store: GitRepository, monkeypatch: pytest.MonkeyPatch, trusted_after: int
 ) -> None:
-    """With files that are young, and with files that count as old at once: a new one has another inode."""
+    """With young files, and with files that count as old at once: a new file has another inode."""
     monkeypatch.setattr(refs, "_FRESH_NS", trusted_after)
     ids = commits(store, 2)
     path = store.path / MAIN

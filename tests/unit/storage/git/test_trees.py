@@ -1,4 +1,4 @@
-"""Trees: only what changed is read and written, and what others put there stays."""
+"""Trees: only changed parts are read and written, and entries of other programs are kept."""
 
 from collections import Counter
 
@@ -45,7 +45,7 @@ def test_a_commit_reads_and_writes_only_the_trees_along_its_paths(store: GitRepo
     assert reads[BLOB] == 0
 
 
-def test_a_warm_cache_needs_no_tree_from_disk(store: GitRepository, reads: Counter[int]) -> None:
+def test_a_filled_cache_needs_no_tree_from_disk(store: GitRepository, reads: Counter[int]) -> None:
     head = store.write_commit(draft(None, {"nodes/ab/cd/x.md": b"0"})).commit_id
     for number in range(3):
         head = store.write_commit(draft(head, {"nodes/ab/cd/x.md": b"%d" % number})).commit_id
@@ -53,7 +53,7 @@ def test_a_warm_cache_needs_no_tree_from_disk(store: GitRepository, reads: Count
     assert reads[BLOB] == 0
 
 
-def test_a_file_set_to_what_it_is_writes_neither_blob_nor_tree(store: GitRepository) -> None:
+def test_an_unchanged_file_writes_neither_blob_nor_tree(store: GitRepository) -> None:
     base = store.write_commit(draft(None, {"a/b": b"same"}))
     packs = set(store.path.rglob("*.pack"))
     again = store.write_commit(draft(base.commit_id, {"a/b": b"same"}))
@@ -64,7 +64,7 @@ def test_a_file_set_to_what_it_is_writes_neither_blob_nor_tree(store: GitReposit
     assert " tree " not in listing
 
 
-def test_entries_of_other_kinds_stay_as_they_are(store: GitRepository, judge: Judge) -> None:
+def test_entries_of_other_kinds_are_not_changed(store: GitRepository, judge: Judge) -> None:
     blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
     link = "1" * 40
     listing = f"100755 blob {blob}\trun\n120000 blob {blob}\tsymlink\n160000 commit {link}\tmodule\n"
@@ -128,6 +128,6 @@ def test_a_tree_is_parsed_back_to_what_was_encoded(entries: dict[bytes, bool]) -
 
 
 @pytest.mark.parametrize("data", [b"100644 a\0short", b"100644 a", b"nonsense", b"40000 a\0" + b"x" * 19])
-def test_what_is_no_tree_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_tree_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
         Tree.parse(data)

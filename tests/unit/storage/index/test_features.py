@@ -1,4 +1,4 @@
-"""Features are made ahead of who takes them, and nobody has to wait for one that is slow."""
+"""Features are computed ahead, and a caller need not wait for a slow one."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from memotree_storage.index.features import Prefetcher
 
 
-async def test_what_is_made_ahead_comes_in_order_and_two_at_a_time() -> None:
+async def test_prefetched_values_come_in_order_and_at_most_two_are_computed_at_once() -> None:
     under_way, most = 0, 0
 
     async def make(number: int) -> int:
@@ -23,7 +23,7 @@ async def test_what_is_made_ahead_comes_in_order_and_two_at_a_time() -> None:
     assert most == 2
 
 
-async def test_who_does_not_wait_gets_nothing_and_who_waits_gets_it_later() -> None:
+async def test_without_waiting_a_slow_value_is_none_and_with_waiting_it_is_returned() -> None:
     go = asyncio.Event()
 
     async def make(number: int) -> int:
@@ -38,7 +38,7 @@ async def test_who_does_not_wait_gets_nothing_and_who_waits_gets_it_later() -> N
     assert await ahead.take_soon(0.0) is None
 
 
-async def test_a_fault_is_raised_where_somebody_waits_and_ends_nothing_before() -> None:
+async def test_an_error_is_raised_only_when_its_value_is_awaited() -> None:
     async def make(number: int) -> int:
         if number:
             raise ZeroDivisionError
@@ -52,7 +52,7 @@ async def test_a_fault_is_raised_where_somebody_waits_and_ends_nothing_before() 
     await ahead.stop()
 
 
-async def test_what_is_given_up_is_cancelled() -> None:
+async def test_stopping_cancels_unfinished_values() -> None:
     cancelled = asyncio.Event()
 
     async def make(_: int) -> None:

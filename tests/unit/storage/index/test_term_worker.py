@@ -1,4 +1,4 @@
-"""Terms from a process of its own: the same as here, whatever becomes of it."""
+"""Terms from a worker process: they equal those of this process, even if the worker ends."""
 
 import signal
 from collections.abc import AsyncIterator
@@ -46,12 +46,12 @@ async def maker() -> AsyncIterator[TermMaker]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 199, 200, 300])
-async def test_terms_are_the_same_in_a_thread_and_in_the_worker(maker: TermMaker, count: int) -> None:
+async def test_a_thread_and_the_worker_return_the_same_terms(maker: TermMaker, count: int) -> None:
     assert await maker.terms_of(NODES[:count]) == expected(NODES[:count])
     assert (maker._worker is not None) == (count >= 200)
 
 
-async def test_a_worker_serves_one_request_after_another_and_rests_when_told(maker: TermMaker) -> None:
+async def test_a_worker_serves_requests_in_sequence_and_ends_when_it_is_stopped(maker: TermMaker) -> None:
     assert await maker.terms_of(NODES) == expected(NODES)
     worker = maker._worker
     assert await maker.terms_of(NODES[:250]) == expected(NODES[:250])
@@ -62,7 +62,7 @@ async def test_a_worker_serves_one_request_after_another_and_rests_when_told(mak
     assert await maker.terms_of(NODES) == expected(NODES), "the next need starts another"
 
 
-async def test_a_worker_that_is_killed_costs_no_terms(maker: TermMaker) -> None:
+async def test_a_killed_worker_loses_no_terms(maker: TermMaker) -> None:
     await maker.terms_of(NODES)
     worker = maker._worker
     assert worker is not None
@@ -72,7 +72,7 @@ async def test_a_worker_that_is_killed_costs_no_terms(maker: TermMaker) -> None:
     assert await maker.terms_of(NODES) == expected(NODES)
 
 
-async def test_a_worker_that_cannot_start_costs_no_terms(maker: TermMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_cannot_start_loses_no_terms(maker: TermMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     assert await maker.terms_of(NODES) == expected(NODES)
 

@@ -1,4 +1,4 @@
-"""Terms: what a search finds, and how much it weighs."""
+"""Terms: which ones a search finds, and their weights."""
 
 import random
 from math import log
@@ -42,7 +42,7 @@ def content(text: str) -> TermVector:
 
 
 def score(query: str, vector: TermVector, *, count: int = 100, frequency: int = 1) -> float:
-    """The BM25 score of a document, every term of the query being as frequent."""
+    """The BM25 score of a document if all terms of the query are equally frequent."""
     frequencies = dict.fromkeys((term.id for term in query_terms(query)), frequency)
     weights = term_weights(query_terms(query), frequencies, count)
     known = dict(zip(vector.ids, vector.weights, strict=True))
@@ -93,7 +93,7 @@ def test_offsets_point_at_the_text_of_the_term() -> None:
         assert fold(text[start:end]) == term
 
 
-def test_plurals_and_possessives_of_english_meet_their_singular() -> None:
+def test_english_plurals_and_possessives_match_their_singular() -> None:
     for plural, singular in (("tasks", "task"), ("policies", "policy"), ("nodes", "node"), ("memory's", "memory")):
         assert terms(plural)[0] == terms(singular)[0]
     for word in ("class", "bus", "as", "is", "os", "shoes"):
@@ -137,7 +137,7 @@ def test_a_text_is_found_in_every_script(text: str, query: str) -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_a_text_is_found_by_what_stands_in_it(before: str, after: str) -> None:
+def test_a_text_is_found_by_its_own_words(before: str, after: str) -> None:
     for word in ("needle", "\u9488\u9488", "snake_case"):
         vector = content(f"{before} {word} {after}")
         assert {term.id for term in query_terms(word)} <= set(vector.ids)
@@ -176,7 +176,7 @@ def test_a_query_is_unique_in_order_and_bounded() -> None:
     assert growth(lambda size: query_terms(" ".join(f"v{number}x" for number in range(size))), 5_000) < LINEAR
 
 
-def test_bonus_terms_are_never_needed_for_a_full_match() -> None:
+def test_optional_terms_are_not_needed_for_a_full_match() -> None:
     bonus = {term.term: term.bonus for term in query_terms("os.path getName plain")}
     assert bonus == {
         "os.path": True, "os": False, "path": False, "getname": False, "get": True, "name": True, "plain": False
@@ -221,7 +221,7 @@ def test_more_occurrences_count_more_and_long_texts_less() -> None:
     assert score("a", content("a" + " b" * 50)) > score("a", content("a" + " b" * 500))
 
 
-def test_rare_terms_tell_more_and_none_tells_nothing() -> None:
+def test_rare_terms_weigh_more_and_every_weight_is_positive() -> None:
     assert idf(1000, 0) > idf(1000, 1) > idf(1000, 500) > idf(1000, 1000) > 0
     assert idf(1000, 1) == pytest.approx(log(1 + 999.5 / 1.5))
     assert idf(0, 0) > 0

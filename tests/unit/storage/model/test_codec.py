@@ -1,4 +1,4 @@
-"""The files of the tree: their exact form, what a person may write instead, and what is refused."""
+"""The files of the tree: their exact form, the forms that a person may write, and refusals."""
 
 from dataclasses import replace
 
@@ -206,7 +206,7 @@ def test_every_fault_of_a_file_is_listed() -> None:
     assert {violation.field for violation in error.violations} == {"colour", "tags", "attributes"}
 
 
-def test_a_yaml_bomb_costs_nothing() -> None:
+def test_a_yaml_bomb_is_refused_quickly() -> None:
     laughs = "\n".join(f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 9) if n else 'lol'}]" for n in range(9))
     assert "anchors" in refused(f"---\n{laughs}\n---\n").message
     assert "may not be nested" in refused("---\nid: " + "[" * 100_000 + "\n---\n").message
@@ -218,7 +218,7 @@ def test_a_huge_foreign_front_matter_is_refused_and_our_own_is_read() -> None:
     assert decode_entry(PATH, encode_entry(node), Limits(summary_bytes=4_000_000)) == node
 
 
-def test_limits_and_registered_types_are_the_callers_choice() -> None:
+def test_limits_and_registered_types_can_be_chosen() -> None:
     data = encode_entry(replace(NODE, type="from_a_plugin"))
     assert decode_entry(PATH, data).id == ID
     with pytest.raises(InvalidFileError, match="not registered"):

@@ -61,7 +61,7 @@ def test_relations_merge_by_type_and_target() -> None:
 
 
 @pytest.mark.requirement("CANVAS-10")
-def test_a_move_takes_its_position_along() -> None:
+def test_a_move_includes_its_position() -> None:
     moved = replace(BASE, parent_id=C, position="a9")
     shifted = replace(BASE, position="a5", content="new")
     for result in (merge_entries(BASE, moved, shifted), merge_entries(BASE, shifted, moved)):

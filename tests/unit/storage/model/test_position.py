@@ -67,7 +67,7 @@ def test_neighbours_out_of_order_are_refused() -> None:
             between(before, after)
 
 
-def test_no_room_is_an_error_and_no_endless_string() -> None:
+def test_an_impossible_position_is_an_error_and_not_an_endless_string() -> None:
     tight = "a0" + "0" * (MAX_LENGTH - 3) + "1"
     with pytest.raises(PositionExhaustedError):
         between("a0", tight)

@@ -1,4 +1,4 @@
-"""The attributes that say where a summary comes from."""
+"""The attributes with the provenance of a summary."""
 
 import pytest
 from memotree_storage.model.attributes import SUMMARY_PENDING
@@ -21,7 +21,7 @@ def node(summary: str, made_of: str = "", pending: str = "", **fields: object) -
     return Node("0" * 16, "0" * 16, None, "a0", summary=summary, attributes=attributes, **fields)  # type: ignore[arg-type]
 
 
-def test_hashes_tell_content_children_summaries_and_order_apart() -> None:
+def test_hashes_differ_by_content_children_summaries_and_order() -> None:
     hashes = {
         hash_of_content(""),
         hash_of_content("a"),
@@ -35,13 +35,13 @@ def test_hashes_tell_content_children_summaries_and_order_apart() -> None:
     assert all(len(digest) == 16 for digest in hashes)
 
 
-def test_provenance_comes_and_goes_and_leaves_other_attributes_alone() -> None:
+def test_provenance_is_set_and_removed_without_changing_other_attributes() -> None:
     told = with_provenance({"speaker": "Ada", SUMMARY_PENDING: PENDING_MODEL}, "x", "y")
     assert SUMMARY_PENDING not in told
     assert without_provenance(told) == {"speaker": "Ada"}
 
 
-def test_two_made_summaries_merge_to_one_of_them_whichever_side_is_ours() -> None:
+def test_two_generated_summaries_merge_to_the_same_one_from_both_sides() -> None:
     base, ours, theirs = node("s", "0"), node("by us", "1", brief="b1"), node("by them", "2", brief="b2")
     merged = [merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)]
     assert merged[0] == merged[1]
@@ -49,19 +49,19 @@ def test_two_made_summaries_merge_to_one_of_them_whichever_side_is_ours() -> Non
     assert merged[0].entry == theirs
 
 
-def test_what_somebody_wrote_wins_over_what_was_made() -> None:
+def test_a_summary_written_by_a_person_wins_over_a_generated_one() -> None:
     base, ours, theirs = node("s", "0"), node("my words"), node("made", "2")
     for result in (merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)):
         assert not result.conflicts
         assert result.entry == ours
 
 
-def test_two_people_still_conflict() -> None:
+def test_summaries_written_by_two_people_conflict() -> None:
     base, ours, theirs = node("s", "0"), node("my words"), node("your words")
     assert [conflict.field for conflict in merge_entries(base, ours, theirs).conflicts] == ["summary"]
 
 
-def test_a_changed_content_stays_marked_beside_a_summary_that_a_model_finished() -> None:
+def test_a_changed_content_stays_marked_if_a_model_summary_is_merged() -> None:
     base = node("s", "0", PENDING_MODEL, content="a")
     ours, theirs = node("s", "0", PENDING_CONTENT, content="b"), node("finished", "0", content="a")
     for result in (merge_entries(base, ours, theirs), merge_entries(base, theirs, ours)):

@@ -73,7 +73,7 @@ def test_a_cut_never_splits_a_character() -> None:
     assert truncate_to_tokens("ab" + family, 1) == "ab"
 
 
-def test_a_mebibyte_is_counted_and_cut_in_steps_that_grow_with_it() -> None:
+def test_a_mebibyte_is_counted_and_cut_in_linear_steps() -> None:
     text = "word \u4e2d\u6587 " * 80_000
     assert count_tokens(truncate_to_tokens(text, 100_000)) <= 100_000
     assert growth(lambda size: count_tokens(truncate_to_tokens(text[: 10 * size], size)), 5_000) < LINEAR

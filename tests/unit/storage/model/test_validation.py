@@ -1,4 +1,4 @@
-"""What may be stored, rule by rule, and that every fault is named."""
+"""The rules for stored values, and that every violation is named."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -68,7 +68,7 @@ INVISIBLE = ["\u200b", "\u200b \u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", 
 
 @pytest.mark.requirement("CANVAS-3")
 @pytest.mark.parametrize("text", INVISIBLE, ids=ascii)
-def test_a_text_that_shows_nothing_is_no_title_and_no_name(text: str) -> None:
+def test_a_text_without_visible_characters_is_no_title_and_no_name(text: str) -> None:
     assert "visible" in faults(replace(NODE, title=text))["title"]
     with pytest.raises(InvalidArchiveError, match="visible"):
         check_archive(Archive(ID, text))

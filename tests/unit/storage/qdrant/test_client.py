@@ -1,4 +1,4 @@
-"""Addresses, names and the honest flush."""
+"""Addresses, names, and a flush that waits for the disk."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ async def test_the_url_names_the_grpc_port(url: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "qdrant:6334", "ftp://qdrant", "http://", "/a/folder"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_a_text_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidInputError, match="is not an address"):
         connect(url)
 
@@ -43,14 +43,14 @@ def test_collections_are_named_after_their_model() -> None:
 
 
 @pytest.mark.requirement("STORE-6")
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
+async def test_a_missing_server_is_unavailable() -> None:
     client = connect("http://127.0.0.1:9", timeout=5)
     with pytest.raises(UnavailableError, match="does not answer"):
         await QdrantIndex(client, model="test", dimensions=DIMENSIONS).prepare()
     await client.close()
 
 
-async def test_flush_takes_the_call_it_is_given() -> None:
+async def test_flush_uses_the_given_call() -> None:
     client, calls = AsyncQdrantClient(":memory:"), []
 
     async def flush() -> None:
@@ -63,7 +63,7 @@ async def test_flush_takes_the_call_it_is_given() -> None:
     await client.close()
 
 
-async def test_without_a_flush_call_it_waits_for_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_flush_call_flush_waits_for_the_servers_own_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     client = AsyncQdrantClient(":memory:")
     index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush_interval=0.1)
     await index.prepare()
@@ -87,7 +87,7 @@ async def test_without_a_flush_call_it_waits_for_the_servers_own(monkeypatch: py
     await client.close()
 
 
-def test_the_engine_starts_without_the_clients_weight() -> None:
+def test_the_engine_starts_without_importing_heavy_libraries() -> None:
     source = (
         "import sys\n"
         "from memotree_storage.qdrant.engine.server import build\n"

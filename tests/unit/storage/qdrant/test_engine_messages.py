@@ -1,4 +1,4 @@
-"""The engine's reading of Qdrant's messages."""
+"""How the engine decodes Qdrant's messages."""
 
 import json
 from uuid import UUID
@@ -21,14 +21,14 @@ PAYLOADS = st.dictionaries(
 
 @settings(max_examples=40)
 @given(PAYLOADS)
-def test_payloads_survive_the_way_there_and_back(payload: dict[str, object]) -> None:
+def test_payloads_survive_encoding_and_decoding(payload: dict[str, object]) -> None:
     point = qdrant.PointStruct(payload=values.write_payload(payload))
     read = values.read_payload(qdrant.PointStruct.FromString(point.SerializeToString()).payload)
-    assert json.dumps(read, sort_keys=True) == json.dumps(payload, sort_keys=True)  # tells 1, 1.0 and True apart
+    assert json.dumps(read, sort_keys=True) == json.dumps(payload, sort_keys=True)  # distinguishes 1, 1.0 and True
 
 
 @given(st.integers(0, 2**64 - 1) | st.uuids())
-def test_ids_survive_the_way_there_and_back(key: int | UUID) -> None:
+def test_ids_survive_encoding_and_decoding(key: int | UUID) -> None:
     assert values.read_id(values.write_id(key)) == key
 
 
@@ -55,7 +55,7 @@ def test_a_sparse_vector_has_as_many_indices_as_values() -> None:
         values.read_sparse(qdrant.SparseVector(indices=[1, 2], values=[1.0]))
 
 
-def test_an_explicit_false_is_a_wish_too() -> None:
+def test_an_explicit_false_is_not_ignored() -> None:
     with pytest.raises(UnsupportedError, match="wait"):
         only(qdrant.UpsertPoints(wait=False), "collection_name")
     only(qdrant.UpsertPoints(wait=False), "wait")

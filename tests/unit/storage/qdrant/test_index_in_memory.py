@@ -1,4 +1,4 @@
-"""The port's promises on the client's in-process mode, the reference for what Qdrant's API means."""
+"""The port's promises on the client's in-process mode, which is the reference for Qdrant's API."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Packing: within the budget always, the best first, in the order of the documents."""
+"""Packing: always within the budget, the best leaves first, returned in document order."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def one_by_one(total: list[float], tokens: list[int], budget: float) -> list[int
 
 
 @given(sizes, st.data(), st.integers(min_value=0, max_value=800))
-def test_it_takes_what_taking_one_by_one_takes(tokens: list[int], data: st.DataObject, budget: int) -> None:
+def test_packing_equals_taking_leaves_one_by_one(tokens: list[int], data: st.DataObject, budget: int) -> None:
     grades = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
     total = data.draw(st.lists(grades, min_size=len(tokens), max_size=len(tokens)))
     found = pack(np.array(total), leaves(tokens), budget)
@@ -38,7 +38,7 @@ def test_it_takes_what_taking_one_by_one_takes(tokens: list[int], data: st.DataO
 
 
 @given(sizes, st.data(), st.integers(min_value=0, max_value=800))
-def test_it_is_never_over_the_budget(tokens: list[int], data: st.DataObject, budget: int) -> None:
+def test_packing_never_exceeds_the_budget(tokens: list[int], data: st.DataObject, budget: int) -> None:
     chances = st.floats(min_value=0, max_value=1, width=32)
     total = data.draw(st.lists(chances, min_size=len(tokens), max_size=len(tokens)))
     found = pack(np.array(total), leaves(tokens), budget)
@@ -48,5 +48,5 @@ def test_it_is_never_over_the_budget(tokens: list[int], data: st.DataObject, bud
 
 
 @pytest.mark.parametrize("budget", [0, 100])
-def test_nothing_is_taken_of_nothing(budget: int) -> None:
+def test_packing_no_leaves_gives_none(budget: int) -> None:
     assert not len(pack(np.array([0.0, 0.0]), leaves([3, 4]), budget))

@@ -1,4 +1,4 @@
-"""Scores of leaves: the fast way equals a plain one, documents stay apart, and each signal does what it is for."""
+"""Scores of leaves: they equal a plain computation, documents are independent, and each signal has its effect."""
 
 import math
 from collections import Counter
@@ -33,14 +33,14 @@ def vectors(count: int, seed: int = 0, dimensions: int = DIMENSIONS) -> NDArray[
     return unit
 
 
-def planted(documents: Sequence[Sequence[str]], *, labels: Sequence[str] | None = None) -> LeafIndex:
+def index_of(documents: Sequence[Sequence[str]], *, labels: Sequence[str] | None = None) -> LeafIndex:
     flat = [text for document in documents for text in document]
     starts = np.cumsum([0, *(len(document) for document in documents)])[:-1].tolist()
     return make_leaf_index(leaf_features(flat, vectors(len(flat))), starts, halves(documents), labels)
 
 
 def halves(documents: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """A binary tree over each document, the whole of it included."""
+    """A binary tree over each document, including its root."""
     found, at = [], 0
     for document in documents:
         waiting = [(at, at + len(document))]
@@ -57,7 +57,7 @@ def halves(documents: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
 
 
 def around(tokens: Sequence[int], place: int, scale: float, low: int, high: int) -> tuple[int, int]:
-    """The leaves of a document that lie whole within half the scale of a leaf's middle; itself at the first scale."""
+    """The leaves completely within half the scale of a leaf's middle; at the first scale the leaf itself."""
     if scale == SCALES[0]:
         return place, place + 1
     edges = np.concatenate([[0], np.cumsum(tokens)])
@@ -71,14 +71,14 @@ def around(tokens: Sequence[int], place: int, scale: float, low: int, high: int)
 
 
 def within(nodes: Sequence[tuple[int, int]], tokens: Sequence[int], place: int, scale: float) -> tuple[int, int]:
-    """The greatest node of the tree, or the leaf itself, that holds a leaf and is within the scale."""
+    """The largest node above a leaf (or the leaf itself) that is within the scale."""
     fitting = [node for node in nodes if node[0] <= place < node[1] and sum(tokens[slice(*node)]) <= scale]
     fitting = [] if scale == SCALES[0] else fitting
     return max(fitting, key=lambda node: node[1] - node[0], default=(place, place + 1))
 
 
 def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The scores without labels and whole documents, interval by interval."""
+    """The scores without labels and whole documents, computed for each interval."""
     flat = [text for document in documents for text in document]
     home = [number for number, document in enumerate(documents) for _ in document]
     features = leaf_features(flat, vectors(len(flat)))
@@ -90,7 +90,7 @@ def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[n
     borders = {number: (home.index(number), len(home) - home[::-1].index(number)) for number in home}
     weighted = features.vectors * np.maximum(features.lengths, 1)[:, None]
     nodes = halves(documents)
-    reach = planted(documents).reach.astype(float)
+    reach = index_of(documents).reach.astype(float)
     result = np.zeros(len(flat))
     bells = np.zeros((len(SCALES), len(flat)))
 
@@ -133,30 +133,30 @@ def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[n
 
 
 @given(forests, questions)
-def test_running_sums_give_what_counting_interval_by_interval_gives(documents: list[list[str]], question: str) -> None:
+def test_prefix_sums_give_the_same_scores_as_counting_each_interval(documents: list[list[str]], question: str) -> None:
     vector = vectors(1, seed=1)[0]
     settings = replace(DEFAULT, label=0, document=0)
-    found = score(planted(documents), question, vector, settings=settings)
+    found = score(index_of(documents), question, vector, settings=settings)
     expected = plainly(documents, question, vector)
     assert found.total == pytest.approx(expected, abs=2e-3)
 
 
-# --- Groves ----------------------------------------------------------------------------------------------------------
+# --- Leaf indexes ----------------------------------------------------------------------------------------------------
 
 
 @given(forests)
 def test_no_window_and_no_node_crosses_a_document(documents: list[list[str]]) -> None:
-    planted_one = planted(documents)
-    place = np.arange(len(planted_one))
-    home = np.searchsorted(planted_one.starts, place, side="right") - 1
-    for low, high in ((planted_one.low, planted_one.high), (planted_one.node_low, planted_one.node_high)):
+    indexed = index_of(documents)
+    place = np.arange(len(indexed))
+    home = np.searchsorted(indexed.starts, place, side="right") - 1
+    for low, high in ((indexed.low, indexed.high), (indexed.node_low, indexed.node_high)):
         assert (low <= place).all()
         assert (high > place).all()
-        assert (low >= planted_one.starts[home]).all()
-        assert (high <= planted_one.starts[home + 1]).all()
+        assert (low >= indexed.starts[home]).all()
+        assert (high <= indexed.starts[home + 1]).all()
 
 
-def test_where_merging_ended_early_the_window_stands_for_the_node() -> None:
+def test_if_merging_ended_early_the_window_is_used_instead_of_the_node() -> None:
     flat = [FILLER] * 40
     made = make_leaf_index(leaf_features(flat, vectors(len(flat))), [0], [(0, 2)])
     assert made.node_low[-1].tolist() == made.low[-1].tolist()
@@ -165,8 +165,8 @@ def test_where_merging_ended_early_the_window_stands_for_the_node() -> None:
 
 
 @given(forests)
-def test_groves_put_together_are_the_grove_of_all(documents: list[list[str]]) -> None:
-    whole = planted(documents)
+def test_joined_leaf_indexes_equal_the_index_of_all_documents(documents: list[list[str]]) -> None:
+    whole = index_of(documents)
     parts, at = [], 0
     for document in documents:
         features = leaf_features(document, whole.vectors[at : at + len(document)])
@@ -189,7 +189,7 @@ def test_topics_of_long_stretches_reach_further_than_those_of_short_ones() -> No
     assert long.reach[0] > 2 * short.reach[0]
 
 
-def test_an_empty_grove_has_no_scores() -> None:
+def test_an_empty_leaf_index_has_no_scores() -> None:
     assert not len(score(concatenate([], DIMENSIONS), "harbour", vectors(1)[0]).total)
 
 
@@ -198,7 +198,7 @@ def test_an_empty_grove_has_no_scores() -> None:
 
 @given(forests, questions)
 def test_the_signals_add_up_and_the_best_leaf_has_one(documents: list[list[str]], question: str) -> None:
-    found = score(planted(documents), question, vectors(1, seed=1)[0])
+    found = score(index_of(documents), question, vectors(1, seed=1)[0])
     together = found.words + found.meaning + found.tree + found.label + found.document
     assert together == pytest.approx(found.total, abs=1e-5)
     assert found.total.max() == pytest.approx(1) or not found.total.any()
@@ -206,7 +206,7 @@ def test_the_signals_add_up_and_the_best_leaf_has_one(documents: list[list[str]]
 
 @given(forests, questions, st.data())
 def test_only_admitted_leaves_have_scores(documents: list[list[str]], question: str, data: st.DataObject) -> None:
-    whole = planted(documents)
+    whole = index_of(documents)
     admitted = np.array(data.draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole))), dtype=bool)
     found = score(whole, question, vectors(1, seed=1)[0], admitted=admitted)
     assert not found.total[~admitted].any()
@@ -224,28 +224,28 @@ def test_only_admitted_leaves_have_scores(documents: list[list[str]], question: 
 def test_a_signal_that_is_switched_off_adds_nothing(signal: str, settings: Settings) -> None:
     documents = [["harbour lantern", "copper", "violin harbour"], ["meadow", "harbour"]]
     vector = vectors(1, seed=1)[0]
-    assert getattr(score(planted(documents), "harbour", vector), signal).any()
-    assert not getattr(score(planted(documents), "harbour", vector, settings=settings), signal).any()
+    assert getattr(score(index_of(documents), "harbour", vector), signal).any()
+    assert not getattr(score(index_of(documents), "harbour", vector, settings=settings), signal).any()
 
 
 def test_the_leaf_of_a_speaker_whom_the_question_names_comes_first() -> None:
     documents = [["I bought a violin", FILLER * 4, FILLER * 4, FILLER * 4, "I bought a violin"]]
     labels = ["Ada", "Ada", "Ben", "Ada", "Ben"]
     settings = replace(DEFAULT, meaning=0)
-    found = score(planted(documents, labels=labels), "What did Ben buy?", vectors(1)[0], settings=settings)
+    found = score(index_of(documents, labels=labels), "What did Ben buy?", vectors(1)[0], settings=settings)
     assert int(np.argmax(found.total)) == 4
     assert found.label[4] > 0
     assert not found.label[0]
 
 
-def test_the_right_one_of_very_short_leaves_comes_first() -> None:
+def test_the_best_of_very_short_leaves_comes_first() -> None:
     documents = [["Ada likes tea", "Ben likes rye", "Eva has a cat", "Ira plays chess", "Ada was in Rome"]]
-    found = score(planted(documents), "Who has a cat?", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
+    found = score(index_of(documents), "Who has a cat?", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
     assert int(np.argmax(found.total)) == 2
     assert (found.total[2] > np.delete(found.total, 2)).all()
 
 
-def test_a_note_is_found_though_it_does_not_stand_in_the_leaf() -> None:
+def test_a_leaf_is_found_by_words_of_its_note() -> None:
     features = leaf_features(["hello", FILLER, FILLER, "hello"], vectors(4))
     noted = make_leaf_index(features, notes=["3 March 2021", "", "", "5 August 2022"])
     found = score(noted, "August", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
@@ -255,7 +255,7 @@ def test_a_note_is_found_though_it_does_not_stand_in_the_leaf() -> None:
 def test_a_word_is_found_in_its_other_forms() -> None:
     documents = [["she was painting", FILLER, "they went home", FILLER, "a good discussion"]]
     settings = replace(DEFAULT, meaning=0, tree=0)
-    whole = planted(documents)
+    whole = index_of(documents)
     assert int(np.argmax(score(whole, "Who painted?", vectors(1)[0], settings=settings).total)) == 0
     assert [concept.stem for concept in concepts("When did Ada's children go swimming?")] == ["ada", "child", "swim"]
 
@@ -266,7 +266,7 @@ def test_forms_share_their_stem_and_a_word_is_its_own_first_form(word: str) -> N
     assert {stem(form) for form in forms(word)} == {stem(word)}
 
 
-def test_words_that_only_look_alike_stay_apart() -> None:
+def test_words_that_only_look_similar_are_different_terms() -> None:
     assert "plane" not in forms("plan")
     assert "wants" in forms("wanted")
     assert "gone" in forms("went")
@@ -279,17 +279,17 @@ def test_a_word_of_similar_meaning_is_found_but_counts_less() -> None:
     assert related("unheard") == ()
     documents = [["my laptop broke", FILLER * 20, FILLER * 20, "my computer broke"]]
     settings = replace(DEFAULT, meaning=0, tree=0)
-    alone = score(planted(documents), "computer", vectors(1)[0], settings=settings)
-    found = score(planted(documents), "computer", vectors(1)[0], related=related, settings=settings)
+    alone = score(index_of(documents), "computer", vectors(1)[0], settings=settings)
+    found = score(index_of(documents), "computer", vectors(1)[0], related=related, settings=settings)
     assert alone.total[0] < found.total[0] < found.total[3]
 
 
-def test_a_coarse_look_keeps_the_best_leaves() -> None:
+def test_the_coarse_preselection_keeps_the_best_leaves() -> None:
     rng = np.random.default_rng(3)
     documents = [[" ".join(rng.choice(WORDS[:3], 6)) for _ in range(100)] for _ in range(20)]
     for number, place in ((7, 40), (7, 43), (12, 90)):
         documents[number][place] = "violin glacier copper"
-    whole, vector, exact = planted(documents), vectors(1, seed=1)[0], replace(DEFAULT, meaning=0)
+    whole, vector, exact = index_of(documents), vectors(1, seed=1)[0], replace(DEFAULT, meaning=0)
     found = score(whole, "violin glacier", vector, settings=exact).total
     coarse = score(whole, "violin glacier", vector, settings=replace(exact, candidates=400)).total
     assert int(np.count_nonzero(coarse)) <= 400
@@ -298,17 +298,20 @@ def test_a_coarse_look_keeps_the_best_leaves() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
-def test_a_coarse_look_passes_over_no_document_of_one_leaf(before: int) -> None:
+def test_the_coarse_preselection_skips_no_document_of_one_leaf(before: int) -> None:
     prose = [[FILLER + "meadow copper violin glacier"] * 300]
     small = [["a note about nothing"]] * before + [["Foxes den in banks."]]
     found = score(
-        planted([*prose, *small, *prose]), "where do foxes den", vectors(1)[0], settings=replace(DEFAULT, candidates=16)
+        index_of([*prose, *small, *prose]),
+        "where do foxes den",
+        vectors(1)[0],
+        settings=replace(DEFAULT, candidates=16),
     )
     assert int(np.argmax(found.total)) == 300 + before
 
 
-def test_a_coarse_look_without_any_known_word_goes_by_meaning() -> None:
+def test_the_coarse_preselection_without_known_words_uses_meaning() -> None:
     documents = [[f"{word} {number}" for number in range(100)] for word in WORDS[:6]]
-    whole = planted(documents)
+    whole = index_of(documents)
     found = score(whole, "unheard", whole.vectors[322], settings=replace(DEFAULT, candidates=40))
     assert 0 < np.count_nonzero(found.total) <= 44

@@ -1,4 +1,4 @@
-"""Faults planted in the mirror, and what a verification names."""
+"""Damages rows of the mirror, and returns the differences that a verification finds."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from memotree_storage.verify import Difference, verify
 
 
 async def differences(world: World) -> list[Difference]:
-    """All that a verification names."""
+    """All differences that a verification finds."""
     return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
 
 
-def told(found: list[Difference]) -> set[tuple[str, str]]:
+def kinds(found: list[Difference]) -> set[tuple[str, str]]:
     return {(one.store, one.what) for one in found}
 
 
 async def change(world: World, statement: str, *arguments: Any) -> None:
-    """Plant something in the mirror; it must meet at least one row."""
+    """Change the mirror by a statement, which must affect at least one row."""
     async with world.store.database.connection() as conn:
         cursor = await conn.execute(statement.encode(), arguments)
         assert cursor.rowcount > 0

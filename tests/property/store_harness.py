@@ -1,7 +1,7 @@
-"""Where state machines play: a store on a real PostgreSQL with an event loop of its own, and an index in memory.
+"""A store for state machines: on a real PostgreSQL, with an event loop of its own and an index in memory.
 
-A machine of hypothesis is not asynchronous, so an arena runs each operation to its end. It lives as long as a test;
-each example works in a workspace of its own, which is removed behind it.
+A state machine of hypothesis is not asynchronous, so the harness runs each operation to its end. A harness is used by
+one test; each example works in a workspace of its own, which is removed afterwards.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from psycopg.conninfo import make_conninfo
 Answer = TypeVar("Answer")
 
 _EXAMPLES: Final = 30
-"""What the default profile asks for; a machine's own number is scaled by the profile that runs."""
+"""The number of examples in the default profile; the numbers of the machines are scaled by the profile in use."""
 
 
 def effort(examples: int, steps: int, *, shrink: bool = True) -> settings:
     """Settings of a state machine: ``examples`` in the default profile, ten times as many in the profile ``ci``.
 
-    Where a step takes long, a failing example is told as it was found: to shrink it would outlast the test.
+    If steps take long, a failing example is reported without shrinking, which would take longer than the test may.
     """
     return settings(
         phases=[phase for phase in Phase if shrink or phase is not Phase.shrink],
@@ -55,13 +55,13 @@ def effort(examples: int, steps: int, *, shrink: bool = True) -> settings:
 
 
 def numbered_id(number: int) -> str:
-    """The same id for the same number in each run, so that a failing example can be played again."""
+    """The same id for the same number in each run, so that a failing example can be repeated."""
     digest = hashlib.sha256(b"%d" % number).digest()
     return "".join(ID_ALPHABET[byte & 31] for byte in digest[:ID_LENGTH])
 
 
 class PositiveEmbedder:
-    """Vectors that depend on the text alone and all lie in one corner, so that every text is near every other."""
+    """Vectors that depend only on the text with only positive components, so that every text is near every other."""
 
     model = "positive"
     dimensions = 8
@@ -75,7 +75,7 @@ class PositiveEmbedder:
 
 
 class MemoryIndex:
-    """The port of the index over a dictionary: what a test needs that is not about the engine."""
+    """The port of the index over a dictionary, for tests that are not about the engine."""
 
     def __init__(self) -> None:
         self._points: dict[str, IndexPoint] = {}
@@ -143,14 +143,14 @@ class MemoryIndex:
 
 
 @dataclass(slots=True)
-class Arena:
-    """An open store and the loop that it lives in."""
+class StoreHarness:
+    """An open store and its event loop."""
 
     loop: asyncio.AbstractEventLoop
     store: Store
 
     @classmethod
-    def open(cls, postgres: str, folder: Path, index: VectorIndex | None = None) -> "Arena":
+    def open(cls, postgres: str, folder: Path, index: VectorIndex | None = None) -> "StoreHarness":
         """A store over a new database of that server."""
         loop = asyncio.new_event_loop()
         url = fresh_database(postgres)
@@ -177,7 +177,7 @@ class Arena:
         return info.workspace_id
 
     async def drop_workspace(self, workspace_id: str) -> None:
-        """Remove all traces of a workspace, so that the next example starts light."""
+        """Remove a workspace from all stores, so that the next example starts with little data."""
         async with self.store.database.transaction() as conn:
             await registry.lock_workspace(conn, workspace_id)
             await registry.remove_workspace(conn, workspace_id)
@@ -187,7 +187,7 @@ class Arena:
 
 def fresh_database(postgres: str) -> str:
     """The conninfo of a new database of a server."""
-    name = f"arena_{secrets.token_hex(6)}"
+    name = f"harness_{secrets.token_hex(6)}"
     with psycopg.connect(postgres, autocommit=True) as conn:
         conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     return make_conninfo(postgres, dbname=name)

@@ -1,4 +1,4 @@
-"""Any document, changed in any way, any number of times: what the tree says is what the document says."""
+"""A document is changed in any way any number of times, and the updated tree always has the document's text."""
 
 import asyncio
 import os
@@ -62,7 +62,7 @@ def document(blocks: list[str]) -> Document:
 
 
 async def silent(_step: str, _done: int, _total: int) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 def builder(job: int, threshold: float) -> TreeBuilder:
@@ -71,7 +71,7 @@ def builder(job: int, threshold: float) -> TreeBuilder:
 
 
 def in_order(nodes: Mapping[str, Node]) -> Iterator[str]:
-    """The ids in pre-order; nothing stands in a circle or below what is not there."""
+    """The ids in pre-order; nodes in a cycle or below a missing parent are not reached."""
     below: dict[str, list[Node]] = defaultdict(list)
     for node in nodes.values():
         below[node.parent_id or ""].append(node)
@@ -82,7 +82,7 @@ def in_order(nodes: Mapping[str, Node]) -> Iterator[str]:
         waiting += sorted(below[node.id], key=lambda each: (each.position, each.id), reverse=True)
 
 
-def stand_of(nodes: Mapping[str, Node]) -> ExistingTree:
+def existing_tree(nodes: Mapping[str, Node]) -> ExistingTree:
     order = list(in_order(nodes))
     assert len(order) == len(nodes), "every node hangs in the tree"
     leaves = {node.id: node for node in nodes.values() if node.type == LEAF_TYPE}
@@ -111,14 +111,14 @@ def test_after_any_edits_the_leaves_joined_are_the_new_text_and_notes_are_kept(
     async def run() -> None:
         now = blocks
         read = document(now)
-        planted = await builder(0, threshold).build(read, split(read, CHUNK))
-        nodes = {node.id: node for node in planted}
+        nodes_made = await builder(0, threshold).build(read, split(read, CHUNK))
+        nodes = {node.id: node for node in nodes_made}
         check(nodes, read)
         for number, edits in enumerate(rounds, 1):
             home = list(in_order(nodes))[edits[0][1] % len(nodes)]
             note = Node(f"{number:016}", ARCHIVE, home, "a0", title=f"Note {number}", content="mine")
             nodes[note.id] = note
-            before = stand_of(nodes)
+            before = existing_tree(nodes)
             now = edited(now, edits)
             read = document(now)
             kept = align_with(read, before)
@@ -127,7 +127,7 @@ def test_after_any_edits_the_leaves_joined_are_the_new_text_and_notes_are_kept(
             nodes = {node_id: node for node_id, node in nodes.items() if node_id not in tree_update.gone}
             for node_id, node in tree_update.after.items():
                 assert node_id not in nodes or node != nodes[node_id] or before.is_own(node_id)
-                # Of people's nodes only the place is told.
+                # For nodes written by people the update has only the place.
                 nodes[node_id] = (
                     node if node_id not in before.versions or before.is_own(node_id) else _placed(nodes[node_id], node)
                 )
@@ -151,8 +151,8 @@ def _placed(node: Node, place: Node) -> Node:
 def test_the_same_text_again_changes_nothing(blocks: list[str], threshold: float) -> None:
     async def run() -> None:
         read = document(blocks)
-        planted = await builder(0, threshold).build(read, split(read, CHUNK))
-        existing = stand_of({node.id: node for node in planted})
+        nodes_made = await builder(0, threshold).build(read, split(read, CHUNK))
+        existing = existing_tree({node.id: node for node in nodes_made})
         tree_update = await TreeUpdater(builder(1, threshold), existing, read, align_with(read, existing)).update()
         assert (tree_update.after, tree_update.gone, tree_update.created, tree_update.removed) == (
             {},
@@ -167,7 +167,7 @@ def test_the_same_text_again_changes_nothing(blocks: list[str], threshold: float
 PROGRAM = """
 import asyncio, hashlib
 from dataclasses import replace
-from property.test_regrowth import document, builder
+from property.test_tree_updates import document, builder
 from memotree.forest.chunking.splitting import split
 
 words = ("river", "tree", "search", "kettle", "violin", "harbour", "engine")
@@ -184,7 +184,7 @@ print(hashlib.sha256(repr(nodes).encode()).hexdigest())
 
 @pytest.mark.requirement("FOREST-2")
 def test_a_tree_is_the_same_in_every_process() -> None:
-    """A job that begins again in another process has to make the nodes that it made before."""
+    """A job that is repeated in another process must make the same nodes."""
     tests = str(Path(__file__).parents[1])
     trees = {
         subprocess.run(  # noqa: S603 - this interpreter and the program above

@@ -1,4 +1,4 @@
-"""A session as a plain model: rows over a base, merged onto a head, carried over to another base."""
+"""A plain model of a session: rows over a base, their merge onto a head, and their rebase."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from property.trees import faults
 
 @dataclass(frozen=True)
 class Row:
-    """A staged change: what it was derived from (``None``: created here) and what it makes of it (``None``: gone)."""
+    """A staged change: the entry it was derived from (``None``: created here) and its result (``None``: deleted)."""
 
     derived: Entry | None
     entry: Entry | None
@@ -28,7 +28,7 @@ class Session:
         return overlaid(self.base, {key: row.entry for key, row in self.rows.items()})
 
     def put(self, entry_id: str, entry: Entry | None) -> None:
-        """Stage an entry as it shall be; what is again as it was is no change."""
+        """Stage a new value of an entry; a value equal to the derived one removes the change."""
         derived = self.rows[entry_id].derived if entry_id in self.rows else self.base.get(entry_id)
         self.rows[entry_id] = Row(derived, entry)
         if entry == derived:
@@ -42,7 +42,7 @@ def overlaid(state: dict[str, Entry], changes: dict[str, Entry | None]) -> dict[
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a merge of rows onto a state gives: the new state, or that it cannot be."""
+    """The result of merging rows onto a state: the new state, or why there is none."""
 
     changes: dict[str, Entry | None]
     state: dict[str, Entry]
@@ -66,7 +66,7 @@ def merged(rows: dict[str, Row], head: dict[str, Entry]) -> Verdict:
 
 
 def carried(rows: dict[str, Row], head: dict[str, Entry]) -> dict[str, Row]:
-    """Rows that stay when the base moves: merged where that is clean, as they were where it is not."""
+    """The rows after a rebase: merged if there is no conflict, unchanged otherwise."""
     kept: dict[str, Row] = {}
     for key, row in rows.items():
         theirs = head.get(key)

@@ -1,4 +1,4 @@
-"""A server with all its faces over a real store, and scripted answers for the memory forest."""
+"""A server with gRPC and HTTP over a real store, and scripted answers for the memory forest."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ INNER = types_pb2.Node(id="fedcba9876543210", type="summary_node", title="Inner"
 
 
 class ScriptedForest:
-    """Answers as the contract says; ``ask`` and ``recall`` wait when the test wants to be in between."""
+    """Answers in the form of the contract; ``ask`` and ``recall`` wait for ``hold`` if the test sets it."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -105,7 +105,7 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
 
 @asynccontextmanager
 async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
-    """A server with its web face, on ports of its own."""
+    """A server with gRPC and HTTP, on ports of its own."""
     settings = Settings(data_folder=folder, port=0, **given)
     server = Server(settings, operations(world, scripted), partial=True, face=HttpServer)
     await server.start()

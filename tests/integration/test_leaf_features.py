@@ -1,10 +1,10 @@
-"""Passages go with their versions, and whole trees are read as the tools see them, at every state."""
+"""Leaf features belong to versions, and whole trees are read in the order of the tools, at every state."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from integration.plants import differences
+from integration.damage import differences
 from integration.pushes import OpenAgain
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
@@ -28,7 +28,7 @@ async def loaded(world: World, leaves: list[TreeNode]) -> dict[str, LeafFeatures
     await world.store.indexer.current(world.workspace)
     names = {leaf.version_id: leaf.entry_id for leaf in leaves if leaf.version_id is not None}
     async with world.store.database.connection() as conn:
-        return {names[key]: passage for key, passage in (await leaf_features.load(conn, list(names))).items()}
+        return {names[key]: features for key, features in (await leaf_features.load(conn, list(names))).items()}
 
 
 async def as_the_tools_see(world: World, state: State, archives: list[str]) -> list[tuple[str, int]]:
@@ -50,7 +50,7 @@ def same(one: LeafFeatures, other: LeafFeatures) -> bool:
 
 
 @pytest.mark.requirement("FOREST-8")
-async def test_every_committed_content_has_a_passage_equal_to_that_of_its_text(world: World) -> None:
+async def test_the_stored_features_of_every_committed_content_equal_those_of_its_text(world: World) -> None:
     top = world.node("Top", content="", type="summary_node")
     some = [world.node(f"Leaf {number}", parent=top, content="words " * number + "端口 x") for number in range(1, 250)]
     commit = await commit_entries(world.store, world.workspace, "main", [top, *some], "Import")
@@ -65,13 +65,13 @@ async def test_every_committed_content_has_a_passage_equal_to_that_of_its_text(w
     assert np.all(np.diff(few.terms.astype(np.int64)) > 0)
 
 
-async def test_nothing_is_loaded_for_versions_that_are_not_there(world: World) -> None:
+async def test_no_features_are_loaded_for_missing_versions(world: World) -> None:
     async with world.store.database.connection() as conn:
         assert await leaf_features.load(conn, [1, 2, 3]) == {}
         assert (await leaf_features.load_block(conn, [])).vectors.shape[0] == 0
 
 
-async def test_each_version_keeps_its_own_passage(world: World) -> None:
+async def test_each_version_keeps_its_own_features(world: World) -> None:
     node = world.node("A", content="first")
     before = await world.put(node)
     after = await world.put(replace(node, content="second and longer"))
@@ -80,7 +80,7 @@ async def test_each_version_keeps_its_own_passage(world: World) -> None:
 
 
 @pytest.mark.requirement("STORE-4")
-async def test_a_lost_passage_is_named_and_made_again(world: World) -> None:
+async def test_lost_features_are_named_and_computed_again(world: World) -> None:
     node = world.node("A", content="first")
     commit = await world.put(node)
     assert await differences(world) == []
@@ -95,7 +95,7 @@ async def test_a_lost_passage_is_named_and_made_again(world: World) -> None:
     assert set(await loaded(world, await listed(world, commit))) == {node.id}
 
 
-async def test_a_point_that_is_applied_again_keeps_one_passage(world: World) -> None:
+async def test_a_point_that_is_applied_again_has_its_features_once(world: World) -> None:
     commit = await world.put(world.node("A"))
     await world.store.indexer.current(world.workspace)
     await world.store.indexer.forget_applied()
@@ -145,10 +145,10 @@ async def test_leaves_come_in_the_order_of_the_tree_at_every_state(world: World)
 
 
 @pytest.mark.requirement("STORE-5")
-async def test_leaves_of_a_branch_have_what_it_changed_and_no_more(world: World) -> None:
+async def test_leaves_of_a_branch_include_its_changes_and_no_others(world: World) -> None:
     other, (a, b, c, d, e, f) = await forest(world)
     start = await world.head()
-    await world.put(replace(a, content="on main"), delete=[c])  # so that the branch opens a line of its own
+    await world.put(replace(a, content="on main"), delete=[c])  # so that the branch has a line of its own
     assert world.repository.move_ref("refs/heads/side", None, start)
     await world.store.catch_up(world.workspace)
     tip = await world.put(replace(f, archive_id=world.archive.id), delete=[b], branch="side")
@@ -185,7 +185,7 @@ async def test_changed_archives_are_those_that_differ(world: World) -> None:
 
 
 @pytest.mark.requirement("STORE-3")
-async def test_a_mirror_of_an_earlier_format_is_built_again_with_its_passages(world: World, again: OpenAgain) -> None:
+async def test_a_mirror_of_an_earlier_format_is_rebuilt_with_its_features(world: World, again: OpenAgain) -> None:
     node = world.node("A")
     commit = await world.put(node)
     await world.store.close()
@@ -199,7 +199,7 @@ async def test_a_mirror_of_an_earlier_format_is_built_again_with_its_passages(wo
 
 
 @pytest.mark.requirement("STORE-3")
-async def test_a_start_makes_the_passages_that_the_mirror_has_lost(world: World, again: OpenAgain) -> None:
+async def test_a_start_computes_features_that_the_mirror_has_lost(world: World, again: OpenAgain) -> None:
     node = world.node("A")
     commit = await world.put(node)
     await world.store.indexer.current(world.workspace)
