@@ -17,7 +17,7 @@ from memotree.gateways.json_messages import from_json, to_json
 from memotree.gateways.json_schema import WORKSPACE, in_tools
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.tool_table import BY_NAME, TOOLS, Tool
+from memotree.gateways.tool_definitions import BY_NAME, TOOLS, Tool
 
 OnProgress = Callable[[float, str], Awaitable[None]]
 """Receives the progress of a call: a number that only grows, and what is done at the moment."""

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.results import Failure
-from memotree.gateways.tool_table import BY_NAME
+from memotree.gateways.tool_definitions import BY_NAME
 from memotree.statuses import HTTP_STATUSES
 
 EXPLORE: Final = "explore_memory_node"

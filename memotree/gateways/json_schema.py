@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from memotree.gateways.contract import Field, comment, is_map, short_names
 from memotree.gateways.json_messages import one_of
-from memotree.gateways.tool_table import TOOLS, Tool
+from memotree.gateways.tool_definitions import TOOLS, Tool
 
 WORKSPACE: Final = "workspace"
 """The argument that may be left out of every tool call; the default workspace is filled in."""

@@ -10,7 +10,7 @@ from mcp.server.lowlevel import Server
 
 from memotree.gateways.catalogue import Catalogue, UnknownToolError
 from memotree.gateways.json_schema import OUTPUT, description, input_schema
-from memotree.gateways.tool_table import Tool
+from memotree.gateways.tool_definitions import Tool
 
 NAME: Final = "memotree"
 

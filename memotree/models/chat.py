@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from memotree.models.chat_requests import Question
 from memotree.models.endpoint import Endpoint
-from memotree.models.failures import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
 from memotree.models.meter import Meter, reported_or_counted
+from memotree.models.model_errors import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
 from memotree.models.parsing import first_object
 
 _TURNS: Final = 2

@@ -13,8 +13,8 @@ from openai.types import CreateEmbeddingResponse
 
 from memotree.models.cache import AnswerCache, key_of
 from memotree.models.endpoint import Endpoint
-from memotree.models.failures import BrokenAnswerError, MalformedRequestError
 from memotree.models.meter import Meter, reported_or_counted
+from memotree.models.model_errors import BrokenAnswerError, MalformedRequestError
 
 BATCH_TEXTS: Final = 128
 """The most texts in one call."""

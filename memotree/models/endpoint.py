@@ -15,14 +15,14 @@ import openai
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from memotree.models.failures import (
+from memotree.models.meter import Kind
+from memotree.models.model_errors import (
     BrokenAnswerError,
     MalformedRequestError,
     ModelRefusedError,
     ModelUnavailableError,
     RetryPolicy,
 )
-from memotree.models.meter import Kind
 from memotree.models.rate_limit import RateLimiter
 
 LONGEST_RETRY_AFTER: Final = 60.0

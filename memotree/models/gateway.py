@@ -22,8 +22,8 @@ from memotree.models.chat_requests import (
     loop_question,
     parent_question,
 )
-from memotree.models.failures import ModelRefusedError, ModelUnavailableError, RetryPolicy
 from memotree.models.meter import Meter
+from memotree.models.model_errors import ModelRefusedError, ModelUnavailableError, RetryPolicy
 from memotree.settings import Settings
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most servers start without it

@@ -7,8 +7,8 @@ from memotree.models.cache import AnswerCache
 from memotree.models.chat import Chat
 from memotree.models.embedding import EndpointEmbedder
 from memotree.models.endpoint import Endpoint
-from memotree.models.failures import RetryPolicy
 from memotree.models.meter import Kind
+from memotree.models.model_errors import RetryPolicy
 from memotree.models.rate_limit import RateLimiter
 from memotree.models.reranking import EndpointRanking, rerank_base
 from memotree.settings import Settings

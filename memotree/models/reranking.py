@@ -10,8 +10,8 @@ from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 
 from memotree.models.cache import AnswerCache, key_of
 from memotree.models.endpoint import Endpoint
-from memotree.models.failures import BrokenAnswerError
 from memotree.models.meter import Meter
+from memotree.models.model_errors import BrokenAnswerError
 
 BATCH_TEXTS: Final = 64
 """The most texts in one call."""

@@ -21,8 +21,8 @@ from memotree.forest.ingestion.job import IngestDocument
 from memotree.forest.joining.join import ArchiveJoin
 from memotree.forest.summaries.renewal_job import SummaryRenewal
 from memotree.jobs import JobOperations, JobRunner
-from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
+from memotree.models.model_errors import RetryPolicy
 from memotree.sessions import SessionOperations
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2 as pb

@@ -18,8 +18,8 @@ from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.asking.loop_context import INNER, LEAF, tokens_of
 from memotree.forest.citations import content_hash
 from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
-from memotree.models.failures import ModelUnavailableError, UnusableAnswerError
 from memotree.models.meter import Meter
+from memotree.models.model_errors import ModelUnavailableError, UnusableAnswerError
 from memotree.request.lookup import find_revision
 from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb

@@ -15,8 +15,8 @@ from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.citations import content_hash
 from memotree.forest.recall.recall import Recall
-from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
+from memotree.models.model_errors import RetryPolicy
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2 as pb
 

@@ -22,7 +22,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 from memotree.cli.demo.private_server import server_on
 from memotree.gateways.json_schema import OUTPUT
-from memotree.gateways.tool_table import TOOLS
+from memotree.gateways.tool_definitions import TOOLS
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Server
 from memotree.v1 import job_service_pb2 as jobs

@@ -12,7 +12,7 @@ from steps import LINEAR, growth
 from memotree.forest.chunking.splitting import split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document
-from memotree.forest.ingestion.alignment import THIN, Kept, OldLeaf, align
+from memotree.forest.ingestion.leaf_alignment import THIN, Kept, OldLeaf, align
 from memotree.forest.ingestion.shared_text import common_blocks, common_prefix, longest_ascent
 
 VOCABULARY = [

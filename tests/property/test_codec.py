@@ -9,7 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry, entry_path, node_path
-from memotree_storage.model.frontmatter import FrontMatterError, _parse_canonical, _parse_yaml, parse_front_matter
+from memotree_storage.model.front_matter_parsing import (
+    FrontMatterError,
+    _parse_canonical,
+    _parse_yaml,
+    parse_front_matter,
+)
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.scalars import is_plain, quote, read_scalar, write_scalar
 from memotree_storage.model.validation import check_archive, check_node

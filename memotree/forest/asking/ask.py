@@ -21,8 +21,8 @@ from memotree.forest.citations import cite
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
 from memotree.forest.usage import usage_rows
 from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
-from memotree.models.failures import UnusableAnswerError
 from memotree.models.meter import Meter
+from memotree.models.model_errors import UnusableAnswerError
 from memotree.request import lookup
 from memotree.request.messages import DETAIL, SUMMARY, TITLE
 from memotree.request.questions import MAX_QUERY_CHARS, check_question

@@ -19,7 +19,7 @@ from memotree_storage.postgres.rows import Version
 from memotree.forest.chunking.splitting import Stretch
 from memotree.forest.documents import Document
 from memotree.forest.documents.document import NO_SECTION
-from memotree.forest.ingestion.alignment import Kept
+from memotree.forest.ingestion.leaf_alignment import Kept
 
 TOP: Final = ""
 """Means the parent of the document's roots: the archive, or the document's node in a joined archive."""

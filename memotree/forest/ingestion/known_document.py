@@ -14,8 +14,8 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
-from memotree.forest.ingestion.alignment import Kept, OldLeaf, align
 from memotree.forest.ingestion.existing_tree import TOP, ExistingTree, is_own
+from memotree.forest.ingestion.leaf_alignment import Kept, OldLeaf, align
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200

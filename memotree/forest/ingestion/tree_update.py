@@ -21,7 +21,6 @@ from memotree_storage.model.node import Node
 
 from memotree.forest.chunking.splitting import Piece, split, stretches
 from memotree.forest.documents import Document
-from memotree.forest.ingestion.alignment import Kept
 from memotree.forest.ingestion.existing_tree import (
     TOP,
     ExistingTree,
@@ -34,6 +33,7 @@ from memotree.forest.ingestion.existing_tree import (
     used_sections,
     whole_parents,
 )
+from memotree.forest.ingestion.leaf_alignment import Kept
 from memotree.forest.ingestion.positions import new_positions
 from memotree.forest.tree_building.builder import MergedPieces, TreeBuilder
 from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title

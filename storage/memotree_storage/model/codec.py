@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.model.frontmatter import FrontMatterError, Tree, parse_front_matter
+from memotree_storage.model.front_matter_parsing import FrontMatterError, Tree, parse_front_matter
 from memotree_storage.model.node import DEFAULT_TYPE, Archive, Entry, Node, Relation, Source, is_id
 from memotree_storage.model.position import FIRST
 from memotree_storage.model.scalars import write_scalar

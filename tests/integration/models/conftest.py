@@ -15,9 +15,9 @@ from memotree_storage.postgres.database import Database
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
+from memotree.models.model_errors import RetryPolicy
 from memotree.settings import load_settings
 
 

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any, Protocol
 
 from memotree.models.chat_answers import ContextNode
-from memotree.models.failures import RetryPolicy
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter, Usage
+from memotree.models.model_errors import RetryPolicy
 
 TEXT = (
     "The orchard was planted in 1931 by Ada Birch. It has forty rows of apple trees, most of them Boskoop, and a well "

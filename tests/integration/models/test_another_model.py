@@ -20,7 +20,7 @@ from memotree_storage.verify.report import Difference
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.models.builtin import WordllamaEmbedder
-from memotree.models.failures import ModelUnavailableError
+from memotree.models.model_errors import ModelUnavailableError
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.server.compose import open_store

@@ -12,9 +12,9 @@ from endpoints import (
 from integration.models.samples import INNER, LEAF, TEXT, MakeModels
 
 from memotree.models.chat_answers import Answer, Explore
-from memotree.models.failures import ModelRefusedError, ModelUnavailableError, UnusableAnswerError
 from memotree.models.gateway import ChatMissingError
 from memotree.models.meter import Meter
+from memotree.models.model_errors import ModelRefusedError, ModelUnavailableError, UnusableAnswerError
 
 pytestmark = pytest.mark.requirement("FOREST-12")
 

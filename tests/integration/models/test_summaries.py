@@ -14,8 +14,8 @@ from endpoints import (
 from integration.models.samples import CHINESE_TEXT, IMPATIENT, TEXT, MakeModels, of, until
 
 from memotree.models.extractive import MADE_BY, SUMMARY_CHARS, digest_of, summary_of
-from memotree.models.failures import RetryPolicy
 from memotree.models.meter import Meter
+from memotree.models.model_errors import RetryPolicy
 
 pytestmark = pytest.mark.requirement("FOREST-12")
 

@@ -12,8 +12,8 @@ from endpoints import (
 from integration.models.samples import TEXT, MakeModels, of
 
 from memotree.models.embedding import BATCH_TEXTS, EmbeddingDimensionError
-from memotree.models.failures import ModelUnavailableError
 from memotree.models.meter import Meter
+from memotree.models.model_errors import ModelUnavailableError
 
 pytestmark = pytest.mark.requirement("FOREST-12")
 

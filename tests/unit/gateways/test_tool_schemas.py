@@ -22,7 +22,7 @@ from memotree.gateways.contract import comments, short_names
 from memotree.gateways.json_messages import from_json, to_json
 from memotree.gateways.json_schema import OUTPUT, description, input_schema
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.tool_table import BY_NAME, TOOLS, Tool
+from memotree.gateways.tool_definitions import BY_NAME, TOOLS, Tool
 from memotree.server.binding import contract
 from memotree.statuses import HTTP_STATUSES
 from memotree.v1 import node_service_pb2 as nodes

@@ -16,7 +16,7 @@ from memotree_storage.model.codec import (
     parse_path,
     read_format_version,
 )
-from memotree_storage.model.frontmatter import MAX_FOREIGN_CHARS
+from memotree_storage.model.front_matter_parsing import MAX_FOREIGN_CHARS
 from memotree_storage.model.node import Archive, Node, Relation, Source
 from memotree_storage.model.validation import Limits
 
