@@ -13,7 +13,6 @@ from memotree_storage.model.validation import canonical_node, check_archive, che
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
@@ -59,10 +58,10 @@ async def branch_head(conn: Connection, workspace_id: str, branch: str) -> State
     Raises:
         BranchNotFoundError: If there is no such branch.
     """
-    found = await refs.find_ref(conn, workspace_id, BRANCHES, branch)
-    if found is None:
+    head = await refs.branch_head(conn, workspace_id, branch)
+    if head is None:
         raise BranchNotFoundError(branch)
-    return State(workspace_id, found.commit_id)
+    return head
 
 
 async def commit(store: Store, workspace_id: str, branch: str, changeset: Changeset, limits: ServiceLimits) -> str:

@@ -42,6 +42,7 @@ class Refs:
         check_branch_name(request.name)
 
         async def change(transaction: WorkspaceTransaction, workspace: Workspace) -> pb.CreateBranchResponse:
+            await refs.check_branch_is_free(transaction, request.name)  # a taken name is told before a bad revision
             row = await refs.create_branch(transaction, request.name, await _commit_of(transaction, request.revision))
             return pb.CreateBranchResponse(branch=_branch_message(row, workspace))
 
@@ -62,9 +63,9 @@ class Refs:
 
     async def delete_branch(self, request: pb.DeleteBranchRequest) -> pb.DeleteBranchResponse:
         """Take a branch away and detach its open sessions."""
-        name = lookup.needed("name", request.name)
 
         async def change(transaction: WorkspaceTransaction, workspace: Workspace) -> pb.DeleteBranchResponse:
+            name = lookup.needed("name", request.name)
             detached = await refs.delete_branch(transaction, name, default_branch=workspace.default_branch)
             return pb.DeleteBranchResponse(detached_sessions=detached)
 
@@ -80,6 +81,7 @@ class Refs:
         draft = TagDraft(request.name, (request.message.strip() or request.name) + "\n", tagger)
 
         async def change(transaction: WorkspaceTransaction, _: Workspace) -> pb.CreateTagResponse:
+            await refs.check_tag_is_free(transaction, request.name)
             row = await refs.create_tag(transaction, draft, await _commit_of(transaction, request.revision))
             return pb.CreateTagResponse(tag=_tag_message(row, draft))
 
@@ -103,9 +105,9 @@ class Refs:
 
     async def delete_tag(self, request: pb.DeleteTagRequest) -> pb.DeleteTagResponse:
         """Take a tag away."""
-        name = lookup.needed("name", request.name)
 
         async def change(transaction: WorkspaceTransaction, _: Workspace) -> pb.DeleteTagResponse:
+            name = lookup.needed("name", request.name)
             await refs.delete_tag(transaction, name)
             return pb.DeleteTagResponse()
 

@@ -30,7 +30,6 @@ from memotree_storage.model.validation import check_author
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
@@ -240,8 +239,7 @@ class SessionOperations:
 
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
-                chosen = await _staged_ids(held.conn, session_id, order.choice, "specific_nodes")
-                result = await commit_session_in_transaction(held, session_id, replace(order, choice=chosen))
+                result = await commit_session_in_transaction(held, session_id, order, _chosen_ids)
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,
@@ -326,18 +324,15 @@ async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool 
     session. A branch that another call is deleting counts as deleted, so that no call waits while it holds a
     connection.
     """
-    found = await refs.find_ref(conn, workspace_id, BRANCHES, branch, hold=hold)
-    if found is None:
+    head = await refs.branch_head(conn, workspace_id, branch, hold=hold)
+    if head is None:
         raise BranchNotFoundError(branch)
-    return State(workspace_id, found.commit_id)
+    return head
 
 
-async def _staged_ids(conn: Connection, session_id: str, texts: Sequence[str], field: str) -> list[str]:
-    """The ids of the staged entries that ids or unique prefixes name; unknown ones are kept for the caller's check."""
-    if not texts:
-        return []
-    rows = {row.entry_id: row for row in await staging.staged(conn, session_id, data=False)}
-    return [_staged_id(rows, text, f"{field}[{number}]") for number, text in enumerate(texts)]
+def _chosen_ids(rows: Mapping[str, Staged], texts: Sequence[str]) -> list[str]:
+    """The staged entries that ids or unique prefixes name; unknown ones are left to the check of the commit."""
+    return [_staged_id(rows, text, f"specific_nodes[{number}]") for number, text in enumerate(texts)]
 
 
 def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:

@@ -99,7 +99,8 @@ class WorkspaceOperations:
         try:
             await self._store.catch_up(workspace_id)
         except BaseException:
-            self._later(what, partial(repair_creation, self._store, workspace_id))
+            if workspace_id == info.workspace_id:  # else an earlier call made it, and it stays whatever happens here
+                self._later(what, partial(repair_creation, self._store, workspace_id))
             raise
         return response
 

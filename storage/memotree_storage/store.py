@@ -123,6 +123,7 @@ class Store:
 
     async def close(self) -> None:
         """Stop the background work and release every resource. Nothing acknowledged is lost."""
+        await self.background.finish()
         await self.maintenance.stop()
         await self.indexer.stop()
         await self.database.close()

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 from integration.damage import differences
+from integration.pushes import push
 from integration.worlds import World
-from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries
+from memotree_storage.commit.direct_import import ImportBrokenError, ImportRacedError, commit_entries, retry_if_raced
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.node import Archive, Entry, Node, new_id
 from memotree_storage.model.trailers import JOB, trailers_of, with_trailers
@@ -92,6 +93,20 @@ async def test_of_two_imports_of_one_entry_one_wins(world: World) -> None:
     )
     assert sum(isinstance(result, str) for result in results) == 1
     assert sum(isinstance(result, ImportRacedError) for result in results) == 3
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_an_import_that_is_repeated_reads_what_was_pushed_meanwhile(world: World) -> None:
+    top, _, _ = await small_tree(world)
+    push(world, "main", replace(top, title="Pushed"))
+    fresh = world.node("Fresh", parent=top)
+
+    async def read_and_commit() -> str:
+        blob = (await alive(world, await world.head()))[top.id].blob
+        return await bring(world, fresh, expected={top.id: blob})
+
+    commit = await retry_if_raced(read_and_commit)
+    assert (await alive(world, commit))[top.id].title == "Pushed"
 
 
 async def test_an_import_without_a_change_makes_no_commit(world: World) -> None:

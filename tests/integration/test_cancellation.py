@@ -10,15 +10,17 @@ from typing import Any
 
 import psycopg
 import pytest
+from integration.pushes import OpenAgain, push
 from integration.worlds import World
-from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.commit.direct_import import ImportRacedError, commit_entries
+from memotree_storage.commit.refs import BranchNotFoundError, RefMovedError
+from memotree_storage.commit.session_commit import CommitOrder, commit_session
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.mirror.catch_up import is_behind
-from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
+from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError, service_signature
 from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import (
     Database,
@@ -227,6 +229,72 @@ async def test_a_creation_that_fails_after_the_repository_was_made_leaves_no_wor
     assert world.store.repositories.ids() == [world.workspace]
     with pytest.raises(WorkspaceNotFoundError):
         await workspaces.get_workspace(workspaces_pb.GetWorkspaceRequest(workspace="half"))
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_repeated_creation_that_fails_leaves_the_repository_of_the_first(
+    world: World, workspaces: WorkspaceOperations
+) -> None:
+    create = workspaces_pb.CreateWorkspaceRequest(name="first", request_id="r-1")
+    made = await workspaces.create_workspace(create)
+    async with world.store.database.transaction() as conn:  # as if it could not be registered at a start
+        await conn.execute("delete from mirror.workspace where workspace_id = %s", (made.workspace.id,))
+    with pytest.raises(WorkspaceNotFoundError):
+        await workspaces.create_workspace(create)
+    await world.sessions.finish()
+    assert made.workspace.id in world.store.repositories.ids()
+
+
+@pytest.mark.requirement("CANVAS-8")
+@pytest.mark.parametrize("what", ["delete", "import"])
+async def test_a_branch_that_somebody_moves_at_the_same_moment_is_mirrored_although_the_call_fails(
+    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    move, pushed = GitRepository.move_ref, list[str]()
+
+    def race(repository: GitRepository, ref: str, old: str | None, new: str | None) -> bool:
+        monkeypatch.undo()
+        pushed.append(push(world, "side", world.node("Pushed")))
+        return move(repository, ref, old, new)
+
+    monkeypatch.setattr(GitRepository, "move_ref", race)
+    if what == "delete":
+        with pytest.raises(RefMovedError):
+            await history.delete_branch(history_pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    else:
+        with pytest.raises(ImportRacedError):
+            await commit_entries(world.store, world.workspace, "side", [world.node()], "Import")
+    await world.sessions.finish()
+    assert [await world.head("side")] == pushed
+
+
+@pytest.mark.requirement("CANVAS-8", "STORE-1")
+async def test_a_commit_of_the_library_that_is_cut_off_is_told_to_the_index(
+    world: World, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.open()
+    node = world.node("Cut off")
+    await world.stage(session_id, node)
+    noticed: list[str] = []
+    monkeypatch.setattr(world.store.indexer, "notice", noticed.append)
+    order = CommitOrder("Cut it off", service_signature(), service_signature())
+    await cut_off(gate, commit_session(world.store, world.workspace, session_id, order))
+    assert node.id in await world.alive(await world.head())
+    assert noticed == [world.workspace]
+
+
+@pytest.mark.requirement("STORE-1")
+async def test_a_store_that_closes_waits_for_its_background_work(again: OpenAgain) -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        ended.set()
+
+    async with again() as store:
+        store.background.start(work())
+    assert ended.is_set()
 
 
 @pytest.mark.requirement("CANVAS-8")

@@ -146,3 +146,12 @@ async def test_refs_of_a_missing_workspace_are_not_found(world: World, history: 
     with pytest.raises(InvalidInputError):
         await history.list_branches(pb.ListBranchesRequest())
     assert world.workspace
+
+
+@pytest.mark.requirement("GIT-3")
+async def test_a_taken_name_is_named_before_an_unknown_revision(world: World, history: HistoryOperations) -> None:
+    await world.put(world.node(), tag="v1")
+    with pytest.raises(BranchExistsError):
+        await history.create_branch(pb.CreateBranchRequest(workspace=world.workspace, name="main", revision="nowhere"))
+    with pytest.raises(TagExistsError):
+        await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v1", revision="nowhere"))

@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Node
+from memotree_storage.postgres.sessions import SessionClosedError, SessionNotFoundError
 
 from memotree.canvas import NodeOperations
 from memotree.request.lookup import AmbiguousIdError, InvalidIdError
@@ -163,3 +164,32 @@ async def test_a_staged_change_is_named_by_four_characters_or_more_and_candidate
         await world.commit(session_id, specific_nodes=["abc"])
     assert refused.value.violations[0].field == "specific_nodes[0]"
     await world.commit(session_id, specific_nodes=["abcd1", "abcd2"])
+
+
+@pytest.mark.requirement("CANVAS-13", "CANVAS-8")
+async def test_a_repeated_commit_gives_its_first_answer_although_its_choice_is_ambiguous_by_now(world: World) -> None:
+    session_id = await world.open()
+    first, *later = [Node(f"abcd{tail * 12}", world.archive.id, None, "a0", title=f"Twin {tail}") for tail in "123"]
+    await world.stage(session_id, first)
+    request = commit_of(world, session_id, specific_nodes=["abcd"], request_id="r-1")
+    made = await world.sessions.commit_changes(request)
+    async with world.store.database.transaction() as conn:  # as if the call had been cut off before its end
+        await conn.execute("delete from work.request where request_id = 'r-1'")
+    await world.stage(session_id, *later)
+    assert (await world.sessions.commit_changes(request)).commit_id == made.commit_id
+
+
+@pytest.mark.requirement("CANVAS-13", "CANVAS-15")
+async def test_a_choice_is_looked_up_in_an_open_session_of_the_workspace_alone(world: World) -> None:
+    other = await World.create(world.store, world.pages, world.limits, "orchard")
+    session_id = await other.open()
+    twins = [Node(f"abcd{tail * 12}", other.archive.id, None, "a0", title=f"Secret {tail}") for tail in "12"]
+    await other.stage(session_id, *twins)
+    for text in ("abcd", "abc"):
+        with pytest.raises(SessionNotFoundError):
+            await world.commit(session_id, specific_nodes=[text])
+    await other.sessions.discard_session(
+        sessions_pb.DiscardSessionRequest(workspace=other.workspace, session_id=session_id)
+    )
+    with pytest.raises(SessionClosedError):
+        await other.commit(session_id, specific_nodes=["abc"])

@@ -21,7 +21,6 @@ from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs, tree
-from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.registry import RevisionNotFoundError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
@@ -139,7 +138,13 @@ async def commit_entries(
         author=author or service_signature(),
         committer=committer or service_signature(),
     )
-    return await finish_past_commit_point(partial(_import, store, order))
+    try:
+        return await finish_past_commit_point(partial(_import, store, order))
+    except (ImportRacedError, ImportBrokenError):
+        # The rollback took back that the mirror followed Git; who reads again has to read what this was compared with.
+        async with store.locks.of(workspace_id):
+            await store.catch_up(workspace_id)
+        raise
 
 
 async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint) -> str:
@@ -177,10 +182,10 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
 
 async def _head(transaction: WorkspaceTransaction, order: _ImportRequest) -> State:
     """The head of the branch in the mirror. The import is checked against it, and the swap of the ref demands it."""
-    found = await refs.find_ref(transaction.conn, order.workspace_id, BRANCHES, order.branch)
-    if found is None:
+    head = await refs.branch_head(transaction.conn, order.workspace_id, order.branch)
+    if head is None:
         raise RevisionNotFoundError(order.branch)
-    return State(order.workspace_id, found.commit_id)
+    return head
 
 
 def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> None:

@@ -94,13 +94,36 @@ async def create_branch(transaction: WorkspaceTransaction, name: str, commit_id:
         ConfusingNameError: A tag has the name.
         RefNameTakenError: A ref exists that would be a folder of this one, or the other way round.
     """
+    await check_branch_is_free(transaction, name)
+    if not await move_ref(transaction, BRANCHES + name, None, commit_id, commit_id):
+        raise BranchExistsError(name)
+    return RefRow(name, commit_id, commit_id)
+
+
+async def check_branch_is_free(transaction: WorkspaceTransaction, name: str) -> None:
+    """Refuse the name of a branch that a branch or tag has.
+
+    Raises:
+        BranchExistsError: A branch has the name.
+        ConfusingNameError: A tag has the name.
+    """
     if await _find(transaction, BRANCHES, name):
         raise BranchExistsError(name)
     if await _find(transaction, TAGS, name):
         raise ConfusingNameError.taken(name, TAGS + name)
-    if not await move_ref(transaction, BRANCHES + name, None, commit_id, commit_id):
-        raise BranchExistsError(name)
-    return RefRow(name, commit_id, commit_id)
+
+
+async def check_tag_is_free(transaction: WorkspaceTransaction, name: str) -> None:
+    """Refuse the name of a tag that a tag or branch has.
+
+    Raises:
+        TagExistsError: A tag has the name.
+        ConfusingNameError: A branch has the name.
+    """
+    if await _find(transaction, TAGS, name):
+        raise TagExistsError(name)
+    if await _find(transaction, BRANCHES, name):
+        raise ConfusingNameError.taken(name, BRANCHES + name)
 
 
 async def delete_branch(transaction: WorkspaceTransaction, name: str, *, default_branch: str) -> int:
@@ -132,10 +155,7 @@ async def create_tag(transaction: WorkspaceTransaction, draft: TagDraft, commit_
         ConfusingNameError: A branch has the name.
         RefNameTakenError: A ref exists that would be a folder of this one, or the other way round.
     """
-    if await _find(transaction, TAGS, draft.name):
-        raise TagExistsError(draft.name)
-    if await _find(transaction, BRANCHES, draft.name):
-        raise ConfusingNameError.taken(draft.name, BRANCHES + draft.name)
+    await check_tag_is_free(transaction, draft.name)
     tag_id = await asyncio.to_thread(transaction.repository.write_tag, draft, commit_id)
     if not await move_ref(transaction, TAGS + draft.name, None, tag_id, commit_id):
         raise TagExistsError(draft.name)

@@ -7,7 +7,7 @@ A caller that keeps request ids claims the id in the same transaction, before st
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
 from memotree_storage.postgres.projector import EntryChange
-from memotree_storage.postgres.refs import BRANCHES, TAGS
+from memotree_storage.postgres.refs import TAGS
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
@@ -110,6 +110,10 @@ class CommitResult:
     warnings: tuple[str, ...] = ()
 
 
+ResolveChoice = Callable[[Mapping[str, Staged], Sequence[str]], Sequence[str]]
+"""Turns what a caller calls changes into ids, given the staged changes by id."""
+
+
 async def commit_session(store: Store, workspace_id: str, session_id: str, order: CommitOrder) -> CommitResult:
     """Commit the changes of a session.
 
@@ -127,25 +131,34 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
         ConflictError: The branch moved, and both sides changed the same field.
         TagExistsError: The tag exists.
         ConfusingNameError: A branch has the name of the tag.
+        RefNameTakenError: A ref exists that would be a folder of the tag, or the other way round.
+        InvalidNodeError: A merged node breaks a limit that each side kept.
+        InvalidArchiveError: A merged archive does.
     """
 
     async def work(commit_point: CommitPoint) -> CommitResult:
         async with workspace_transaction(
             store, workspace_id, commit_point, session_id=session_id, follow=False
         ) as transaction:
-            return await commit_session_in_transaction(transaction, session_id, order)
+            result = await commit_session_in_transaction(transaction, session_id, order)
+        store.notice_commit(workspace_id)
+        return result
 
-    result = await finish_past_commit_point(work)
-    store.notice_commit(workspace_id)
-    return result
+    return await finish_past_commit_point(work)
 
 
 async def commit_session_in_transaction(
-    transaction: WorkspaceTransaction, session_id: str, order: CommitOrder
+    transaction: WorkspaceTransaction, session_id: str, order: CommitOrder, resolve: ResolveChoice | None = None
 ) -> CommitResult:
     """The same in a transaction that holds the workspace and the session; the caller tells the store of the commit.
 
-    If the same request made a commit before and its answer was lost, that commit's result is returned.
+    If the request of the order made a commit before whose answer was cut off, its result is returned.
+
+    Args:
+        transaction: Holds the workspace and the session.
+        session_id: The session.
+        order: What to commit.
+        resolve: Turns the choice into ids, when the session is held; without it the choice has ids.
     """
     if order.request_id:
         await transaction.follow_git()
@@ -155,6 +168,9 @@ async def commit_session_in_transaction(
     session = await sessions.hold_session(transaction.conn, transaction.workspace_id, session_id)
     if not order.author.name:
         order = replace(order, author=replace(order.author, name=session.agent))
+    if resolve is not None and order.choice:
+        rows = await staging.staged(transaction.conn, session_id, data=False)
+        order = replace(order, choice=resolve({row.entry_id: row for row in rows}, order.choice))
     result = await _SessionCommit(transaction, session, order).run()
     store, workspace_id = transaction.store, transaction.workspace_id
     store.background.start(pin_base(store, workspace_id, session_id, session.base_commit, result.commit_id))
@@ -193,14 +209,13 @@ class _SessionCommit:
         )
 
     async def _head(self) -> State:
-        workspace_id = self.transaction.workspace_id
-        found = await refs.find_ref(self.transaction.conn, workspace_id, BRANCHES, self.session.branch)
-        if found is None:
+        head = await refs.branch_head(self.transaction.conn, self.transaction.workspace_id, self.session.branch)
+        if head is None:
             raise BranchGoneError(
                 f"Branch {self.session.branch} was deleted. The staged changes can still be read; open a session on "
                 "another branch and make them there."
             )
-        return State(workspace_id, found.commit_id)
+        return head
 
     async def _choose(self) -> tuple[list[Staged], set[str]]:
         """The staged changes to commit, and the ids of the others."""

@@ -48,6 +48,7 @@ class Transaction:
         swapped = await self.change_git(change, *args, **kwargs)
         if not swapped:
             self.commit_point.reached = before
+            self.commit_point.found_behind = True
         return swapped
 
 
@@ -62,6 +63,7 @@ class WorkspaceTransaction(Transaction):
         """Mirror what other programs have committed or pushed, if anything."""
         if await is_behind(self.conn, self.workspace_id, self.repository):
             await catch_up_in_transaction(self.conn, self.workspace_id, self.repository)
+            self.commit_point.found_behind = True
             self.store.indexer.notice(self.workspace_id)
 
 
@@ -72,15 +74,16 @@ async def transaction(store: Store, commit_point: CommitPoint, what: str, repair
     Args:
         store: An open store.
         commit_point: Of the call.
-        what: The work that is missing if the repair fails for good; for the log.
-        repair: Runs in the background when the block or the transaction fails past the commit point.
+        what: What stays undone when the repair fails for good, for the log.
+        repair: Runs in the background when the block or the transaction fails past the commit point, or after it found
+            that another program had changed Git.
     """
     try:
         async with store.database.transaction() as conn:
             yield Transaction(store, conn, commit_point)
             commit_point.reached = True  # COMMIT follows; a cancellation must not interrupt it
     except BaseException:
-        if commit_point.reached:
+        if commit_point.reached or commit_point.found_behind:
             store.background.start(retry_until_done(what, repair))
         raise
 
@@ -117,9 +120,8 @@ async def workspace_transaction(
         workspace_id: The workspace.
         commit_point: Of the call; `finish_past_commit_point` makes it.
         session_id: A session whose lock is needed too.
-        follow: Whether to mirror first what other programs have written to Git.
-        repair: Runs in the background if the block or the transaction fails past the commit point; by default it
-            mirrors Git.
+        follow: Mirror first what other programs have written to Git.
+        repair: Runs in the background as in `transaction`; the mirroring of Git when none is given.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.

@@ -1,4 +1,7 @@
-"""The one write path: every commit and every move of a branch or tag goes through this module.
+"""The one write path: every commit on a branch and every move of a branch or tag goes through this module.
+
+Two things do not: the first commit of a workspace, which is made with its repository (`git.workspaces`), and a tag that
+a crash prevented, which the replay makes (`mirror.catch_up`).
 
 `write_commit` does, in this order:
 

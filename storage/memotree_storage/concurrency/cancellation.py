@@ -23,9 +23,15 @@ class CommitPoint:
 
     Before the point a cancellation ends the work, and a rollback takes everything back. From the point on the work runs
     to its end. The write path sets it (see `memotree_storage.commit.transaction`); callers only pass it on.
+
+    Attributes:
+        reached: Whether the work has an effect that no rollback takes back.
+        found_behind: Whether the work found that another program had changed Git. A rollback takes back that the rows
+            followed, so they have to follow again.
     """
 
     reached: bool = False
+    found_behind: bool = False
 
 
 async def finish_past_commit_point(work: Callable[[CommitPoint], Coroutine[Any, Any, T]]) -> T:

@@ -31,9 +31,6 @@ from memotree_storage.git.packfile import Pack, PackCaches, StoredObject, find_o
 _SMALL: Final = 4096
 """Up to this many objects, a pack's index goes into the shared dictionary."""
 
-_LOOSE_NAME: Final = 38
-"""Digits of an id that make the file name; the first two are the folder."""
-
 _ATTEMPTS: Final = 4
 """Scans of the pack folder before an object counts as missing; each concurrent repack can use one up."""
 
@@ -198,7 +195,3 @@ class ObjectDatabase:
     def _loose_path(self, name: bytes) -> Path:
         digits = name.hex()
         return self._loose_folder / digits[:2] / digits[2:]
-
-
-def _is_loose(path: Path) -> bool:
-    return len(path.name) == _LOOSE_NAME and all(character in "0123456789abcdef" for character in path.name)

@@ -187,13 +187,6 @@ class Database:
             await conn.execute("set transaction isolation level repeatable read, read only")
             yield conn
 
-    async def drop_mirror(self) -> None:
-        """Drop the whole mirror and create an empty one."""
-        async with self.transaction() as conn:
-            await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-            await conn.execute("drop schema if exists mirror cascade")
-            await _renew_mirror(conn)
-
 
 async def server_version(conn: Connection) -> str:
     """Return the version that PostgreSQL reports."""

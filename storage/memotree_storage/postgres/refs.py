@@ -7,6 +7,7 @@ from typing import Final
 from psycopg.rows import class_row
 
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.tree import State
 
 BRANCHES: Final = "refs/heads/"
 TAGS: Final = "refs/tags/"
@@ -62,6 +63,12 @@ async def find_ref(conn: Connection, workspace_id: str, prefix: str, name: str, 
         return await cursor.fetchone()
 
 
+async def branch_head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State | None:
+    """The state at the head of a branch in the mirror, or ``None``; for ``hold`` see `find_ref`."""
+    found = await find_ref(conn, workspace_id, BRANCHES, branch, hold=hold)
+    return None if found is None else State(workspace_id, found.commit_id)
+
+
 async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | None:
     """Return the full name of a ref that prevents the creation of a tag with this short name; ``None`` if none does.
 
@@ -71,7 +78,7 @@ async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | No
     cursor = await conn.execute(
         "select name from mirror.ref where workspace_id = %(workspace)s and (name in (%(ref)s, %(branch)s)"
         " or starts_with(name, %(ref)s || '/') or starts_with(%(ref)s, name || '/'))"
-        " order by name = %(ref)s desc, name = %(branch)s desc limit 1",
+        " order by name = %(ref)s desc, name = %(branch)s desc, name limit 1",
         {"workspace": workspace_id, "ref": TAGS + name, "branch": BRANCHES + name},
     )
     row = await cursor.fetchone()
