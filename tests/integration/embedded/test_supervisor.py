@@ -135,7 +135,7 @@ async def test_stopping_during_a_restart_leaves_no_process(watch: Watch, until: 
     await one.start()
     assert one.pid is not None
     os.kill(one.pid, signal.SIGKILL)
-    await until(lambda: one.state is ChildState.RESTARTING, "the death is seen")
+    await until(lambda: one.state is ChildState.RESTARTING, "the end is seen")
     await one.stop()
     assert one.pid is None
     assert one.state is ChildState.STOPPED
