@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.model.attributes import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,

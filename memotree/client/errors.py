@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 
 from memotree.client.node_values import Node
-from memotree.statuses import CLIENT_CODES
+from memotree.error_statuses import CLIENT_CODES
 from memotree.v1 import types_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"

@@ -1,8 +1,7 @@
 """Documents as memory trees: ingests and updates documents, finds nodes and answers questions.
 
-`operations` has the calls of ForestService. `ingestion` makes trees of documents and brings them up to date, `asking`
-answers questions and `joining` joins archives. `recall` finds what trees say about a question. `tree_building` makes
-the tree of a document, `chunking` cuts it into leaves, `documents` reads it (all pure but for the models), and
-`summaries` keeps summaries up to date. A room imports only rooms that stand later in this list; import-linter checks
-it.
+`operations` has the calls of ForestService. `ingestion` builds and updates trees as jobs, `asking` answers questions,
+`joining` joins archives. `recall` finds nodes, `tree_building` builds the tree of a document. `chunking` splits documents
+into leaves, `summaries` keeps summaries up to date, `documents` reads files. A package imports only packages later in
+this list; import-linter checks it.
 """

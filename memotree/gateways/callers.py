@@ -17,7 +17,7 @@ from structlog.contextvars import bind_contextvars
 
 from memotree.client.errors import MemoTreeClientError, decode_error
 from memotree.client.transport import Transport
-from memotree.errors import HIDDEN, Code, classify
+from memotree.error_mapping import HIDDEN, Code, classify
 from memotree.server.binding import OperationMissingError, operation_name
 from memotree.server.calls import RunningCalls
 from memotree.server.grpc_status import to_status

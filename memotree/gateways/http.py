@@ -15,10 +15,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_definitions import BY_NAME
-from memotree.statuses import HTTP_STATUSES
 
 EXPLORE: Final = "explore_memory_node"
 

@@ -3,9 +3,9 @@
 from memotree_storage.store import Store
 
 from memotree.history.blame import Blame
+from memotree.history.branches_and_tags import Refs
 from memotree.history.diff import Diff
 from memotree.history.log import Log
-from memotree.history.refs import Refs
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.v1 import history_service_pb2 as pb

@@ -7,7 +7,7 @@ import structlog
 from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.postgres.jobs import FAILED, STOPPED, Job, Outcome
 
-from memotree.errors import HIDDEN, INTERNAL_REASON, classify
+from memotree.error_mapping import HIDDEN, INTERNAL_REASON, classify
 from memotree.jobs.job_context import storable
 
 _WAITING_MAY_HELP: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})

@@ -85,7 +85,7 @@ class Server:
             was shielded from cancellation), then what must be closed. If one fails, that is logged and the others
             still run.
         partial: Whether operations may be missing; their calls answer UNIMPLEMENTED. Otherwise this is refused.
-        face: Creates another server (such as HTTP) that starts and stops with this one.
+        side_server: Creates another server (such as HTTP) that starts and stops with this one.
 
     Errors: ``OperationsMismatchError``; ``PublicAddressError`` and ``HostNotAddressError`` for the host.
     """
@@ -97,7 +97,7 @@ class Server:
         *,
         on_stop: Sequence[Callable[[], Awaitable[None]]] = (),
         partial: bool = False,
-        face: MakeSideServer | None = None,
+        side_server: MakeSideServer | None = None,
     ) -> None:
         check(operations, partial=partial)
         self._settings = settings
@@ -109,7 +109,7 @@ class Server:
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
-        self._face = face(settings, operations, self._calls) if face is not None else None
+        self._side_server = side_server(settings, operations, self._calls) if side_server is not None else None
         self.health = Health()
 
     @property
@@ -120,7 +120,7 @@ class Server:
     @property
     def url(self) -> str:
         """The URL of the other server (such as HTTP); empty without one."""
-        return self._face.url if self._face is not None else ""
+        return self._side_server.url if self._side_server is not None else ""
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -140,12 +140,12 @@ class Server:
             raise PortTakenError(self._host, self._settings.port, "gRPC could not bind it") from None
         await server.start()
         try:
-            if self._face is not None:
-                await self._face.start()
+            if self._side_server is not None:
+                await self._side_server.start()
             announced = Announcement(self.address, os.getpid(), version("memotree"), self.url)
             announce(self._settings.data_folder, announced)
         except BaseException:
-            await self._stop_face()
+            await self._stop_side_server()
             await server.stop(None)
             raise
         self._grpc = server
@@ -220,18 +220,18 @@ class Server:
         hurry = asyncio.create_task(self._hurry.wait())
         try:
             await asyncio.wait({idle, hurry}, timeout=max(grace, 0), return_when=asyncio.FIRST_COMPLETED)
-            await self._stop_face()
+            await self._stop_side_server()
             await self._grpc.stop(LINGER_SECONDS if self._calls.count == 0 else None)
             await self._calls.wait_idle()  # a cancelled call still runs its clean-up
         finally:
             idle.cancel()
             hurry.cancel()
 
-    async def _stop_face(self) -> None:
+    async def _stop_side_server(self) -> None:
         """Stop the other server; a failure is logged and does not keep this server from stopping."""
-        if self._face is not None:
+        if self._side_server is not None:
             try:
-                await self._face.stop()
+                await self._side_server.stop()
             except Exception:
                 log.exception("the other server failed to stop")
 
@@ -266,7 +266,7 @@ def serve(
     settings: Settings,
     compose: Compose,
     on_ready: Callable[[Server], None] | None = None,
-    face: MakeSideServer | None = None,
+    side_server: MakeSideServer | None = None,
 ) -> None:
     """Run a server until SIGTERM or SIGINT; a second signal cancels the calls that still run.
 
@@ -274,24 +274,24 @@ def serve(
         settings: The address to listen on, and limits.
         compose: Builds the stores and operations.
         on_ready: Called once the server accepts calls, e.g. to print its address.
-        face: Creates another server (such as HTTP) that starts and stops with this one.
+        side_server: Creates another server (such as HTTP) that starts and stops with this one.
 
     Errors: those of ``compose`` and of ``Server``, before any call is accepted.
     """
     configure_logging(settings.log_level, settings.log_format)
     with suppress(asyncio.CancelledError):  # a signal arrived while the stores were starting
-        uvloop.run(run_until_signalled(settings, compose, on_ready, face))
+        uvloop.run(run_until_signalled(settings, compose, on_ready, side_server))
 
 
 async def run_until_signalled(
     settings: Settings,
     compose: Compose,
     on_ready: Callable[[Server], None] | None = None,
-    face: MakeSideServer | None = None,
+    side_server: MakeSideServer | None = None,
 ) -> None:
     """Run a server in the current event loop; see ``serve``."""
     async with _signals() as signalled, compose(settings) as operations:
-        server = Server(settings, operations, face=face)
+        server = Server(settings, operations, side_server=side_server)
         await server.start()
         if on_ready is not None:
             on_ready(server)

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from memotree_storage.errors import FailedPreconditionError
 
-from memotree.errors import UnimplementedError
+from memotree.error_mapping import UnimplementedError
 from memotree.v1 import (
     forest_service_pb2,
     history_service_pb2,

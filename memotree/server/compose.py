@@ -36,13 +36,13 @@ from memotree.workspaces import WorkspaceOperations
 
 
 def serve(
-    settings: Settings, on_ready: Callable[[Server], None] | None = None, face: MakeSideServer | None = None
+    settings: Settings, on_ready: Callable[[Server], None] | None = None, side_server: MakeSideServer | None = None
 ) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
     # The pool writes every attempt to connect, unformatted, to standard error; our own error reports the result.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
-    run(settings, compose, on_ready, face)
+    run(settings, compose, on_ready, side_server)
 
 
 def collect_rarely() -> None:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 from memotree_storage.errors import Conflict, FailedPreconditionError, FieldViolation, InvalidInputError, MemoTreeError
 
-from memotree.errors import DOMAIN, HIDDEN, Code, ErrorAnswer, classify
+from memotree.error_mapping import DOMAIN, HIDDEN, Code, ErrorAnswer, classify
 from memotree.v1 import types_pb2
 
 BUDGET: Final = 7000

@@ -14,7 +14,7 @@ from grpc import aio
 from memotree_storage.errors import InvalidInputError
 from structlog.contextvars import bind_contextvars
 
-from memotree.errors import HIDDEN, Code, ErrorAnswer, classify
+from memotree.error_mapping import HIDDEN, Code, ErrorAnswer, classify
 from memotree.server.calls import RunningCalls
 from memotree.server.grpc_status import to_status
 

@@ -107,7 +107,7 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
 async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
     """A server with gRPC and HTTP, on ports of its own."""
     settings = Settings(data_folder=folder, port=0, **given)
-    server = Server(settings, operations(world, scripted), partial=True, face=HttpServer)
+    server = Server(settings, operations(world, scripted), partial=True, side_server=HttpServer)
     await server.start()
     try:
         yield server

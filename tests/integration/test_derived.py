@@ -7,7 +7,7 @@ import pytest
 from integration.wires import Wire
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.model.attributes import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Node, Source
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import PENDING_CONTENT, hash_of_children, hash_of_content, with_provenance

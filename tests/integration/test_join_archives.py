@@ -13,7 +13,7 @@ from memotree_storage.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from memotree_storage.model.attributes import JOINED_FROM, SUMMARY_BY, SUMMARY_OF
+from memotree_storage.model.attribute_names import JOINED_FROM, SUMMARY_BY, SUMMARY_OF
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.requests import RequestIdReusedError

@@ -10,7 +10,7 @@ from endpoints import ModelEndpoint, input_data
 from integration.forests import SUCCEEDED, Forest, forest_of
 from integration.ingestion.documents import paragraphs, pdf
 from integration.worlds import World
-from memotree_storage.model.attributes import SUMMARY_BY
+from memotree_storage.model.attribute_names import SUMMARY_BY
 from pypdf import PdfReader
 
 from memotree.forest.ingestion import job as ingestion_module

@@ -11,7 +11,7 @@ from integration.forests import FAILED, IMPATIENT, STOPPED, SUCCEEDED, Forest, f
 from integration.ingestion.documents import paragraphs
 from integration.test_reingestion import Book, above, chapter_of, leaf_of
 from integration.worlds import World
-from memotree_storage.model.attributes import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.provenance import PENDING_MODEL
 from memotree_storage.postgres.database import DatabaseUnavailableError
 

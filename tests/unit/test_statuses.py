@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from memotree.client import errors as client_errors
-from memotree.errors import FAMILIES
-from memotree.statuses import CLIENT_CODES, ERROR_STATUSES, FAMILY_CODES
+from memotree.error_mapping import FAMILIES
+from memotree.error_statuses import CLIENT_CODES, ERROR_STATUSES, FAMILY_CODES
 
 pytestmark = pytest.mark.requirement("SERVE-2")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from memotree_storage.model.attributes import SECTION
+from memotree_storage.model.attribute_names import SECTION
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.postgres.rows import Version
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.commit.direct_import import retry_if_raced
-from memotree_storage.model.attributes import DOCUMENT_ID, INGESTION, MEDIA_TYPE, SHA256, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import DOCUMENT_ID, INGESTION, MEDIA_TYPE, SHA256, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.rows import Version

@@ -6,7 +6,7 @@ from itertools import count
 
 from memotree_storage.errors import AlreadyExistsError
 from memotree_storage.mirror.contents import read_nodes
-from memotree_storage.model.attributes import DOCUMENT_ID, SHA256, SPEAKER, TURN_ID
+from memotree_storage.model.attribute_names import DOCUMENT_ID, SHA256, SPEAKER, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.model.attributes import TAGS
+from memotree_storage.model.attribute_names import TAGS
 from memotree_storage.model.node import Node
 from memotree_storage.model.validation import canonical_node, check_archive_name, node_faults, text_faults
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memotree_storage.model.attributes import SECTION
+from memotree_storage.model.attribute_names import SECTION
 from memotree_storage.model.node import Node
 
 from memotree.forest.chunking.splitting import Piece, split, stretches

@@ -17,7 +17,7 @@ from memotree_storage.commit.direct_import import ImportBrokenError, commit_entr
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, InvalidInputError, TooLargeError
 from memotree_storage.model import trailers
-from memotree_storage.model.attributes import DESCRIPTION, JOINED_FROM, SUMMARY_BY
+from memotree_storage.model.attribute_names import DESCRIPTION, JOINED_FROM, SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, with_provenance, without_provenance

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.attributes import TIME
+from memotree_storage.model.attribute_names import TIME
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot

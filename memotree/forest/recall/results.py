@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.mirror.contents import read_nodes
-from memotree_storage.model.attributes import DOCUMENT_ID, SECTION
+from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree

@@ -241,7 +241,7 @@ class SnapshotCache:
     async def _rows(self, view: StateView, archive_ids: Sequence[str]) -> _Rows:
         """Reads archives: their nodes, the stored features, and by blob the features of leaves without stored ones."""
         state = view.state
-        # The digest, the nodes and their features are of one moment.
+        # The digest, the nodes and their features must come from one database snapshot.
         async with self._store.database.repeatable_read() as conn:
             if view.digest:
                 await _check_digest(Snapshot(conn, state), view.digest)
@@ -255,7 +255,7 @@ class SnapshotCache:
         return archive_ids, nodes, block, extra | await self._features(texts)
 
     async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
-        """Leaves without features in the mirror, by blob: staged ones, and all while the index is built anew."""
+        """Returns leaves without stored features, by blob: staged ones, and all while the index is being rebuilt."""
         blobs = {node.entry_id: node.blob for node in bare if node.version_id is None}
         staged = await read_staged(snapshot, list(blobs))
         paths = {node.blob: node_path(node.entry_id) for node in bare if node.version_id is not None}

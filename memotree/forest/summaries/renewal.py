@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from memotree_storage.mirror.contents import read_nodes_at
-from memotree_storage.model.attributes import SUMMARY_BY
+from memotree_storage.model.attribute_names import SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
 from memotree_storage.postgres.rows import Version

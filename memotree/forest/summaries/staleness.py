@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
-from memotree_storage.model.attributes import SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.provenance import PENDING_CONTENT, hash_of_children
 from memotree_storage.postgres import tree

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memotree_storage.errors import Conflict
-from memotree_storage.model.attributes import RESERVED, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import RESERVED, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
 from memotree_storage.model.provenance import PENDING_CONTENT
 

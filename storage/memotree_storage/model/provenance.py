@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from memotree_storage.model.attributes import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 
 PENDING_MODEL: Final = "model"
 """A value of `SUMMARY_PENDING`: the chat model failed, so the node has a built-in summary for now."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from psycopg.rows import class_row
 
-from memotree_storage.model.attributes import SPEAKER, TIME
+from memotree_storage.model.attribute_names import SPEAKER, TIME
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot

@@ -38,8 +38,8 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 ) -> None:
     seen: list[Settings] = []
 
-    def serve(settings: Settings, on_ready: Callable[[Any], None], face: object) -> None:
-        assert face is HttpServer
+    def serve(settings: Settings, on_ready: Callable[[Any], None], side_server: object) -> None:
+        assert side_server is HttpServer
         seen.append(settings)
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url="http://127.0.0.1:4322"))
 
@@ -58,8 +58,8 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 
 
 def test_http_can_be_left_out(serve_with: Callable[[Serve], CommandLine]) -> None:
-    def serve(_settings: Settings, on_ready: Callable[[Any], None], face: object) -> None:
-        assert face is None
+    def serve(_settings: Settings, on_ready: Callable[[Any], None], side_server: object) -> None:
+        assert side_server is None
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url=""))
 
     ran = serve_with(serve)("serve", "--no-http", "--json")
@@ -74,7 +74,7 @@ def test_wrong_settings_are_reported_line_by_line(serve_with: Callable[[Serve], 
 
 
 def test_a_server_that_cannot_start_says_why(serve_with: Callable[[Serve], CommandLine]) -> None:
-    def serve(_settings: Settings, _ready: Callable[[Any], None], _face: object) -> None:
+    def serve(_settings: Settings, _ready: Callable[[Any], None], _side_server: object) -> None:
         raise FailedPreconditionError("Another server works on the data folder; stop it first.")
 
     ran = serve_with(serve)("serve")

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 
 from memotree.client.contract import is_read, is_repeatable
 from memotree.client.errors import DataLossError, MemoTreeClientError
-from memotree.errors import FAMILIES
+from memotree.error_mapping import FAMILIES
+from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
 from memotree.gateways.contract import comments, short_names
 from memotree.gateways.json_messages import from_json, to_json
@@ -24,7 +25,6 @@ from memotree.gateways.json_schema import OUTPUT, description, input_schema
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool_definitions import BY_NAME, TOOLS, Tool
 from memotree.server.binding import contract
-from memotree.statuses import HTTP_STATUSES
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import types_pb2

@@ -27,7 +27,7 @@ from memotree_storage.errors import (
 )
 from memotree_storage.model.node import Node
 
-from memotree.errors import FAMILIES, UnimplementedError, classify, status_code
+from memotree.error_mapping import FAMILIES, UnimplementedError, classify, status_code
 from memotree.server.reference import error_classes, foreign_answers, import_all, stale_pages
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import types_pb2

@@ -1,7 +1,7 @@
 """The attributes with the provenance of a summary."""
 
 import pytest
-from memotree_storage.model.attributes import SUMMARY_PENDING
+from memotree_storage.model.attribute_names import SUMMARY_PENDING
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import (

@@ -1,4 +1,4 @@
-"""Maps every error to the gRPC status code (see `memotree.statuses`), reason and message that a client sees.
+"""Maps every error to the gRPC status code (see `memotree.error_statuses`), reason and message that a client sees.
 
 The stable error code is the error's ``reason``. Errors of libraries that reach the edge of the service are mapped here
 too. Any other error is a fault of MemoTree: the client gets only an id, which finds the error in the log.
@@ -24,7 +24,7 @@ from memotree_storage.errors import (
     UnavailableError,
 )
 
-from memotree.statuses import FAMILY_CODES
+from memotree.error_statuses import FAMILY_CODES
 
 DOMAIN: Final = "memotree"
 """The ``domain`` of every ``google.rpc.ErrorInfo``: a reason is unique within it."""
@@ -53,7 +53,7 @@ FAMILIES: Final[dict[type[MemoTreeError], Code]] = {
         MemoTreeError,
     )
 }
-"""The status code of each family, from the table of `memotree.statuses`."""
+"""The status code of each family, from the table of `memotree.error_statuses`."""
 
 INTERNAL_REASON: Final = MemoTreeError.reason
 
