@@ -122,7 +122,10 @@ class _Run:
         ]
         bar = BARS.get(document["set"])
         if bar and all(budget in bar[where] for where, budget in self._cells):
-            more = {where: {budget: ours[where][budget] - bar[where][budget] for budget in bar[where]} for where in bar}
+            more = {
+                where: {budget: figure - bar[where][budget] for budget, figure in figures.items()}
+                for where, figures in ours.items()
+            }
             rows += [self._row("best tuned simple method", bar), self._row("MemoTree has more", more, "{:+.1f}")]
         if "baselines" in document:
             best = document["best_baseline"]

@@ -205,3 +205,18 @@ def test_only_the_tables_of_runs_with_marks_on_a_page_are_replaced(tmp_path: Pat
     assert once.endswith("\nAfter\n")
     recall_pages.renew([kept], page)
     assert page.read_text(encoding="utf-8") == once
+
+
+def test_a_run_without_all_documents_and_with_few_budgets_has_its_table() -> None:
+    figure = {"mean": 74.7, "by_question": [72.0, 77.0], "by_document": [70.0, 79.0]}
+    run = {
+        "set": "locomo-dev",
+        "date": "today",
+        "documents": 5,
+        "counted": 300,
+        "places": ["own"],
+        "budgets": [250],
+        "memotree": {"own": {"250": figure}},
+    }
+    rows = {row[0]: row[1:] for row in recall_pages._Run(run).recall().rows}
+    assert rows["MemoTree has more"] == ("+17.3",)
