@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from memotree_storage import faults
-from memotree_storage.commit.rebase import rebase_session
+from memotree_storage.commit.rebase import read_bases, rebase_session
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import (
     CommitOrder,
@@ -24,7 +24,6 @@ from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_c
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.changes import fields_changed
-from memotree_storage.model.codec import archive_path, decode_entry, node_path
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.model.validation import check_author
 from memotree_storage.ports import Signature
@@ -160,7 +159,7 @@ class SessionOperations:
             rows = await staging.staged(conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1)
         more = len(rows) > size
         rows = rows[:size]
-        bases = await asyncio.to_thread(self._bases, workspace.workspace_id, rows)
+        bases = await asyncio.to_thread(read_bases, self._store, workspace.workspace_id, rows)
         return pb.ListChangesResponse(
             changes=[_change_message(row, bases.get(row.entry_id)) for row in rows],
             next_page_token=self._pages.write(request, {"id": rows[-1].entry_id} if more else None),
@@ -295,15 +294,6 @@ class SessionOperations:
     async def _workspace(self, name: str) -> Workspace:
         async with self._store.database.connection() as conn:
             return await registry.find_workspace(conn, lookup.needed("workspace", name))
-
-    def _bases(self, workspace_id: str, rows: list[Staged]) -> dict[str, Entry]:
-        repository = self._store.repositories.get(workspace_id)
-        found = {}
-        for row in rows:
-            if row.derived_blob:
-                path = archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
-                found[row.entry_id] = decode_entry(path, repository.read_blob(row.derived_blob))
-        return found
 
 
 @dataclass(frozen=True, slots=True)

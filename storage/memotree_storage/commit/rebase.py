@@ -1,7 +1,7 @@
 """Merging staged changes onto another base: three ways, per node and field, from the blob each was derived from."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memotree_storage.commit.tree_check import check_tree
@@ -69,7 +69,7 @@ async def merge_onto(snapshot: Snapshot, store: Store, rows: Sequence[Staged]) -
     at_head = await tree.versions(snapshot, [row.entry_id for row in rows])
     wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
     theirs = await store.entries.load(snapshot.state.workspace_id, list(at_head.values()))
-    bases = await asyncio.to_thread(_read_bases, store, snapshot.state.workspace_id, wanted)
+    bases = await asyncio.to_thread(read_bases, store, snapshot.state.workspace_id, wanted)
     return MergedChanges([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows], at_head)
 
 
@@ -89,12 +89,14 @@ def _blob(version: Version | None) -> str | None:
     return version.blob if version else None
 
 
-def _read_bases(store: Store, workspace_id: str, rows: Sequence[Staged]) -> dict[str, Entry]:
+def read_bases(store: Store, workspace_id: str, rows: Iterable[Staged]) -> dict[str, Entry]:
+    """The entries that staged changes were derived from, by id. Blocks; call it in a thread."""
     repository = store.repositories.get(workspace_id)
     found = {}
     for row in rows:
-        path = archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
-        found[row.entry_id] = decode_entry(path, repository.read_blob(row.derived_blob or ""))
+        if row.derived_blob:
+            path = archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
+            found[row.entry_id] = decode_entry(path, repository.read_blob(row.derived_blob))
     return found
 
 
