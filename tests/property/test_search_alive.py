@@ -104,7 +104,11 @@ class Stores:
         await self._engine.stop()
 
     async def _open(self) -> None:
-        """Open a new store over the data, as after a restart; its indexer runs only if a search waits for it."""
+        """Open a new store over the data, as after a restart.
+
+        Its background work is stopped, so that it happens only where the model says so: a search that waits for the
+        indexer starts it, and a commit that no ref reaches stays mirrored until a step collects it.
+        """
         embedder = PositiveEmbedder()
         index = QdrantIndex(
             self._client, model=embedder.model, dimensions=embedder.dimensions, flush=self._flush_and_keep
@@ -112,6 +116,7 @@ class Stores:
         self.harness.store = Store(self._folder / "data", Database(self._database, max_size=4), index, embedder)
         await self.harness.store.open()
         await self.harness.store.indexer.stop()
+        await self.harness.store.maintenance.stop()
 
     async def restart(self) -> None:
         """Stop and start the server's own part."""
