@@ -27,11 +27,14 @@ class Stage:
         self.entered = asyncio.Event()
         self.leave = asyncio.Event()
         self.played: list[str] = []
+        self._plays = asyncio.Condition()
         self.runner.register("act", act or self.wait_for_leave)
 
     async def wait_for_leave(self, running: JobContext) -> None:
         """The default work of ``act``."""
-        self.played.append(running.job.subject)
+        async with self._plays:
+            self.played.append(running.job.subject)
+            self._plays.notify_all()
         self.entered.set()
         await self.leave.wait()
 
@@ -39,6 +42,11 @@ class Stage:
         """Queue a job; its subject is also its request."""
         request = pb.StartRebuildRequest(workspace=subject)
         return await self.runner.submit(WORKSPACE, "act", request, subject=subject, **named)
+
+    async def begun(self, job: Job) -> None:
+        """Wait until the work of a job has begun; its row says that it runs a moment before."""
+        async with asyncio.timeout(PATIENCE), self._plays:
+            await self._plays.wait_for(lambda: job.subject in self.played)
 
     async def over(self, job: Job | str) -> Job:
         """The job at its end."""

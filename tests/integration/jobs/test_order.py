@@ -65,12 +65,12 @@ async def test_lanes_do_not_wait_for_each_other_up_to_the_limit_of_running_jobs(
         behind = await on.submit("a2", lane="a")
         other = await on.submit("b1", lane="b")
         third = await on.submit("c1", lane="c")
-        await on.until(first, rows.RUNNING)
-        await on.until(other, rows.RUNNING)
+        await on.begun(first)
+        await on.begun(other)
         assert sorted(on.played) == ["a1", "b1"]
         assert {(await on.stored(job)).state for job in (behind, third)} == {rows.QUEUED}
         await on.runner.cancel(other.id)
-        await on.until(third, rows.RUNNING)
+        await on.begun(third)
         assert (await on.stored(behind)).state == rows.QUEUED
         on.leave.set()
         assert (await on.over(behind)).state == rows.SUCCEEDED
@@ -80,9 +80,9 @@ async def test_a_resumed_job_waits_for_the_one_that_runs_in_its_lane(stage: Open
     async with stage(concurrency=2) as on:
         first = await on.submit("first", lane="main")
         second = await on.submit("second", lane="main")
-        await on.until(first, rows.RUNNING)
+        await on.begun(first)
         await on.runner.cancel(first.id)
-        await on.until(second, rows.RUNNING)
+        await on.begun(second)
         await on.runner.resume(first.id)
         assert (await on.stored(first)).state == rows.QUEUED
         on.leave.set()
