@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, TypeVar
 
 from memotree_storage.commit import refs
@@ -42,8 +43,8 @@ class Refs:
         check_branch_name(request.name)
 
         async def change(transaction: WorkspaceTransaction, workspace: Workspace) -> pb.CreateBranchResponse:
-            await refs.check_branch_is_free(transaction, request.name)  # a taken name is told before a bad revision
-            row = await refs.create_branch(transaction, request.name, await _commit_of(transaction, request.revision))
+            find_commit = partial(_commit_of, transaction, request.revision)
+            row = await refs.create_branch(transaction, request.name, find_commit)
             return pb.CreateBranchResponse(branch=_branch_message(row, workspace))
 
         return await self._change_refs(request.workspace, change)
@@ -81,8 +82,7 @@ class Refs:
         draft = TagDraft(request.name, (request.message.strip() or request.name) + "\n", tagger)
 
         async def change(transaction: WorkspaceTransaction, _: Workspace) -> pb.CreateTagResponse:
-            await refs.check_tag_is_free(transaction, request.name)
-            row = await refs.create_tag(transaction, draft, await _commit_of(transaction, request.revision))
+            row = await refs.create_tag(transaction, draft, partial(_commit_of, transaction, request.revision))
             return pb.CreateTagResponse(tag=_tag_message(row, draft))
 
         return await self._change_refs(request.workspace, change)

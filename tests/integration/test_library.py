@@ -68,8 +68,12 @@ async def test_the_library_alone_commits_a_session_and_names_the_commit(store: S
     ]
     with pytest.raises(NothingToCommitError):
         await commit_session(store, workspace_id, session_id, replace(order, tag=""))
+
+    async def find_commit() -> str:
+        return result.commit_id
+
     async with workspace_transaction(store, workspace_id, CommitPoint()) as held:
-        assert (await create_branch(held, "next", result.commit_id)).commit_id == result.commit_id
+        assert (await create_branch(held, "next", find_commit)).commit_id == result.commit_id
 
 
 def test_the_library_imports_nothing_of_the_service() -> None:

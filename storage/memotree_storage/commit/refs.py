@@ -4,6 +4,8 @@ After a crash between the two, the mirror lacks the change; it catches up before
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import move_ref
@@ -18,6 +20,10 @@ from memotree_storage.git.refs import RefNameTakenError
 from memotree_storage.ports import TagDraft
 from memotree_storage.postgres import refs, sessions
 from memotree_storage.postgres.refs import BRANCHES, TAGS, RefRow
+
+FindCommit: TypeAlias = Callable[[], Awaitable[str]]
+"""Finds the commit that a new branch or tag shall name. It is called when the name is known to be free, so that a taken
+name is reported before an unknown revision."""
 
 
 class BranchNotFoundError(NotFoundError):
@@ -86,7 +92,7 @@ class RefMovedError(AbortedError):
         super().__init__(f"{name!r} was moved at the same moment; nothing was deleted. Look at it and send this again.")
 
 
-async def create_branch(transaction: WorkspaceTransaction, name: str, commit_id: str) -> RefRow:
+async def create_branch(transaction: WorkspaceTransaction, name: str, find_commit: FindCommit) -> RefRow:
     """Create a branch at a commit; nothing is copied.
 
     Raises:
@@ -94,36 +100,14 @@ async def create_branch(transaction: WorkspaceTransaction, name: str, commit_id:
         ConfusingNameError: A tag has the name.
         RefNameTakenError: A ref exists that would be a folder of this one, or the other way round.
     """
-    await check_branch_is_free(transaction, name)
-    if not await move_ref(transaction, BRANCHES + name, None, commit_id, commit_id):
-        raise BranchExistsError(name)
-    return RefRow(name, commit_id, commit_id)
-
-
-async def check_branch_is_free(transaction: WorkspaceTransaction, name: str) -> None:
-    """Refuse the name of a branch that a branch or tag has.
-
-    Raises:
-        BranchExistsError: A branch has the name.
-        ConfusingNameError: A tag has the name.
-    """
     if await _find(transaction, BRANCHES, name):
         raise BranchExistsError(name)
     if await _find(transaction, TAGS, name):
         raise ConfusingNameError.taken(name, TAGS + name)
-
-
-async def check_tag_is_free(transaction: WorkspaceTransaction, name: str) -> None:
-    """Refuse the name of a tag that a tag or branch has.
-
-    Raises:
-        TagExistsError: A tag has the name.
-        ConfusingNameError: A branch has the name.
-    """
-    if await _find(transaction, TAGS, name):
-        raise TagExistsError(name)
-    if await _find(transaction, BRANCHES, name):
-        raise ConfusingNameError.taken(name, BRANCHES + name)
+    commit_id = await find_commit()
+    if not await move_ref(transaction, BRANCHES + name, None, commit_id, commit_id):
+        raise BranchExistsError(name)
+    return RefRow(name, commit_id, commit_id)
 
 
 async def delete_branch(transaction: WorkspaceTransaction, name: str, *, default_branch: str) -> int:
@@ -147,7 +131,7 @@ async def delete_branch(transaction: WorkspaceTransaction, name: str, *, default
     return await sessions.detach_sessions(transaction.conn, transaction.workspace_id, name)
 
 
-async def create_tag(transaction: WorkspaceTransaction, draft: TagDraft, commit_id: str) -> RefRow:
+async def create_tag(transaction: WorkspaceTransaction, draft: TagDraft, find_commit: FindCommit) -> RefRow:
     """Make an annotated tag of a commit.
 
     Raises:
@@ -155,7 +139,11 @@ async def create_tag(transaction: WorkspaceTransaction, draft: TagDraft, commit_
         ConfusingNameError: A branch has the name.
         RefNameTakenError: A ref exists that would be a folder of this one, or the other way round.
     """
-    await check_tag_is_free(transaction, draft.name)
+    if await _find(transaction, TAGS, draft.name):
+        raise TagExistsError(draft.name)
+    if await _find(transaction, BRANCHES, draft.name):
+        raise ConfusingNameError.taken(draft.name, BRANCHES + draft.name)
+    commit_id = await find_commit()
     tag_id = await asyncio.to_thread(transaction.repository.write_tag, draft, commit_id)
     if not await move_ref(transaction, TAGS + draft.name, None, tag_id, commit_id):
         raise TagExistsError(draft.name)
