@@ -1,6 +1,6 @@
 """Measures what each part of the scoring contributes: the same questions and trees, with one part switched off.
 
-This asks no server: it takes the leaves of the stored state as `Recalling` does, scores them with other settings and
+This asks no server: it takes the leaves of the stored state as `Recall` does, scores them with other settings and
 packs them. The row with the default settings must equal what the server answered.
 """
 

@@ -112,7 +112,7 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         brief, summary = await summarise(node.title, node.content)
         node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
     fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
-    version = await editor.put(node, None, request.commit_message or message, fields.tell)
+    version = await editor.put(node, None, request.commit_message or message, fields.translate)
     return EditResult(PlacedVersion(version, home.path, 0), node.content)
 
 
@@ -148,7 +148,7 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
             warnings.append("The content changed but the summary did not; pass regenerate_summary to make a new one.")
     made = {"brief", "summary"} if request.regenerate_summary else set[str]()
     fields = RequestFields({name: name for name in given | made}, tags=request.tags)
-    version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
+    version = await editor.put(changed, placed.version, request.commit_message or message, fields.translate)
     return EditResult(placed._replace(version=version), changed.content, tuple(warnings))
 
 

@@ -31,7 +31,7 @@ class RequestFields:
     tags: Sequence[str] = ()
     relations: Sequence[Relation] = ()
 
-    def tell(self, fault: FieldViolation, node: Node) -> FieldViolation:
+    def translate(self, fault: FieldViolation, node: Node) -> FieldViolation:
         """Translate a fault of a node into a fault of the request.
 
         Args:

@@ -51,7 +51,7 @@ async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str)
     position = await editor.position(parent_id or archive_id, index, moving=version.entry_id)
     node = await editor.load_node(version)
     note = request.commit_message or message
-    await editor.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.tell)
+    await editor.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.translate)
     if archive_id != version.archive_id:
         await _take_along(editor, version.entry_id, archive_id, note, _MOVED)
     return EditResult(await editor.placed(version.entry_id), node.content)
@@ -81,7 +81,7 @@ async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: st
     below = [item.entry_id for item in await tree.subtree(editor.snapshot, [top]) if item.depth > 0]
     for version in (await tree.versions(editor.snapshot, below)).values():
         node = await editor.load_node(version)
-        await editor.put(replace(node, archive_id=archive_id), version, note, fields.tell)
+        await editor.put(replace(node, archive_id=archive_id), version, note, fields.translate)
 
 
 async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str]:
@@ -106,11 +106,13 @@ async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str
     places = await _places(editor, version, len(ids) - 1, as_children=request.as_children)
     first = request.parts[0]
     note = request.commit_message
-    await editor.put(await _part(node, first.title or node.title, first.content), version, note, _part_fields(0).tell)
+    await editor.put(
+        await _part(node, first.title or node.title, first.content), version, note, _part_fields(0).translate
+    )
     parent_id = version.entry_id if request.as_children else node.parent_id
     for number, (part_id, part, place) in enumerate(zip(ids[1:], request.parts[1:], places, strict=True), 1):
         fresh = replace(node, id=part_id, parent_id=parent_id, position=place, relations=())
-        await editor.put(await _part(fresh, part.title, part.content), None, note, _part_fields(number).tell)
+        await editor.put(await _part(fresh, part.title, part.content), None, note, _part_fields(number).translate)
     return ids
 
 
@@ -159,7 +161,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
         raise CycleError.at("node_ids", "A node cannot be merged into its own descendant; put the ancestor first.")
     nodes = [await editor.load_node(version) for version in versions]
     union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
-    await editor.put(union, first, request.commit_message, _MERGED.tell)
+    await editor.put(union, first, request.commit_message, _MERGED.translate)
     for version in others:
         await _adopt(editor, version, first, request.commit_message)
     bent = await _bend(editor, first.entry_id, set(ids[1:]), request.commit_message)
@@ -197,7 +199,7 @@ async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -
     for child, place in zip(children, places, strict=True):
         version = found[child.entry_id]
         node = await editor.load_node(version)
-        await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.tell)
+        await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.translate)
         if version.archive_id != new.archive_id:
             await _take_along(editor, version.entry_id, new.archive_id, note, _MERGED)
 
@@ -217,5 +219,5 @@ async def _bend(editor: SessionEditor, target: str, gone: set[str], note: str) -
             if new.target_id != node.id:
                 relations.setdefault((new.type, new.target_id), new)
         bent_node = replace(node, relations=tuple(sorted(relations.values())))
-        await editor.put(bent_node, version, note, _MERGED.tell)
+        await editor.put(bent_node, version, note, _MERGED.translate)
     return bent

@@ -50,7 +50,7 @@ async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: st
     others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
     changed = replace(node, relations=tuple(sorted([*others, relation])))
     fields = RequestFields({"relations": "relation"}, relations=[relation])
-    version = await editor.put(changed, placed.version, request.commit_message or message, fields.tell)
+    version = await editor.put(changed, placed.version, request.commit_message or message, fields.translate)
     return EditResult(placed._replace(version=version), node.content)
 
 
@@ -82,7 +82,7 @@ async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, messa
         )
     left = tuple(relation for relation in node.relations if relation != gone[0])
     changed = replace(node, relations=left)
-    version = await editor.put(changed, placed.version, request.commit_message or message, RequestFields().tell)
+    version = await editor.put(changed, placed.version, request.commit_message or message, RequestFields().translate)
     return EditResult(placed._replace(version=version), node.content)
 
 

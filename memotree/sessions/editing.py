@@ -31,7 +31,7 @@ _NOTE_CHARS = 2000
 
 Response = TypeVar("Response", bound=Message)
 
-Tell = Callable[[FieldViolation, Node], FieldViolation]
+TranslateFault = Callable[[FieldViolation, Node], FieldViolation]
 """Translates a fault of a node (given with the node as checked) into a fault of the request that contains it."""
 
 
@@ -126,14 +126,16 @@ class SessionEditor:
         check_etag(found.version, etag)
         return found
 
-    async def put(self, entry: Node, before: Version | None, message: str, tell: Tell | None = None) -> Version:
+    async def put(
+        self, entry: Node, before: Version | None, message: str, translate: TranslateFault | None = None
+    ) -> Version:
         """Stage a new or changed node in canonical form; return its version in the session.
 
         Args:
             entry: The node.
             before: Its version until now; ``None`` for a new node.
             message: The reason for the change.
-            tell: Translates faults into faults of the request; without it they name the fields of a node.
+            translate: Translates faults into faults of the request; without it they name the fields of a node.
 
         Raises:
             InvalidNodeError: A field breaks a rule.
@@ -145,7 +147,7 @@ class SessionEditor:
                 f"The content of a node may have {limit} bytes; this one has more. Split it into several nodes."
             )
         node = canonical_node(entry)
-        check_node(node, self.limits.node, self.limits.types, tell and (lambda fault: tell(fault, node)))
+        check_node(node, self.limits.node, self.limits.types, translate and (lambda fault: translate(fault, node)))
         if await self._stage(node, before, message):
             return (await tree.versions(self.snapshot, [node.id]))[node.id]
         return staged_version(node, staging.blob_id(encode_entry(node)))

@@ -160,8 +160,8 @@ async def test_a_fault_of_the_existing_node_is_reported_at_the_field_that_names_
 def test_a_fault_of_an_existing_tag_is_not_reported_as_one_of_the_request() -> None:
     node = Node(new_id(), new_id(), None, "a0", tags=("a", "new,tag", "old,tag"))
     fields = RequestFields({"tags": "tags"}, tags=["x", " new,tag "])
-    assert fields.tell(FieldViolation("tags[1]", "is wrong"), node) == FieldViolation("tags[1]", "is wrong")
-    told = fields.tell(FieldViolation("tags[2]", "is wrong"), node)
+    assert fields.translate(FieldViolation("tags[1]", "is wrong"), node) == FieldViolation("tags[1]", "is wrong")
+    told = fields.translate(FieldViolation("tags[2]", "is wrong"), node)
     assert told == FieldViolation("node_id", f"leads to {node.id}, whose tags[2] is wrong")
 
 
