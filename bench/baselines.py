@@ -1,5 +1,8 @@
 """Simple methods to compare with: windows of turns, or chunks, ranked by words, by vectors or by both.
 
+Conversations are cut into windows of turns, documents into chunks of whole lines; the chunks of documents are ranked
+once by their own text, and once with the headings above them.
+
 All pack by the same rule. Pieces are taken in rank order; a piece costs only the tokens that it adds. A piece that does
 not fit is skipped, and the fifth such piece ends the packing.
 """
@@ -8,12 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.evidence import Document, EvaluationSet, Place
+from bench.evidence import Document, EvaluationSet, Place, cost_of
 from memotree.forest.recall.scoring.stemming import stem
 
 WINDOWS: Final = (1, 3, 8, 20)
@@ -21,6 +25,12 @@ WINDOWS: Final = (1, 3, 8, 20)
 
 CHUNK_TOKENS: Final = 128.0
 """The most tokens of a chunk, which consists of consecutive turns; chunks do not overlap."""
+
+CHUNKS_OF_DOCUMENTS: Final = (64.0, 128.0, 256.0, 512.0)
+"""The same for documents without turns, whose chunks consist of consecutive lines."""
+
+WITH_HEADINGS: Final = " with headings"
+"""The end of the name of a method that ranks chunks with the headings above them."""
 
 METHODS: Final = ("BM25", "vectors", "fusion")
 MOST_MISFITS: Final = 5
@@ -46,7 +56,7 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive turns of one document, ranked and packed as one piece."""
+    """Consecutive lines (turns, in a conversation) of one document, ranked and packed as one piece."""
 
     document: int
     start: int
@@ -54,28 +64,30 @@ class Piece:
 
     @property
     def places(self) -> Iterator[Place]:
-        """The turns of the piece."""
-        return ((self.document, turn) for turn in range(self.start, self.end))
+        """The lines of the piece."""
+        return ((self.document, line) for line in range(self.start, self.end))
 
 
 def windows(document: Document, number: int, turns: int) -> list[Piece]:
     """All windows of this many turns, except one that only repeats the end of the previous window."""
     stride = max(1, turns // 2)
-    last = max(0, len(document.turns) - turns)
-    starts = [*range(0, last, stride), last] if document.turns else []
-    return [Piece(number, start, min(start + turns, len(document.turns))) for start in starts]
+    count = len(document.lines)
+    last = max(0, count - turns)
+    starts = [*range(0, last, stride), last] if count else []
+    return [Piece(number, start, min(start + turns, count)) for start in starts]
 
 
 def chunks(document: Document, number: int, tokens: float = CHUNK_TOKENS) -> list[Piece]:
-    """The document cut into runs of turns of at most this many tokens; a longer turn is a chunk of its own."""
+    """The document cut into runs of lines of at most this many tokens; a longer line is a chunk of its own."""
     found, start, size = list[Piece](), 0, 0.0
-    for place, turn in enumerate(document.turns):
-        if place > start and size + turn.cost > tokens:
+    for place, span in enumerate(document.lines):
+        cost = cost_of((span,))
+        if place > start and size + cost > tokens:
             found.append(Piece(number, start, place))
             start, size = place, 0.0
-        size += turn.cost
-    if start < len(document.turns):
-        found.append(Piece(number, start, len(document.turns)))
+        size += cost
+    if start < len(document.lines):
+        found.append(Piece(number, start, len(document.lines)))
     return found
 
 
@@ -131,7 +143,7 @@ def _best_at_one(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pack(ranked: Iterable[Piece], costs: dict[Place, float], budget: float) -> set[Place]:
-    """Return the turns of the best pieces that fit; a turn that several pieces share is counted once."""
+    """Return the lines of the best pieces that fit; a line that several pieces share is counted once."""
     packed: set[Place] = set()
     room, misfits = budget, 0
     for piece in ranked:
@@ -156,6 +168,7 @@ class Unit:
 
     name: str
     pieces: list[list[Piece]]
+    has_headings: bool = False
 
     def method(self, ranked_by: str) -> str:
         """The name of a baseline."""
@@ -164,6 +177,12 @@ class Unit:
 
 def units(data: EvaluationSet) -> Iterator[Unit]:
     """Every way to cut the documents of a set."""
+    if not data.has_turns:
+        for tokens in CHUNKS_OF_DOCUMENTS:
+            pieces = [chunks(document, number, tokens) for number, document in enumerate(data.documents)]
+            yield Unit(f"chunks of {tokens:.0f} tokens", pieces)
+            yield Unit(f"chunks of {tokens:.0f} tokens{WITH_HEADINGS}", pieces, has_headings=True)
+        return
     for turns in WINDOWS:
         name = "single turns" if turns == 1 else f"windows of {turns}"
         yield Unit(name, [windows(document, number, turns) for number, document in enumerate(data.documents)])
@@ -180,11 +199,13 @@ def run(
     asked = [terms_of(question.text) for question in data.questions]
     vectors = embed([question.text for question in data.questions])
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
-    line_terms = [[terms_of(turn.line) for turn in document.turns] for document in data.documents]
+    line_terms = [
+        [terms_of(document.text[start:end]) for start, end in document.lines] for document in data.documents
+    ]
     for unit in units(data):
-        rankings = [_ranking(data, pieces, line_terms, embed) for pieces in unit.pieces]
+        rankings = [_ranking(data, unit, pieces, line_terms, embed) for pieces in unit.pieces]
         every = [piece for pieces in unit.pieces for piece in pieces]
-        pooled = _ranking(data, every, line_terms, embed) if has_pooled else None
+        pooled = _ranking(data, unit, every, line_terms, embed) if has_pooled else None
         for question, terms, vector in zip(data.questions, asked, vectors, strict=True):
             places = {"own": (rankings[question.document], unit.pieces[question.document])}
             if pooled is not None:
@@ -197,23 +218,23 @@ def run(
                     rows = found.setdefault(unit.method(method), {}).setdefault(place, {})
                     for budget in budgets:
                         packed = pack(ranked, data.costs, budget)
-                        rows.setdefault(budget, []).append(question.recall(packed))
+                        rows.setdefault(budget, []).append(data.recall(question, packed))
     return found
 
 
 def _most(budgets: Sequence[int]) -> int:
-    """How many of the best pieces to keep: more than fit the greatest budget, since a turn has at least two tokens."""
+    """How many of the best pieces to keep: more than fit the greatest budget, since a line has at least two tokens."""
     return max(budgets) + MOST_MISFITS
 
 
 def _ranking(
-    data: EvaluationSet, pieces: Sequence[Piece], terms: Sequence[Sequence[Sequence[str]]], embed: Embed
+    data: EvaluationSet, unit: Unit, pieces: Sequence[Piece], terms: Sequence[Sequence[Sequence[str]]], embed: Embed
 ) -> Ranking:
-    texts = [
-        "\n".join(data.documents[each.document].turns[turn].line for turn in range(each.start, each.end))
-        for each in pieces
-    ]
-    counted = [
-        Counter(term for turn in range(each.start, each.end) for term in terms[each.document][turn]) for each in pieces
-    ]
+    texts, counted = [], []
+    for piece in pieces:
+        document, lines = data.documents[piece.document], range(piece.start, piece.end)
+        above = document.headings[piece.start] if unit.has_headings else ""
+        text = document.text[document.lines[piece.start][0] : document.lines[piece.end - 1][1]]
+        texts.append(f"{above}\n{text}" if above else text)
+        counted.append(Counter(chain(terms_of(above), *(terms[piece.document][line] for line in lines))))
     return Ranking(counted, embed(texts))

@@ -1,12 +1,15 @@
 """Evidence recall at a token budget: sets of documents and questions, the metric, and its intervals.
 
-A method packs turns while the sum of ``len("speaker: text") / 4`` stays within the budget. The recall of a question is
-the share of its evidence turns that were packed; the figure of a method is the mean over the questions that have
-evidence. Questions about one document are not independent, so an interval by document is given beside the usual one.
+A method packs text while its characters divided by four stay within the budget. The recall of a question is the share
+of its evidence that was packed; the figure of a method is the mean over the questions that have evidence. There are two
+kinds of sets. In conversations the evidence is whole turns, and a turn is packed only as a whole
+(``"speaker: text"``). In documents the evidence is passages, of which every character counts, white space aside.
+Questions about one document are not independent, so an interval by document is given beside the usual one.
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -17,7 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Place: TypeAlias = tuple[int, int]
-"""A turn: the number of its document, and its own number there."""
+"""A line: the number of its document, and its own number there."""
+
+Span: TypeAlias = tuple[int, int]
+"""Offsets in a document's text: the first character, and the one after the last."""
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -27,19 +33,29 @@ APART: Final = "unanswerable"
 BUDGETS: Final = (
     ("locomo*", (250, 500, 1000, 2000)),
     ("qmsum*", (1000, 2000, 4000, 8000)),
-    ("*", (250, 500, 1000, 2000, 4000, 8000)),
+    ("*", (250, 500, 1000, 2000, 4000)),
 )
-"""Token budgets by a pattern for the name of a set's folder; the first match counts. An unknown set has all budgets."""
+"""Token budgets by a pattern for the name of a set's folder; the first match counts."""
 
 RESAMPLES: Final = 4000
 _SEED: Final = 20261122
 _AT_ONCE: Final = 500
 _CHARS_PER_TOKEN: Final = 4
 
+_LONGEST_LINE: Final = 400
+"""A longer paragraph is cut into sentences, in characters; the simple methods put lines together to chunks."""
+
+MEDIA_TYPES: Final = {"markdown": "text/markdown", "pdf": "application/pdf", "text": "text/plain"}
+"""The media types by the kinds of documents in a set."""
+
+_PARAGRAPH: Final = re.compile(r"[^\n]*\n+|[^\n]+\Z")
+_SENTENCE: Final = re.compile(r".*?(?:[.!?]+[\"')\]]*\s+|\Z)", re.DOTALL)
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(\S[^\n]*)")
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of a document, as the set gives it."""
+    """One turn of a conversation, as the set gives it."""
 
     id: str
     speaker: str
@@ -51,19 +67,55 @@ class Turn:
         """The text that methods rank and pack."""
         return f"{self.speaker}: {self.text}"
 
-    @property
-    def cost(self) -> float:
-        """The tokens of the turn by the metric."""
-        return len(self.line) / _CHARS_PER_TOKEN
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
-    """A conversation or meeting."""
+    """A conversation, a meeting, or a text with headings.
+
+    Attributes:
+        id: Its name in the set.
+        title: Its title.
+        text: Its text; for a conversation the lines of its turns.
+        turns: The turns of a conversation; empty for other documents.
+        media_type: Such as ``text/markdown``; empty for a conversation.
+        file: What is ingested if that is not the text itself.
+    """
 
     id: str
     title: str
-    turns: tuple[Turn, ...]
+    text: str
+    turns: tuple[Turn, ...] = ()
+    media_type: str = ""
+    file: Path | None = None
+
+    @cached_property
+    def lines(self) -> tuple[Span, ...]:
+        """The smallest pieces that simple methods rank and pack: turns, or else paragraphs and sentences."""
+        if not self.turns:
+            return tuple(_lines(self.text))
+        ends = np.cumsum([len(turn.line) + 1 for turn in self.turns]).tolist()
+        return tuple((end - 1 - len(turn.line), end - 1) for turn, end in zip(self.turns, ends, strict=True))
+
+    @cached_property
+    def headings(self) -> tuple[str, ...]:
+        """For each line the Markdown headings above it, joined; empty strings for a conversation."""
+        if self.turns:
+            return ("",) * len(self.lines)
+        path: list[tuple[int, str]] = []
+        found = []
+        for start, end in self.lines:
+            heading = _HEADING.match(self.text[start:end])
+            if heading is not None:
+                path = [above for above in path if above[0] < len(heading[1])]
+            found.append(" ".join(title for _, title in path))
+            if heading is not None:
+                path.append((len(heading[1]), heading[2]))
+        return tuple(found)
+
+    @cached_property
+    def visible(self) -> NDArray[np.int64]:
+        """The number of characters before each offset that are not white space."""
+        return np.concatenate([[0], np.cumsum([not char.isspace() for char in self.text])]).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +127,17 @@ class Question:
         document: The number of its document.
         text: The question.
         category: Its category in the set.
-        evidence: The numbers of the turns that answer it.
-        lost: How many evidence ids name no turn of the document; they count as never packed.
+        evidence: What answers it. Each piece is one or more spans that say the same; one of them is enough.
+        is_whole: Whether a piece counts only if all of it is packed.
+        lost: How many pieces are not in the document; they count as never packed.
     """
 
     id: str
     document: int
     text: str
     category: str
-    evidence: frozenset[int]
+    evidence: tuple[tuple[Span, ...], ...]
+    is_whole: bool = True
     lost: int = 0
 
     @property
@@ -96,10 +150,33 @@ class Question:
         """Whether it is reported separately."""
         return self.category == APART
 
-    def recall(self, packed: Collection[Place]) -> float:
-        """Return the share of its evidence that was packed, from 0 to 1; 0 for a question without evidence."""
-        found = sum((self.document, turn) in packed for turn in self.evidence)
-        return found / max(1, len(self.evidence) + self.lost)
+    def recall(self, packed: Sequence[Span], document: Document) -> float:
+        """Return the share of its evidence that was packed, from 0 to 1; 0 for a question without evidence.
+
+        Args:
+            packed: Spans of its document that do not overlap.
+            document: Its document.
+        """
+        borders = np.array(packed, dtype=np.int64).reshape(-1, 2)
+        found = every = 0.0
+        for spans in self.evidence:
+            sizes = [float(document.visible[end] - document.visible[start]) for start, end in spans]
+            shares = [
+                _covered(document.visible, borders, span) / max(size, 1.0)
+                for span, size in zip(spans, sizes, strict=True)
+            ]
+            weight = 1.0 if self.is_whole else max(sizes)
+            found += weight * (float(max(shares) >= 1.0) if self.is_whole else max(shares))
+            every += weight
+        # A lost piece of a document weighs as much as its other pieces do on average.
+        every += self.lost * (1.0 if self.is_whole or not self.evidence else every / len(self.evidence))
+        return found / max(every, 1.0)
+
+
+def _covered(visible: NDArray[np.int64], packed: NDArray[np.int64], span: Span) -> float:
+    starts, ends = np.maximum(packed[:, 0], span[0]), np.minimum(packed[:, 1], span[1])
+    inside = ends > starts
+    return float((visible[ends[inside]] - visible[starts[inside]]).sum())
 
 
 @dataclass(frozen=True)
@@ -115,30 +192,42 @@ class EvaluationSet:
         """The token budgets at which the set is usually measured."""
         return next(budgets for pattern, budgets in BUDGETS if fnmatch(self.name, pattern))
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether its documents are conversations."""
+        return any(document.turns for document in self.documents)
+
     @cached_property
     def costs(self) -> dict[Place, float]:
-        """The tokens of each turn by the metric."""
+        """The tokens of each line by the metric."""
         return {
-            (number, place): turn.cost
+            (number, place): cost_of((span,))
             for number, document in enumerate(self.documents)
-            for place, turn in enumerate(document.turns)
+            for place, span in enumerate(document.lines)
         }
 
     @property
-    def turns(self) -> int:
-        """The number of turns."""
-        return sum(len(document.turns) for document in self.documents)
+    def lines(self) -> int:
+        """The number of lines."""
+        return sum(len(document.lines) for document in self.documents)
 
+    def recall(self, question: Question, packed: Iterable[Place]) -> float:
+        """Return the recall of a question if these lines are packed."""
+        document = self.documents[question.document]
+        own = [document.lines[line] for number, line in packed if number == question.document]
+        return question.recall(own, document)
+
+
+def cost_of(spans: Iterable[Span]) -> float:
+    """Return the tokens of some spans by the metric."""
+    return sum(end - start for start, end in spans) / _CHARS_PER_TOKEN
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_set(folder: Path, most_questions: int | None = None) -> EvaluationSet:
     """Read the set in a folder; with a limit, only that many questions, spread evenly over all."""
-    documents = tuple(
-        Document(str(row["doc_id"]), str(row.get("title") or ""), tuple(_turn(turn) for turn in row["turns"]))
-        for row in _rows(folder / "documents.jsonl")
-    )
+    documents = tuple(_document(row, folder) for row in _rows(folder / "documents.jsonl"))
     numbers = {document.id: number for number, document in enumerate(documents)}
     questions = [_question(row, numbers, documents) for row in _rows(folder / "questions.jsonl")]
     if most_questions is not None and most_questions < len(questions):
@@ -147,9 +236,22 @@ def read_set(folder: Path, most_questions: int | None = None) -> EvaluationSet:
     return EvaluationSet(folder.resolve().name, documents, tuple(questions))
 
 
+def conversation(name: str, title: str, turns: Sequence[Turn]) -> Document:
+    """Return the document of a conversation; its text is its turns, one a line."""
+    return Document(name, title, "".join(f"{turn.line}\n" for turn in turns), tuple(turns))
+
+
 def _rows(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if line.strip()]
+
+
+def _document(row: dict[str, Any], folder: Path) -> Document:
+    name, title = str(row["doc_id"]), str(row.get("title") or "")
+    if "text" not in row:
+        return conversation(name, title, [_turn(turn) for turn in row["turns"]])
+    file = folder / str(row["file"]) if row.get("file") else None
+    return Document(name, title, str(row["text"]), (), MEDIA_TYPES[str(row.get("kind") or "markdown")], file)
 
 
 def _turn(row: dict[str, Any]) -> Turn:
@@ -158,12 +260,28 @@ def _turn(row: dict[str, Any]) -> Turn:
 
 
 def _question(row: dict[str, Any], numbers: dict[str, int], documents: Sequence[Document]) -> Question:
-    document = numbers[str(row["doc_id"])]
-    wanted = {str(each) for each in row.get("evidence") or ()}
-    turns = documents[document].turns
-    found = frozenset(place for place, turn in enumerate(turns) if turn.id in wanted)
-    lost = len(wanted - {turns[place].id for place in found})
-    return Question(str(row["question_id"]), document, str(row["question"]), str(row["category"]), found, lost)
+    number = numbers[str(row["doc_id"])]
+    document, given = documents[number], row.get("evidence") or ()
+    named = str(row["question_id"]), number, str(row["question"]), str(row["category"])
+    if not document.turns:
+        pieces = [tuple((int(start), int(end)) for start, end in piece["spans"]) for piece in given]
+        found = tuple(piece for piece in pieces if piece)
+        return Question(*named, found, is_whole=False, lost=len(pieces) - len(found))
+    wanted = {str(each) for each in given}
+    places = [place for place, turn in enumerate(document.turns) if turn.id in wanted]
+    lost = len(wanted - {document.turns[place].id for place in places})
+    return Question(*named, tuple((document.lines[place],) for place in places), lost=lost)
+
+
+def _lines(text: str) -> Iterator[Span]:
+    """Yield the paragraphs of a text, each line a paragraph, and the sentences of long ones; together the text."""
+    for paragraph in _PARAGRAPH.finditer(text):
+        if len(paragraph[0]) <= _LONGEST_LINE:
+            yield paragraph.span()
+            continue
+        for sentence in _SENTENCE.finditer(text, *paragraph.span()):
+            if sentence.end() > sentence.start():
+                yield sentence.span()
 
 
 # --- Intervals -------------------------------------------------------------------------------------------------------
@@ -213,7 +331,3 @@ def _interval(sums: NDArray[np.float64], counts: NDArray[np.float64], resamples:
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     return float(low), float(high)
 
-
-def used(packed: Iterable[Place], costs: dict[Place, float]) -> float:
-    """Return the tokens of turns by the metric."""
-    return sum(costs[place] for place in packed)

@@ -23,7 +23,7 @@ from rich.progress import track
 
 from bench import baselines, recall_ablations, recall_pages, recall_scale
 from bench.evidence import EvaluationSet, figure, read_set
-from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server
+from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server, recall_of
 from bench.table import machine
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.server.compose import collect_rarely
@@ -105,7 +105,10 @@ def _measured(data: EvaluationSet, arguments: argparse.Namespace) -> dict[str, A
         _say.print("simple methods …")
         found = baselines.run(data, budgets, WordllamaEmbedder().embed_now, has_pooled="pooled" in places)
         document["baselines"] = {name: _means(data, own) for name, own in found.items()}
-        document["best_baseline"] = _best(data, replies, found)
+        plain = {name: own for name, own in found.items() if not name.endswith(baselines.WITH_HEADINGS)}
+        document["best_baseline"] = _best(data, replies, plain)
+        if headed := {name: own for name, own in found.items() if name not in plain}:
+            document["best_with_headings"] = _best(data, replies, headed)
         document["per_question_baselines"] = {
             name: {
                 where: {budget: np.round(row, 4).tolist() for budget, row in rows.items()}
@@ -126,7 +129,7 @@ def _facts(data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where])
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "documents": len(data.documents),
-        "turns": data.turns,
+        "lines": data.lines,
         "questions": len(data.questions),
         "counted": sum(not question.is_apart for question in counted),
         "apart": sum(question.is_apart for question in counted),
@@ -142,24 +145,24 @@ async def _asked(
     async with private_server(folder) as client:
         await client.create_workspace(WORKSPACE)
         workspace = client.workspace(WORKSPACE)
-        _say.print(f"{data.name}: ingesting {len(data.documents)} documents of {data.turns:,} turns …")
+        _say.print(f"{data.name}: ingesting {len(data.documents)} documents of {data.lines:,} lines …")
         ingested = await ingest(workspace, data)
         rested = recall_scale.resident()
         # The first question loads the trees of every archive.
         last = places[-1]
-        cold = await ask(workspace, data, ingested, data.questions[0], last, budgets[0])
+        cold = await ask(workspace, ingested, data.questions[0], last, budgets[0])
         replies: Replies = {}
         for where in places:
             for budget in budgets:
                 named = f"{where}, {budget:,} tokens"
                 rows = replies.setdefault(where, {}).setdefault(budget, [])
                 for question in track(data.questions, named, console=_say, transient=True):
-                    rows.append(await ask(workspace, data, ingested, question, where, budget))
+                    rows.append(await ask(workspace, ingested, question, where, budget))
         facts = {
             "failures": ingested.failures,
             "ingest": {
                 "seconds": round(ingested.seconds, 2),
-                "turns_per_second": round(data.turns / ingested.seconds, 1),
+                "lines_per_second": round(data.lines / ingested.seconds, 1),
                 "usage": {name: dict(counts) for name, counts in ingested.usage.items()},
                 "calls": sum(counts["calls"] for counts in ingested.usage.values()),
                 **ingested.nodes,
@@ -193,7 +196,7 @@ def _figures(data: EvaluationSet, replies: Replies) -> dict[str, Any]:
     kinds = sorted({question.category for question in data.questions if not question.is_apart})
     for where, rows in replies.items():
         for budget, row in rows.items():
-            values = [question.recall(reply.packed) for question, reply in zip(data.questions, row, strict=True)]
+            values = [recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)]
             chosen = _chosen(data)
             main.setdefault(where, {})[str(budget)] = _figure(data, values, chosen) | {
                 "categories": {
@@ -245,7 +248,7 @@ def _best(
         for budget, row in rows.items():
             means = {name: float(np.mean([own[where][budget][each] for each in chosen])) for name, own in found.items()}
             name = max(means, key=means.__getitem__)
-            ours = [question.recall(reply.packed) for question, reply in zip(data.questions, row, strict=True)]
+            ours = [recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)]
             more = [one - other for one, other in zip(ours, found[name][where][budget], strict=True)]
             best.setdefault(where, {})[str(budget)] = {
                 "name": name,
@@ -265,7 +268,7 @@ def _per_question(data: EvaluationSet, replies: Replies) -> Iterable[dict[str, A
                     "category": question.category,
                     "where": where,
                     "budget": budget,
-                    "recall": round(question.recall(reply.packed), 4) if question.counts else None,
+                    "recall": round(recall_of(question, reply.packed, data), 4) if question.counts else None,
                     "evidence": len(question.evidence) + question.lost,
                     "packed": len(reply.packed),
                     "tokens": round(reply.tokens, 2),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.evidence import EvaluationSet
-from bench.recall_asking import WORKSPACE, Ingested, Where, packed_turns
+from bench.recall_asking import WORKSPACE, Ingested, Where, packed_parts, recall_of
 from memotree.forest.recall.archive_snapshot import SearchCorpus
 from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.recall import CACHE_BYTES
@@ -83,6 +83,6 @@ async def run(
                     scores = score(corpus.leaf_index, question.text, vector, related=words, idf=rare, settings=settings)
                     for budget in budgets:
                         taken = [corpus.place(leaf) for leaf in pack(scores.total, corpus.leaf_index, budget).tolist()]
-                        packed = packed_turns([snapshot.leaf_id(number) for snapshot, number in taken], ingested)
-                        rows.setdefault(budget, []).append(question.recall(packed))
+                        packed = packed_parts([snapshot.leaf_id(number) for snapshot, number in taken], ingested)
+                        rows.setdefault(budget, []).append(recall_of(question, packed, data))
     return found
