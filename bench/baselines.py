@@ -199,9 +199,7 @@ def run(
     asked = [terms_of(question.text) for question in data.questions]
     vectors = embed([question.text for question in data.questions])
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
-    line_terms = [
-        [terms_of(document.text[start:end]) for start, end in document.lines] for document in data.documents
-    ]
+    line_terms = [[terms_of(document.text[start:end]) for start, end in document.lines] for document in data.documents]
     for unit in units(data):
         rankings = [_ranking(data, unit, pieces, line_terms, embed) for pieces in unit.pieces]
         every = [piece for pieces in unit.pieces for piece in pieces]

@@ -222,6 +222,7 @@ def cost_of(spans: Iterable[Span]) -> float:
     """Return the tokens of some spans by the metric."""
     return sum(end - start for start, end in spans) / _CHARS_PER_TOKEN
 
+
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -330,4 +331,3 @@ def _interval(sums: NDArray[np.float64], counts: NDArray[np.float64], resamples:
         means.append(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     return float(low), float(high)
-

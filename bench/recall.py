@@ -181,6 +181,11 @@ def _chosen(data: EvaluationSet, *, apart: bool = False) -> list[int]:
     return [number for number, question in enumerate(data.questions) if question.counts and question.is_apart is apart]
 
 
+def _recalls(data: EvaluationSet, row: Sequence[Reply]) -> list[float]:
+    """Return the recall of each question in its answer."""
+    return [recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)]
+
+
 def _figure(data: EvaluationSet, values: Sequence[float], numbers: Iterable[int]) -> dict[str, Any]:
     """Return the rounded figure of some questions; ``values`` has those of all questions."""
     chosen = list(numbers)
@@ -196,7 +201,9 @@ def _figures(data: EvaluationSet, replies: Replies) -> dict[str, Any]:
     kinds = sorted({question.category for question in data.questions if not question.is_apart})
     for where, rows in replies.items():
         for budget, row in rows.items():
-            values = [recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)]
+            values = [
+                recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)
+            ]
             chosen = _chosen(data)
             main.setdefault(where, {})[str(budget)] = _figure(data, values, chosen) | {
                 "categories": {
@@ -248,7 +255,9 @@ def _best(
         for budget, row in rows.items():
             means = {name: float(np.mean([own[where][budget][each] for each in chosen])) for name, own in found.items()}
             name = max(means, key=means.__getitem__)
-            ours = [recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)]
+            ours = [
+                recall_of(question, reply.packed, data) for question, reply in zip(data.questions, row, strict=True)
+            ]
             more = [one - other for one, other in zip(ours, found[name][where][budget], strict=True)]
             best.setdefault(where, {})[str(budget)] = {
                 "name": name,

@@ -182,9 +182,7 @@ def located(contents: Sequence[str], text: str) -> list[Span]:
 # --- Out -------------------------------------------------------------------------------------------------------------
 
 
-async def ask(
-    workspace: AsyncWorkspace, ingested: Ingested, question: Question, where: Where, budget: int
-) -> Reply:
+async def ask(workspace: AsyncWorkspace, ingested: Ingested, question: Question, where: Where, budget: int) -> Reply:
     """Ask one question with the default strategy."""
     archives = [ingested.archives[question.document]] if where == "own" else []
     begun = time.perf_counter()

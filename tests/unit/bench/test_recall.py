@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 
 from bench import baselines, recall_pages
 from bench.baselines import Piece, Ranking, chunks, pack, terms_of, windows
-from bench.evidence import Document, EvaluationSet, Question, Turn, figure, read_set
-from bench.recall_asking import Ingested, packed_turns
+from bench.evidence import Document, EvaluationSet, Question, Turn, conversation, cost_of, figure, read_set
+from bench.recall_asking import Ingested, located, packed_parts
 
 
 def made(texts: Sequence[str], name: str = "made") -> EvaluationSet:
-    turns = tuple(Turn(f"t{number}", "Ann", text) for number, text in enumerate(texts))
-    return EvaluationSet(name, (Document("d", "", turns),), ())
+    turns = [Turn(f"t{number}", "Ann", text) for number, text in enumerate(texts)]
+    return EvaluationSet(name, (conversation("d", "", turns),), ())
+
+
+def written(text: str, name: str = "written") -> EvaluationSet:
+    return EvaluationSet(name, (Document("d", "", text, media_type="text/markdown"),), ())
 
 
 def write(folder: Path, documents: Sequence[object], questions: Sequence[object]) -> Path:
@@ -44,25 +48,81 @@ def embed(texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def test_a_turn_costs_a_quarter_of_its_characters_with_the_speaker() -> None:
-    assert Turn("t", "Ann", "Hello").cost == len("Ann: Hello") / 4
+    assert made(["Hello"]).costs == {(0, 0): len("Ann: Hello") / 4}
 
 
 def test_recall_is_the_share_of_the_evidence_that_was_packed_of_the_own_document() -> None:
-    question = Question("q", 1, "?", "x", frozenset({2, 5}))
-    assert question.recall({(1, 2), (0, 5), (1, 4)}) == 0.5
-    assert question.recall({(1, 2), (1, 5)}) == 1.0
+    data = EvaluationSet("two", (*made(["x"] * 6).documents, *made(["y"] * 6).documents), ())
+    lines = data.documents[1].lines
+    question = Question("q", 1, "?", "x", ((lines[2],), (lines[5],)))
+    assert data.recall(question, {(1, 2), (0, 5), (1, 4)}) == 0.5
+    assert data.recall(question, {(1, 2), (1, 5)}) == 1.0
+
+
+def test_a_part_of_a_turn_is_not_the_turn() -> None:
+    document = made(["hello there"]).documents[0]
+    question = Question("q", 0, "?", "x", (document.lines,))
+    assert question.recall([(0, 8)], document) == 0.0
+    assert question.recall([(0, 8), (8, 16)], document) == 1.0
 
 
 def test_evidence_that_no_turn_has_counts_as_never_packed() -> None:
-    assert Question("q", 0, "?", "x", frozenset({1}), lost=1).recall({(0, 1)}) == 0.5
+    document = made(["a", "b"]).documents[0]
+    assert Question("q", 0, "?", "x", (document.lines[1:],), lost=1).recall(document.lines, document) == 0.5
+
+
+def test_of_a_document_every_visible_character_of_the_evidence_counts() -> None:
+    document = written("ab cd  ef\n\ngh").documents[0]
+    question = Question("q", 0, "?", "x", (((0, 9),), ((11, 13),)), is_whole=False)
+    assert question.recall([(0, 5)], document) == 4 / 8
+    assert question.recall([(0, 5), (11, 13)], document) == 6 / 8
+    assert question.recall([(0, 13)], document) == 1.0
+
+
+def test_one_of_the_places_that_say_the_same_is_enough() -> None:
+    document = written("ab ab cd").documents[0]
+    question = Question("q", 0, "?", "x", (((0, 2), (3, 5)),), is_whole=False)
+    assert question.recall([(3, 5)], document) == 1.0
+    assert question.recall([(0, 2), (3, 5)], document) == 1.0
+    assert question.recall([(5, 8)], document) == 0.0
+
+
+def test_a_set_of_documents_is_read(tmp_path: Path) -> None:
+    document = {"doc_id": "m", "title": "Manual", "kind": "markdown", "text": "# A\n\nb\n"}
+    asked = {"question_id": 1, "doc_id": "m", "question": "?", "category": "x"}
+    evidence = [{"text": "b", "spans": [[5, 6]]}, {"text": "gone", "spans": []}]
+    data = read_set(write(tmp_path / "some", [document], [asked | {"evidence": evidence}]))
+    assert data.documents == (Document("m", "Manual", "# A\n\nb\n", (), "text/markdown"),)
+    assert data.questions[0].evidence == (((5, 6),),)
+    assert data.questions[0].lost == 1
+    assert data.questions[0].recall([(0, 8)], data.documents[0]) == 0.5
+    assert not data.has_turns
+
+
+@given(text=st.text(alphabet="ab. \n#", max_size=2000))
+def test_the_lines_of_a_document_are_its_text(text: str) -> None:
+    document = written(text).documents[0]
+    assert "".join(text[start:end] for start, end in document.lines) == text
+    assert cost_of(document.lines) == len(text) / 4
+    assert len(document.headings) == len(document.lines)
+
+
+def test_a_line_has_the_headings_above_it_and_not_its_own() -> None:
+    document = written("# A\nx\n## B\ny\n# C\nz\n").documents[0]
+    assert document.headings == ("", "A", "A", "A B", "", "C")
+
+
+def test_texts_are_located_by_letters_and_digits_alone() -> None:
+    text = "One  two, three.\n\nFour five!"
+    assert located(["one is missing", "One two", "three. Four"], text) == [(0, 0), (0, 8), (10, 22)]
 
 
 def test_a_set_is_read_with_numbers_for_ids_and_with_what_is_missing(tmp_path: Path) -> None:
     document = {"doc_id": 7, "title": None, "turns": [{"id": 1, "speaker": "A", "text": "x", "time": None}]}
     asked = {"question_id": 1, "doc_id": 7, "question": "?", "category": "x", "evidence": [1, 2]}
     data = read_set(write(tmp_path / "some", [document], [asked, asked | {"evidence": []}]))
-    assert data.documents == (Document("7", "", (Turn("1", "A", "x", ""),)),)
-    assert data.questions[0].evidence == {0}
+    assert data.documents == (conversation("7", "", [Turn("1", "A", "x", "")]),)
+    assert data.questions[0].evidence == (((0, 4),),)
     assert data.questions[0].lost == 1
     assert not data.questions[1].counts
 
@@ -75,7 +135,7 @@ def test_fewer_questions_are_spread_over_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "last"), [("locomo-test", 250, 2000), ("qmsum", 1000, 8000), ("other", 250, 8000)]
+    ("name", "first", "last"), [("locomo-test", 250, 2000), ("qmsum", 1000, 8000), ("other", 250, 4000)]
 )
 def test_the_budgets_follow_from_the_name_of_the_set(name: str, first: int, last: int) -> None:
     data = made([], name)
@@ -83,9 +143,11 @@ def test_the_budgets_follow_from_the_name_of_the_set(name: str, first: int, last
 
 
 def test_a_turn_of_several_leaves_is_packed_only_with_all_of_them() -> None:
-    ingested = Ingested(home={"a": (0, 0), "b": (0, 0), "c": (0, 1)}, leaves=Counter({(0, 0): 2, (0, 1): 1}))
-    assert packed_turns(["a", "c", "a"], ingested) == {(0, 1)}
-    assert packed_turns(["a", "b"], ingested) == {(0, 0)}
+    first, second = (0, (0, 9)), (0, (10, 20))
+    parts = {"a": first, "b": first, "c": second}
+    ingested = Ingested(parts=parts, leaves=Counter({first: 2, second: 1}))
+    assert packed_parts(["a", "c", "a"], ingested) == {second}
+    assert packed_parts(["a", "b"], ingested) == {first}
 
 
 # --- Intervals -------------------------------------------------------------------------------------------------------
@@ -179,13 +241,24 @@ def test_the_fifth_misfit_ends_the_packing() -> None:
 def test_every_baseline_answers_every_question_of_its_own_and_of_all_documents() -> None:
     texts = [f"turn {number} about {word}" for number, word in enumerate(["boats", "cats", "taxes", "rain"] * 8)]
     one, other = made(texts), made(["Something else entirely"] * 5)
-    question = Question("q", 0, "Who likes cats?", "x", frozenset({1}))
+    question = Question("q", 0, "Who likes cats?", "x", (one.documents[0].lines[1:2],))
     data = EvaluationSet("two", (*one.documents, *other.documents), (question,) * 2)
     found = baselines.run(data, (100, 4000), embed)
     assert len(found) == len(baselines.METHODS) * (len(baselines.WINDOWS) + 1)
     for rows in found.values():
         assert {where: set(row) for where, row in rows.items()} == {"own": {100, 4000}, "pooled": {100, 4000}}
         assert rows["own"][4000] == rows["pooled"][4000] == [1.0, 1.0]
+
+
+def test_chunks_of_documents_are_ranked_with_their_headings_and_without() -> None:
+    text = "# Boats\n\n" + "They float. " * 20 + "\n\n# Cars\n\n" + "They roll. " * 20
+    one = written(text)
+    place = text.index("They roll.")
+    question = Question("q", 0, "cars", "x", (((place, place + 220),),), is_whole=False)
+    data = EvaluationSet("one", one.documents, (question,))
+    found = baselines.run(data, (64,), embed, has_pooled=False)
+    assert len(found) == 2 * len(baselines.METHODS) * len(baselines.CHUNKS_OF_DOCUMENTS)
+    assert found["BM25, chunks of 64 tokens with headings"]["own"][64] >= found["BM25, chunks of 64 tokens"]["own"][64]
 
 
 # --- The page --------------------------------------------------------------------------------------------------------
