@@ -184,7 +184,9 @@ class IngestDocumentRequest(_message.Message):
     or "application/x-ndjson" for turns; detected when empty.
     """
     chunk_size: _builtins.int
-    """The largest leaf, in characters; 1000 when 0, at least 20, at most a quarter of max_content_bytes."""
+    """The largest leaf, in characters; when 0, 400 for a text and 1000 for turns and code; at least 20, at most a quarter
+    of max_content_bytes.
+    """
     similarity_threshold: _builtins.float
     """Neighbours merge only if their similarity exceeds this, from -1 to 1; 0.5 when not given."""
     merge_limit: _builtins.int

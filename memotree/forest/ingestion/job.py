@@ -204,7 +204,7 @@ class _IngestionRun:
     # --- A new document ----------------------------------------------------------------------------------------------
 
     async def _build_new(self, state: State, document: Document) -> job_service_pb2.IngestionResult:
-        options, tags = ChunkingOptions.from_request(self._request), self._request.tags
+        options, tags = ChunkingOptions.from_request(self._request, document), self._request.tags
         async with self._store.database.connection() as conn:
             if self._request.name:
                 await check_name(Snapshot(conn, state), self._request.name)
@@ -236,7 +236,7 @@ class _IngestionRun:
     async def _update_existing(
         self, state: State, document: Document, known: KnownDocument
     ) -> job_service_pb2.IngestionResult:
-        options = ChunkingOptions.from_request(self._request, known.facts)
+        options = ChunkingOptions.from_request(self._request, document, known.facts)
         tags = self._request.tags or tags_of(known.facts)
         facts = {**known.facts, **self._facts(document, options, tags)}
         holder = self._renamed(known, facts)

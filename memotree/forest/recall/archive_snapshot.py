@@ -24,6 +24,9 @@ _BLOB: Final = 40
 _NO_VERSION: Final = -1
 _LATE: Final = float("inf")
 
+_WHOLE: Final = 0.9
+"""A heading over this share of a document's leaves is its title, and tells no two of them apart."""
+
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -168,6 +171,7 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
     places = np.array([place for place, node in enumerate(nodes) if is_leaf(node)], dtype=np.int32)
     leaves = [nodes[place] for place in places]
     starts = _starts(leaves)
+    sizes = np.repeat(np.diff([*starts, len(leaves)]), np.diff([*starts, len(leaves)])).tolist()
     types: dict[str, int] = {}
     sets: dict[frozenset[str], int] = {}
     return ArchiveSnapshot(
@@ -188,17 +192,59 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
             _spans(ends, places, starts),
             [leaf.speaker or "" for leaf in leaves],
             [_note(leaf.time) for leaf in leaves],
+            _headings(nodes, parents, _widths(ends, places), places, sizes),
         ),
     )
 
 
 def _starts(leaves: Sequence[TreeNode]) -> list[int]:
-    """Returns the index of each document's first leaf; a joined archive has several, and no window spans two."""
-    before = [None, *leaves]
+    """Returns the index of each document's first leaf; no window spans two documents.
+
+    A joined archive has several documents. Turns that somebody stored without a document are one conversation. Every
+    other leaf without a document is a note, and so a document of its own.
+    """
+    keys = [_document_of(leaf) for leaf in leaves]
+    return [place for place, key in enumerate(keys) if key is None or place == 0 or key != keys[place - 1]]
+
+
+def _document_of(leaf: TreeNode) -> tuple[str, bool] | None:
+    if leaf.document_id is None and not leaf.speaker:
+        return None
+    return leaf.document_id or "", leaf.document_id is None
+
+
+def _widths(ends: NDArray[np.int32], places: NDArray[np.int32]) -> list[int]:
+    """Returns the number of leaves at and below each node."""
+    widths: list[int] = (np.searchsorted(places, ends) - np.searchsorted(places, np.arange(len(ends)))).tolist()
+    return widths
+
+
+def _headings(
+    nodes: Sequence[TreeNode],
+    parents: NDArray[np.int32],
+    widths: Sequence[int],
+    places: NDArray[np.int32],
+    sizes: Sequence[int],
+) -> list[tuple[str, ...]]:
+    """Returns the headings above each leaf, outermost first, without those that stand over its whole document.
+
+    Args:
+        nodes: All nodes in pre-order.
+        parents: For each node the index of its parent; -1 for a root.
+        widths: For each node the number of leaves at and below it.
+        places: The index of each leaf.
+        sizes: For each leaf the number of leaves of its document.
+    """
+    above: list[tuple[tuple[str, int], ...]] = []
+    for parent in parents.tolist():
+        if parent < 0:
+            above.append(())
+            continue
+        heading = nodes[parent].heading
+        above.append((*above[parent], (heading, widths[parent])) if heading else above[parent])
     return [
-        place
-        for place, (last, leaf) in enumerate(zip(before, leaves, strict=False))
-        if last is None or last.document_id != leaf.document_id
+        tuple(heading for heading, width in above[place] if size == 1 or width < _WHOLE * size)
+        for place, size in zip(places.tolist(), sizes, strict=True)
     ]
 
 

@@ -7,9 +7,16 @@ from typing import Final, Self
 from memotree_storage.model import attribute_names
 
 from memotree.forest.chunking.splitting import SPLITTER
+from memotree.forest.documents import Document
 from memotree.v1 import forest_service_pb2 as pb
 
+TEXT_CHUNK_SIZE: Final = 400
+"""The default for a text: a paragraph or two, so that a fact of one line can be recalled without a page around it.
+Measured in docs/reference/recall.md."""
+
 CHUNK_SIZE: Final = 1000
+"""The default for a turn of a conversation, which should be one leaf, and for code."""
+
 SIMILARITY_THRESHOLD: Final = 0.5
 MERGE_FACTOR: Final = 8
 """The default merge limit in chunks. With a limit of one chunk, as in the source of this design, almost nothing could
@@ -31,10 +38,13 @@ class ChunkingOptions:
     merge_limit: int = CHUNK_SIZE * MERGE_FACTOR
 
     @classmethod
-    def from_request(cls, request: pb.IngestDocumentRequest, before: Mapping[str, str] | None = None) -> Self:
+    def from_request(
+        cls, request: pb.IngestDocumentRequest, document: Document, before: Mapping[str, str] | None = None
+    ) -> Self:
         """Returns the options of a request; an option not given is taken from the attributes ``before``, or default."""
         known = _known(before or {})
-        chunk_size = request.chunk_size or int(known.get(attribute_names.CHUNK_SIZE, CHUNK_SIZE))
+        usual = CHUNK_SIZE if document.turns or document.language else TEXT_CHUNK_SIZE
+        chunk_size = request.chunk_size or int(known.get(attribute_names.CHUNK_SIZE, usual))
         if request.merge_limit or request.chunk_size:
             merge_limit = request.merge_limit or MERGE_FACTOR * chunk_size
         else:

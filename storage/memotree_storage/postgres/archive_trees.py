@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from psycopg.rows import class_row
 
-from memotree_storage.model.attribute_names import SPEAKER, TIME
-from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION, SPEAKER, TIME
+from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
 
@@ -34,6 +34,8 @@ class TreeNode(NamedTuple):
         time: Its attribute ``time``, or ``None``.
         speaker: Its attribute ``speaker``, or ``None``.
         document_id: The document that it was cut from, or ``None``.
+        heading: Its title if that is a heading for the nodes below it, or ``None``: leaves of documents have none, and
+            the titles of nodes that only join similar neighbours are generated.
         committed_at: When its version was committed; ``None`` while it is staged.
         depth: The number of its ancestors.
     """
@@ -50,6 +52,7 @@ class TreeNode(NamedTuple):
     time: str | None
     speaker: str | None
     document_id: str | None
+    heading: str | None
     committed_at: datetime | None
     depth: int
 
@@ -58,7 +61,7 @@ _Text: TypeAlias = str | None
 _Tags: TypeAlias = list[str] | None
 _Time: TypeAlias = datetime | None
 _Row: TypeAlias = tuple[
-    str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Time, int, bool, bool
+    str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Text, _Time, int, bool, bool
 ]
 """The fields of `TreeNode`, with the depth of its line instead of its own and ``None`` for no tags; then whether it is
 an archive, and whether it is dead.
@@ -72,9 +75,18 @@ _PARENT: Final = 1
 _POSITION: Final = 2
 _ARCHIVE: Final = 3
 _TAGS: Final = 8
-_DEPTH: Final = 13
-_IS_ARCHIVE: Final = 14
-_DEAD: Final = 15
+_DEPTH: Final = 14
+_IS_ARCHIVE: Final = 15
+_DEAD: Final = 16
+
+
+def _heading(row: str) -> str:
+    """The SQL of a row's heading (see `TreeNode`)."""
+    return (
+        f"case when {row}.type = '{LEAF_TYPE}' or {row}.type = '{SUMMARY_TYPE}' and {row}.source is not null"
+        f" and not {row}.attributes ?| array['{SECTION}', '{DOCUMENT_ID}'] then null else {row}.title end"
+    )
+
 
 # Empty arrays are returned as null: reading an array costs more than the rest of a row, and most nodes have no tags.
 #
@@ -84,12 +96,12 @@ _LEAVES: Final = f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
          nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
-         null::timestamptz, -1, s.is_archive, s.dead
+         {_heading("s")}, null::timestamptz, -1, s.is_archive, s.dead
     from work.staged s where s.session_id = %(session)s
   union all
   select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
          nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
-         c.committed_at, line.depth, v.is_archive, v.dead
+         {_heading("v")}, c.committed_at, line.depth, v.is_archive, v.dead
     from line join mirror.version v on v.line_id = line.line_id
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
@@ -247,8 +259,8 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
 
 def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:
     entry_id, _, position, archive_id, kind, tokens, version_id, blob = row[:_TAGS]
-    tags, when, speaker, document_id, committed_at = row[_TAGS:_DEPTH]
+    tags, when, speaker, document_id, heading, committed_at = row[_TAGS:_DEPTH]
     return TreeNode(
         *(entry_id, parent_id, position, archive_id, kind, tokens, version_id, blob),
-        *(tags or (), when, speaker, document_id, committed_at, depth),
+        *(tags or (), when, speaker, document_id, heading, committed_at, depth),
     )

@@ -4,10 +4,13 @@ Everything that does not depend on a question is computed once: the window aroun
 node that contains each leaf at every scale, the norms of their vectors, and the topic reach of each document. Windows
 and nodes are intervals of leaves in document order, so a sum over one is the difference of two prefix sums. Indexes are
 built separately for each archive and joined by `concatenate`, which copies but recomputes nothing.
+
+A note is a document of its own, of one leaf: what stands beside it in its archive says nothing about it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -68,6 +71,46 @@ class LeafFeatureArrays:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """Which leaves have which terms, and how often.
+
+    Attributes:
+        terms: The ids of all terms, ascending.
+        bounds: Index of each term's first posting, and the number of postings at the end.
+        leaves: The leaves that have each term, term by term.
+        counts: How often the term occurs in the leaf of each posting.
+    """
+
+    terms: NDArray[np.uint32]
+    bounds: NDArray[np.int64]
+    leaves: Ints
+    counts: Floats
+
+    @property
+    def weight(self) -> int:
+        """Size in bytes."""
+        return self.terms.nbytes + self.bounds.nbytes + self.leaves.nbytes + self.counts.nbytes
+
+    def of(self, terms: Sequence[int]) -> tuple[Ints, Floats]:
+        """Returns the leaves that have any of some terms, and how often; a leaf is repeated for each term it has."""
+        wanted = np.array(terms, dtype=np.uint32)
+        number = np.searchsorted(self.terms, wanted)
+        known = number[number < len(self.terms)]
+        known = known[self.terms[known] == wanted[number < len(self.terms)]]
+        parts = [slice(self.bounds[each], self.bounds[each + 1]) for each in known]
+        if not parts:
+            return self.leaves[:0], self.counts[:0]
+        return np.concatenate([self.leaves[part] for part in parts]), np.concatenate(
+            [self.counts[part] for part in parts]
+        )
+
+    def has(self, term: int) -> bool:
+        """Whether any leaf has a term."""
+        number = int(np.searchsorted(self.terms, np.uint32(term)))
+        return number < len(self.terms) and int(self.terms[number]) == term
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LeafIndex:
     """The leaves of documents, document by document. In arrays with a scale axis that axis is the first.
 
@@ -77,10 +120,8 @@ class LeafIndex:
         lengths: Number of words of each leaf.
         words_before: Prefix sums of the lengths: words before each leaf, and of all leaves at the end.
         vectors: Vector of each leaf, shape (leaves, dimensions).
-        terms: The ids of all terms, ascending.
-        bounds: Index of each term's first posting, and the number of postings at the end.
-        postings: The leaves that have each term, term by term.
-        counts: How often the term occurs in the leaf of each posting.
+        text: The terms of the leaves' own texts.
+        headings: The terms of the headings above each leaf.
         low: First leaf of the window around each leaf, shape (scales, leaves).
         high: The leaf after the last one of that window.
         norms: Norms of the windows' vectors, which are the sums of the leaves' vectors times their lengths.
@@ -88,6 +129,7 @@ class LeafIndex:
         node_high: The leaf after the last one of that node.
         node_norms: Norms of the nodes' vectors.
         reach: For each document, over how many tokens a topic lasts.
+        spoken: For each document, whether it is a conversation.
         labels: The distinct labels of leaves, such as names of speakers; the first one is empty.
         label_of: For each leaf the index of its label.
     """
@@ -97,10 +139,8 @@ class LeafIndex:
     lengths: Floats
     words_before: NDArray[np.float64]
     vectors: Floats
-    terms: NDArray[np.uint32]
-    bounds: NDArray[np.int64]
-    postings: Ints
-    counts: Floats
+    text: Postings
+    headings: Postings
     low: Ints
     high: Ints
     norms: Floats
@@ -108,6 +148,7 @@ class LeafIndex:
     node_high: Ints
     node_norms: Floats
     reach: Floats
+    spoken: NDArray[np.bool_]
     labels: tuple[str, ...]
     label_of: Ints
 
@@ -118,7 +159,8 @@ class LeafIndex:
     def weight(self) -> int:
         """Size in bytes."""
         values = (getattr(self, field.name) for field in fields(self))
-        return 2000 + sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+        arrays = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+        return 2000 + arrays + self.text.weight + self.headings.weight
 
 
 # --- Features from texts ---------------------------------------------------------------------------------------------
@@ -152,6 +194,7 @@ def make_leaf_index(
     spans: Spans = (),
     labels: Sequence[str] | None = None,
     notes: Sequence[str] | None = None,
+    headings: Sequence[Sequence[str]] | None = None,
 ) -> LeafIndex:
     """Builds the index of some documents. Takes a second for tens of thousands of leaves: cache and `concatenate` it.
 
@@ -160,7 +203,9 @@ def make_leaf_index(
         starts: Index of each document's first leaf; documents without leaves are dropped.
         spans: The inner nodes of the trees, each as (first leaf, after its last leaf), in any order.
         labels: For each leaf its source, such as the speaker; leaves of a speaker that a question names score higher.
+            A document is a conversation if most of its leaves have one.
         notes: For each leaf words that describe it but are not in its text, such as its time.
+        headings: For each leaf the headings above it.
     """
     count = len(features.tokens)
     borders = np.unique(np.array([*starts, 0, count], dtype=np.int64))
@@ -168,9 +213,12 @@ def make_leaf_index(
     lengths = features.lengths.astype(np.float32)
     low, high = windows.windows(tokens, borders)
     node_low, node_high = windows.nodes(tokens, np.asarray(spans, dtype=np.int64).reshape(-1, 2), borders, low, high)
-    norms, node_norms = np.zeros(low.shape, np.float32), np.zeros(low.shape, np.float32)
+    alone = np.maximum(lengths, 1) * np.linalg.norm(features.vectors, axis=1)
+    norms = np.tile(np.maximum(alone, windows.SMALLEST).astype(np.float32), (len(low), 1))
+    node_norms = norms.copy()
     reach = np.full(len(borders) - 1, TYPICAL_REACH, dtype=np.float32)
-    for number, (start, end) in enumerate(zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)):
+    for number in np.flatnonzero(np.diff(borders) > 1).tolist():
+        start, end = int(borders[number]), int(borders[number + 1])
         part = slice(start, end)
         weighted = features.vectors[part] * np.maximum(lengths[part], 1)[:, None]
         sums = np.concatenate([np.zeros_like(weighted[:1]), np.cumsum(weighted, axis=0)])
@@ -178,17 +226,15 @@ def make_leaf_index(
         node_norms[:, part] = windows.norms(sums, node_low[:, part] - start, node_high[:, part] - start)
         reach[number] = windows.reach(features.vectors[part], lengths[part], tokens[part])
     names, label_of = _labels(labels, count)
-    terms, bounds, postings, counts = _postings(features, notes)
+    labelled = np.concatenate([[0], np.cumsum(label_of > 0)])
     return LeafIndex(
         starts=borders,
         tokens=tokens,
         lengths=lengths,
         words_before=_running(lengths),
         vectors=np.ascontiguousarray(features.vectors, dtype=np.float32),
-        terms=terms,
-        bounds=bounds,
-        postings=postings,
-        counts=counts,
+        text=_postings(features, notes),
+        headings=_heading_postings(headings or ()),
         low=low,
         high=high,
         norms=norms,
@@ -196,6 +242,7 @@ def make_leaf_index(
         node_high=node_high,
         node_norms=node_norms,
         reach=reach,
+        spoken=2 * np.diff(labelled[borders]) > np.diff(borders),
         labels=names,
         label_of=label_of,
     )
@@ -224,8 +271,6 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
     def values(name: str) -> Floats:
         return np.concatenate([getattr(each, name) for each in full], axis=0 if name == "vectors" else -1)
 
-    every = np.concatenate([np.repeat(each.terms, np.diff(each.bounds)) for each in full])
-    terms, bounds, postings, counts = _sorted(every, places("postings"), values("counts"))
     starts = [each.starts[:-1] + shift for each, shift in zip(full, shifts[:-1], strict=True)]
     return LeafIndex(
         starts=np.concatenate([*starts, shifts[-1:]]),
@@ -233,10 +278,8 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
         lengths=values("lengths"),
         words_before=_running(values("lengths")),
         vectors=values("vectors"),
-        terms=terms,
-        bounds=bounds,
-        postings=postings,
-        counts=counts,
+        text=_joined([each.text for each in full], shifts),
+        headings=_joined([each.headings for each in full], shifts),
         low=places("low"),
         high=places("high"),
         norms=values("norms"),
@@ -244,6 +287,7 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
         node_high=places("node_high"),
         node_norms=values("node_norms"),
         reach=values("reach"),
+        spoken=np.concatenate([each.spoken for each in full]),
         labels=tuple(names),
         label_of=np.concatenate([own[each.label_of] for own, each in zip(label_of, full, strict=True)]),
     )
@@ -262,9 +306,7 @@ def _labels(labels: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], 
 # --- Terms -----------------------------------------------------------------------------------------------------------
 
 
-def _postings(
-    features: FeatureArrays, notes: Sequence[str] | None
-) -> tuple[NDArray[np.uint32], NDArray[np.int64], Ints, Floats]:
+def _postings(features: FeatureArrays, notes: Sequence[str] | None) -> Postings:
     leaves = np.repeat(np.arange(len(features.tokens), dtype=np.int32), np.diff(features.offsets))
     terms, counts = np.asarray(features.terms, dtype=np.uint32), features.counts.astype(np.float32)
     if notes is not None:
@@ -276,11 +318,31 @@ def _postings(
     return _sorted(terms, leaves, counts)
 
 
-def _sorted(
-    terms: NDArray[np.uint32], leaves: Ints, counts: Floats
-) -> tuple[NDArray[np.uint32], NDArray[np.int64], Ints, Floats]:
-    """Sorts postings by term; returns the distinct terms, the bounds of their postings, the leaves and the counts."""
+def _heading_postings(headings: Sequence[Sequence[str]]) -> Postings:
+    """Returns the distinct terms of the headings above each leaf, each counted once."""
+    known: dict[tuple[str, ...], list[int]] = {}
+    found = []
+    for path in map(tuple, headings):
+        if path not in known:
+            known[path] = list(count_terms("\n".join(path)).frequencies)
+        found.append(known[path])
+    terms = np.fromiter(chain.from_iterable(found), dtype=np.uint32)
+    leaves = np.repeat(np.arange(len(found), dtype=np.int32), [len(each) for each in found])
+    return _sorted(terms, leaves, np.ones(len(terms), dtype=np.float32))
+
+
+def _joined(parts: Sequence[Postings], shifts: NDArray[np.int64]) -> Postings:
+    """Returns the postings of several indexes as one; ``shifts`` are the numbers of the first leaf of each."""
+    return _sorted(
+        np.concatenate([np.repeat(each.terms, np.diff(each.bounds)) for each in parts]),
+        np.concatenate([each.leaves + np.int32(shift) for each, shift in zip(parts, shifts[:-1], strict=True)]),
+        np.concatenate([each.counts for each in parts]),
+    )
+
+
+def _sorted(terms: NDArray[np.uint32], leaves: Ints, counts: Floats) -> Postings:
+    """Returns postings in any order sorted by term."""
     order = np.argsort(terms, kind="stable")
     terms = terms[order]
     first = np.flatnonzero(np.concatenate([[True], terms[1:] != terms[:-1]]) if len(terms) else np.zeros(0, bool))
-    return terms[first], np.append(first, len(terms)).astype(np.int64), leaves[order], counts[order]
+    return Postings(terms[first], np.append(first, len(terms)).astype(np.int64), leaves[order], counts[order])

@@ -3,13 +3,16 @@
 1. At each scale the window around a leaf and the tree node that contains it are scored as one text each: by the
    question's words (BM25: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) and by the cosine of
    vectors. Each signal is divided by its best value in the index, so that scales and signals can be added.
-2. The weight of a scale depends on the document. If topics change every few turns, small windows are the most precise;
-   if one topic fills pages, a single turn says little and a window of pages says much. The weights are a bell curve
-   over the logarithm of the scale, centred by the document's topic reach (see `windows.reach`), which is estimated from
-   its vectors.
-3. A leaf whose label (such as its speaker) the question names scores higher: at scales of few leaves, and less if one
+2. The weight of a scale depends on the document, as a bell curve over the logarithm of the scale. In a written text, a
+   leaf is a paragraph or two and says most by itself, so the curve is centred at a fixed size. In a conversation a turn
+   says little by itself, and how much is needed differs: if topics change every few turns, small windows are the most
+   precise; if one topic fills pages, a window of pages says much. There the curve is centred by the document's topic
+   reach (see `windows.reach`), which is estimated from its vectors. No scale is larger than the document.
+3. The headings above a leaf count as its words, with less weight.
+4. A leaf whose label (such as its speaker) the question names scores higher: at scales of few leaves, and less if one
    topic lasts long, because then the other speakers talk about it, too.
-4. The score of the whole document is added, which matters if there are many documents.
+5. The scores of a document's leaves are raised by how well the whole document has the question's words, as far as
+   these words tell documents apart.
 
 In a large index a coarse pass chooses the candidates first, by the words of each leaf and of windows around every
 fourth leaf.
@@ -38,6 +41,10 @@ _SIZES: Final = np.array(SCALES, dtype=np.float64)
 _SATURATION: Final = 0.8 + _SIZES / 800.0
 """BM25's k1 by scale: in a long text further occurrences of a word still add information."""
 
+_MOST_LONGER: Final = 3.0
+"""A document counts as at most this many times as long as the mean: among short notes, a book is not punished for its
+length."""
+
 Idf: TypeAlias = Callable[[Sequence[int]], float]
 """Returns the inverse document frequency (above 0) of a word, given by the term ids of its forms."""
 
@@ -56,8 +63,10 @@ class Settings:
         tree: The weight of tree nodes, relative to windows.
         label: The boost of a leaf whose label the question names.
         label_leaves: The boost is full in windows of up to this many leaves, if the topic reach is typical or less.
-        document: The weight of the whole document's score, as a share of the best leaf's score.
-        centre: The scale with the greatest weight, in tokens, at the typical topic reach.
+        heading: How much a word of a heading above a leaf counts, compared with a word of its text.
+        document: By how many times the scores of a document are raised that alone has all words of the question.
+        text_centre: The scale with the greatest weight in a written text, in tokens.
+        centre: The same in a conversation of the typical topic reach.
         growth: How that scale grows with the topic reach: the exponent of a power law.
         spread: The width of the bell curve, in natural logarithms of the scale.
         power: The power that a scale's score is raised to before scales are added, so that one good scale outweighs
@@ -70,7 +79,9 @@ class Settings:
     tree: float = 0.3
     label: float = 0.8
     label_leaves: float = 6.0
-    document: float = 0.3
+    heading: float = 0.5
+    document: float = 6.0
+    text_centre: float = 120.0
     centre: float = 270.0
     growth: float = 1.5
     spread: float = 1.0
@@ -125,16 +136,15 @@ def score(
         settings: The weights.
     """
     asked = concepts(question, related)
-    sums = _sums(leaf_index, asked, idf or partial(idf_in, leaf_index)) if settings.words else []
-    weights = _weights(leaf_index, settings)
-    places = _candidates(leaf_index, sums, vector, admitted, weights, settings)
+    sums = _sums(leaf_index, asked, idf or partial(idf_in, leaf_index), settings.heading) if settings.words else []
+    places = _candidates(leaf_index, sums, vector, admitted, settings)
     empty = np.zeros((len(Scores.__slots__), len(leaf_index)), dtype=np.float32)
     if not len(places):
         return Scores(*empty)
-    parts = _parts(leaf_index, sums, vector, weights, _named(leaf_index, asked), places, settings)
+    parts = _parts(leaf_index, sums, vector, _named(leaf_index, asked), places, settings)
     documents = _documents(leaf_index, sums)
     if settings.document and documents is not None:
-        parts[-1] = settings.document * parts.sum(axis=0).max() * documents[_homes(leaf_index, places)]
+        parts[-1] = settings.document * documents[_homes(leaf_index, places)] * parts.sum(axis=0)
     total = parts.sum(axis=0)
     best = float(total.max())
     if best > 0:
@@ -146,7 +156,6 @@ def _parts(
     leaf_index: LeafIndex,
     sums: Sums,
     vector: NDArray[np.float32],
-    weights: NDArray[np.float64],
     named: NDArray[np.float64] | None,
     places: Places,
     settings: Settings,
@@ -154,10 +163,11 @@ def _parts(
     """Returns the shares of words, meaning, tree, label and document (the last still 0) for each of some leaves."""
     dots = _dots(leaf_index, vector, places) if settings.meaning else None
     home = _homes(leaf_index, places)
+    weights = _weights(leaf_index, settings, home)
     own_tokens = settings.label_leaves * _own_tokens(leaf_index)[home]
     parts = np.zeros((len(fields(Scores)) - 1, len(places)))
     for number, scale in enumerate(SCALES):
-        weight = weights[number, home]
+        weight = weights[number]
         low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)
         words = settings.words * _words(leaf_index, sums, low, high, number)
         meaning = settings.meaning * _meaning(dots, low, high, leaf_index.norms[number, places])
@@ -182,47 +192,37 @@ def _parts(
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
-def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf) -> Sums:
+def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf, heading: float) -> Sums:
     found: Sums = []
     for concept in asked:
-        leaves, counts = _postings(leaf_index, concept.terms)
-        others = [(term, share) for term, share in concept.related if _has(leaf_index, term)]
-        if not len(leaves) and not others:
+        own = [_postings(leaf_index, concept.terms, heading)]
+        others = [(term, share) for term, share in concept.related if leaf_index.text.has(term)]
+        if not len(own[0][0]) and not others:
             continue
-        weight = idf(concept.terms if len(leaves) else (others[0][0],))
-        places, weights = [leaves], [counts]
+        weight = idf(concept.terms if len(own[0][0]) else (others[0][0],))
         for term, share in others:
-            leaves, counts = _postings(leaf_index, (term,))
-            places.append(leaves)
-            weights.append(counts * np.float32(share * min(1.0, idf((term,)) / weight)))
-        own = np.bincount(np.concatenate(places), weights=np.concatenate(weights), minlength=len(leaf_index))
-        found.append((weight, np.concatenate([[0.0], np.cumsum(own)])))
+            leaves, counts = leaf_index.text.of((term,))
+            own.append((leaves, counts * np.float32(share * min(1.0, idf((term,)) / weight))))
+        places, weights = (np.concatenate(parts) for parts in zip(*own, strict=True))
+        often = np.bincount(places, weights=weights, minlength=len(leaf_index))
+        found.append((weight, np.concatenate([[0.0], np.cumsum(often)])))
     return found
 
 
-def _postings(leaf_index: LeafIndex, terms: tuple[int, ...]) -> tuple[Ints, Floats]:
-    """Returns the leaves that have any of some terms, and how often; a leaf is repeated for each term that it has."""
-    wanted = np.array(terms, dtype=np.uint32)
-    number = np.searchsorted(leaf_index.terms, wanted)
-    known = number[number < len(leaf_index.terms)]
-    known = known[leaf_index.terms[known] == wanted[number < len(leaf_index.terms)]]
-    parts = [slice(leaf_index.bounds[each], leaf_index.bounds[each + 1]) for each in known]
-    if not parts:
-        return leaf_index.postings[:0], leaf_index.counts[:0]
-    return np.concatenate([leaf_index.postings[part] for part in parts]), np.concatenate(
-        [leaf_index.counts[part] for part in parts]
-    )
-
-
-def _has(leaf_index: LeafIndex, term: int) -> bool:
-    number = int(np.searchsorted(leaf_index.terms, np.uint32(term)))
-    return number < len(leaf_index.terms) and int(leaf_index.terms[number]) == term
+def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tuple[Ints, Floats]:
+    """Returns the leaves that have any of some terms in their text or headings, and how often that counts."""
+    leaves, counts = leaf_index.text.of(terms)
+    if heading:
+        below, times = leaf_index.headings.of(terms)
+        if len(below):
+            leaves, counts = np.concatenate([leaves, below]), np.concatenate([counts, np.float32(heading) * times])
+    return leaves, counts
 
 
 def idf_in(leaf_index: LeafIndex, terms: Sequence[int]) -> float:
     """Returns BM25's inverse document frequency of a word in all its forms, among the leaves of an index."""
-    leaves, _ = _postings(leaf_index, tuple(terms))
-    having = len(leaves) if len(terms) == 1 else int(np.count_nonzero(np.bincount(leaves)))
+    leaves, _ = _postings(leaf_index, terms, 1.0)
+    having = int(np.count_nonzero(np.bincount(leaves))) if len(leaves) else 0
     return float(np.log1p((len(leaf_index) - having + 0.5) / (having + 0.5)))
 
 
@@ -297,11 +297,14 @@ def _own_tokens(leaf_index: LeafIndex) -> NDArray[np.float64]:
     return mean * np.minimum(1.0, TYPICAL_REACH / np.maximum(leaf_index.reach.astype(np.float64), 1.0))
 
 
-def _weights(leaf_index: LeafIndex, settings: Settings) -> NDArray[np.float64]:
-    """Returns the weight of each scale for each document; the weights of a document add up to 1."""
+def _weights(leaf_index: LeafIndex, settings: Settings, home: Places) -> NDArray[np.float64]:
+    """Returns the weight of each scale for the leaves of some documents; the weights of a leaf add up to 1."""
     reach = np.maximum(leaf_index.reach.astype(np.float64), 1.0)
-    centre = np.log(settings.centre) + settings.growth * np.log(reach / TYPICAL_REACH)
-    centre = np.clip(centre, np.log(_SIZES[0]), np.log(_SIZES[-1]))
+    spoken = np.log(settings.centre) + settings.growth * np.log(reach / TYPICAL_REACH)
+    centre = np.where(leaf_index.spoken, spoken, np.log(settings.text_centre))
+    running = np.concatenate([[0.0], np.cumsum(leaf_index.tokens, dtype=np.float64)])
+    whole = np.log(np.maximum(np.diff(running[leaf_index.starts]), 1.0))
+    centre = np.clip(np.minimum(centre, whole), np.log(_SIZES[0]), np.log(_SIZES[-1]))[home]
     bell = np.exp(-((np.log(_SIZES)[:, None] - centre) ** 2) / (2 * settings.spread**2))
     weights: NDArray[np.float64] = bell / bell.sum(axis=0)
     return weights
@@ -316,21 +319,24 @@ def _named(leaf_index: LeafIndex, asked: list[Concept]) -> NDArray[np.float64] |
 
 
 def _documents(leaf_index: LeafIndex, sums: Sums) -> NDArray[np.float64] | None:
-    """Returns the BM25 scores of whole documents, divided by the best; ``None`` if there is only one document.
+    """Returns how well each document has the question's words, from 0 to 1; ``None`` if there is only one document.
 
-    The inverse document frequencies are those among the documents of the index.
+    It is the BM25 score of the whole document as a share of the most that one could have: 1 for a document that alone
+    has all words, often; near 0 for all documents if most have the words, since then these say nothing about which
+    document is meant. The inverse document frequencies are those among the documents of the index.
     """
     count = len(leaf_index.starts) - 1
     if count <= 1 or not sums:
         return None
     lengths = np.diff(leaf_index.words_before[leaf_index.starts])
-    floor = 1.2 * (0.25 + 0.75 * lengths / max(float(lengths.mean()), 1.0))
+    longer = np.minimum(lengths / max(float(lengths.mean()), 1.0), _MOST_LONGER)
+    floor = 1.2 * (0.25 + 0.75 * longer)
     found = np.zeros(count)
     for _, running in sums:
         often = np.diff(running[leaf_index.starts])
         having = int(np.count_nonzero(often > 0))
         found += np.log1p((count - having + 0.5) / (having + 0.5)) * often / (often + floor)
-    return _best_at_one(found)
+    return found / (len(sums) * float(np.log1p((count - 0.5) / 1.5)))
 
 
 # --- Candidates ------------------------------------------------------------------------------------------------------
@@ -341,7 +347,6 @@ def _candidates(
     sums: Sums,
     vector: NDArray[np.float32],
     admitted: NDArray[np.bool_] | None,
-    weights: NDArray[np.float64],
     settings: Settings,
 ) -> Places:
     """Returns the leaves to score fully, in document order: those of the best steps (runs of `_STEP` leaves).
@@ -358,10 +363,10 @@ def _candidates(
     total = _best_at_one(alone.reshape(steps, _STEP).max(axis=1))
     if sums:
         places = np.minimum(np.arange(steps) * _STEP + _STEP // 2, len(leaf_index) - 1)
-        home, around = _homes(leaf_index, places), np.zeros(steps)
+        weights, around = _weights(leaf_index, settings, _homes(leaf_index, places)), np.zeros(steps)
         for number in _COARSE:
             low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)
-            around += weights[number, home] * _words(leaf_index, sums, low, high, number) ** settings.power
+            around += weights[number] * _words(leaf_index, sums, low, high, number) ** settings.power
         total += _best_at_one(around)
     possible = np.bincount(every // _STEP, minlength=steps) > 0
     best = np.argpartition(-np.where(possible, total, -1.0), settings.candidates // _STEP)

@@ -18,7 +18,8 @@ TYPICAL_REACH: Final = 150.0
 _LAGS: Final = (0.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0)
 """Borders of the distance bands, in tokens, over which the similarity of leaves is averaged."""
 
-_SMALLEST: Final = 1e-6
+SMALLEST: Final = 1e-6
+"""The least norm of an interval's vector, so that none is divided by zero."""
 
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int32]
@@ -81,7 +82,7 @@ def norms(sums: Floats, low: Ints, high: Ints) -> Floats:
     for number in range(len(low)):
         inside = sums[high[number]] - sums[low[number]]
         found[number] = np.sqrt(np.einsum("ij,ij->i", inside, inside))
-    return np.maximum(found, _SMALLEST)
+    return np.maximum(found, SMALLEST)
 
 
 def reach(vectors: NDArray[np.float32], lengths: Floats, tokens: Floats) -> float:

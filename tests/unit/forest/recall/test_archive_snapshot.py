@@ -42,6 +42,7 @@ def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> Tree
         "time": None,
         "speaker": None,
         "document_id": None,
+        "heading": None,
         "committed_at": datetime(2024, 1, 1, tzinfo=UTC),
         "depth": 0,
     }
@@ -93,16 +94,16 @@ def test_leaves_keep_their_order_their_paths_and_their_features(
     (made,) = make_snapshots(["a"], nodes, block(stored), extra, WIDE)
     assert [made.leaf_id(number) for number in range(len(made))] == [node.entry_id for node in with_content]
     parents = {node.entry_id: node.parent_id for node in nodes}
-    terms = np.repeat(made.leaf_index.terms, np.diff(made.leaf_index.bounds))
+    terms = np.repeat(made.leaf_index.text.terms, np.diff(made.leaf_index.text.bounds))
     for number, node in enumerate(with_content):
         way = [node.entry_id]
         while parents[way[0]]:
             way.insert(0, parents[way[0]])
         assert made.above(number) == way[:-1]
         assert made.blob(number) == node.blob
-        expected, postings = features(int(node.blob)), np.flatnonzero(made.leaf_index.postings == number)
+        expected, postings = features(int(node.blob)), np.flatnonzero(made.leaf_index.text.leaves == number)
         assert terms[postings].tolist() == expected.terms.tolist()
-        assert made.leaf_index.counts[postings].tolist() == expected.counts.tolist()
+        assert made.leaf_index.text.counts[postings].tolist() == expected.counts.tolist()
         assert made.leaf_index.vectors[number].tolist() == expected.vector.tolist()
     for top in nodes:
         mask = made.admitted(Filter(scope_id=top.entry_id))
@@ -157,7 +158,7 @@ def test_a_joined_archive_has_several_documents_and_a_tree_has_its_inner_nodes()
     assert made.leaf_index.starts.tolist() == [0, 2, 3]
     assert [made.leaf_index.labels[number] for number in made.leaf_index.label_of] == ["Ann", "", ""]
     (may,) = count_terms("May").frequencies
-    assert may in made.leaf_index.terms.tolist()
+    assert may in made.leaf_index.text.terms.tolist()
 
 
 def test_rows_can_be_selected_in_any_order() -> None:

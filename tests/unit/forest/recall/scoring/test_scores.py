@@ -1,7 +1,6 @@
 """Scores of leaves: they equal a plain computation, documents are independent, and each signal has its effect."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -33,10 +32,16 @@ def vectors(count: int, seed: int = 0, dimensions: int = DIMENSIONS) -> NDArray[
     return unit
 
 
-def index_of(documents: Sequence[Sequence[str]], *, labels: Sequence[str] | None = None) -> LeafIndex:
+def index_of(
+    documents: Sequence[Sequence[str]],
+    *,
+    labels: Sequence[str] | None = None,
+    headings: Sequence[Sequence[str]] | None = None,
+) -> LeafIndex:
     flat = [text for document in documents for text in document]
     starts = np.cumsum([0, *(len(document) for document in documents)])[:-1].tolist()
-    return make_leaf_index(leaf_features(flat, vectors(len(flat))), starts, halves(documents), labels)
+    features = leaf_features(flat, vectors(len(flat)))
+    return make_leaf_index(features, starts, halves(documents), labels, headings=headings)
 
 
 def halves(documents: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
@@ -77,13 +82,22 @@ def within(nodes: Sequence[tuple[int, int]], tokens: Sequence[int], place: int, 
     return max(fitting, key=lambda node: node[1] - node[0], default=(place, place + 1))
 
 
-def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+def plainly(
+    documents: Sequence[Sequence[str]],
+    question: str,
+    vector: NDArray[np.float32],
+    spoken: Sequence[bool],
+    headings: Sequence[Sequence[str]],
+) -> NDArray[np.float64]:
     """The scores without labels and whole documents, computed for each interval."""
     flat = [text for document in documents for text in document]
     home = [number for number, document in enumerate(documents) for _ in document]
     features = leaf_features(flat, vectors(len(flat)))
     tokens, lengths = features.tokens.tolist(), features.lengths.tolist()
-    bags = [Counter(text.split()) for text in flat]
+    bags = [
+        {word: text.split().count(word) + DEFAULT.heading * (word in " ".join(above).split()) for word in WORDS}
+        for text, above in zip(flat, headings, strict=True)
+    ]
     asked = [word for word in dict.fromkeys(question.split()) if any(bag[word] for bag in bags)]
     having = {word: sum(1 for bag in bags if bag[word]) for word in asked}
     idf = {word: math.log1p((len(flat) - having[word] + 0.5) / (having[word] + 0.5)) for word in asked}
@@ -123,7 +137,9 @@ def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[n
             np.array([meaning(span) for span in trees]),
         ]
         one, two, three, four = (part / part.max() if part.max() > 0 else part for part in parts)
-        centre = np.log(DEFAULT.centre) + DEFAULT.growth * np.log(np.maximum(reach, 1) / TYPICAL_REACH)
+        grown = np.log(DEFAULT.centre) + DEFAULT.growth * np.log(np.maximum(reach, 1) / TYPICAL_REACH)
+        sizes = [max(sum(tokens[slice(*borders[each])]), 1) for each in range(len(documents))]
+        centre = np.minimum(np.where(spoken, grown, np.log(DEFAULT.text_centre)), np.log(sizes))
         centre = np.clip(centre, np.log(SCALES[0]), np.log(SCALES[-1]))[home]
         bells[number] = np.exp(-((np.log(scale) - centre) ** 2) / (2 * DEFAULT.spread**2))
         whole = one + DEFAULT.meaning * two + DEFAULT.tree * (three + DEFAULT.meaning * four)
@@ -132,12 +148,19 @@ def plainly(documents: Sequence[Sequence[str]], question: str, vector: NDArray[n
     return result / result.max() if result.max() > 0 else result
 
 
-@given(forests, questions)
-def test_prefix_sums_give_the_same_scores_as_counting_each_interval(documents: list[list[str]], question: str) -> None:
+@given(forests, questions, st.data())
+def test_prefix_sums_give_the_same_scores_as_counting_each_interval(
+    documents: list[list[str]], question: str, data: st.DataObject
+) -> None:
     vector = vectors(1, seed=1)[0]
     settings = replace(DEFAULT, label=0, document=0)
-    found = score(index_of(documents), question, vector, settings=settings)
-    expected = plainly(documents, question, vector)
+    spoken = data.draw(st.lists(st.booleans(), min_size=len(documents), max_size=len(documents)))
+    labels = [
+        "Ann" if is_spoken else "" for is_spoken, document in zip(spoken, documents, strict=True) for _ in document
+    ]
+    headings = data.draw(st.lists(st.lists(texts, max_size=2), min_size=len(labels), max_size=len(labels)))
+    found = score(index_of(documents, labels=labels, headings=headings), question, vector, settings=settings)
+    expected = plainly(documents, question, vector, spoken, headings)
     assert found.total == pytest.approx(expected, abs=2e-3)
 
 
@@ -166,15 +189,22 @@ def test_if_merging_ended_early_the_window_is_used_instead_of_the_node() -> None
 
 @given(forests)
 def test_joined_leaf_indexes_equal_the_index_of_all_documents(documents: list[list[str]]) -> None:
-    whole = index_of(documents)
+    headings = [[text, "copper"] for document in documents for text in document]
+    labels = ["Ann" if number % 2 else "" for number, document in enumerate(documents) for _ in document]
+    whole = index_of(documents, labels=labels, headings=headings)
     parts, at = [], 0
     for document in documents:
-        features = leaf_features(document, whole.vectors[at : at + len(document)])
-        parts.append(make_leaf_index(features, (0,), halves([document])))
+        part = slice(at, at + len(document))
+        features = leaf_features(document, whole.vectors[part])
+        parts.append(make_leaf_index(features, (0,), halves([document]), labels[part], headings=headings[part]))
         at += len(document)
     joined = concatenate(parts, DIMENSIONS)
-    for name in ("starts", "tokens", "words_before", "terms", "bounds", "postings", "counts", "low", "high"):
+    for name in ("starts", "tokens", "words_before", "spoken", "low", "high"):
         assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
+    for postings in ("text", "headings"):
+        for name in ("terms", "bounds", "leaves", "counts"):
+            one, other = (getattr(getattr(index, postings), name) for index in (joined, whole))
+            assert np.array_equal(one, other), (postings, name)
     for name in ("node_low", "node_high"):
         assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
     for name in ("norms", "node_norms", "reach"):
@@ -250,6 +280,33 @@ def test_a_leaf_is_found_by_words_of_its_note() -> None:
     noted = make_leaf_index(features, notes=["3 March 2021", "", "", "5 August 2022"])
     found = score(noted, "August", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
     assert int(np.argmax(found.total)) == 3
+
+
+def test_a_leaf_is_found_by_a_heading_above_it_and_better_by_its_own_words() -> None:
+    features = leaf_features([FILLER, "harbour " + FILLER, FILLER], vectors(3))
+    settings = replace(DEFAULT, meaning=0, text_centre=1.0, spread=0.1)
+    headed = make_leaf_index(features, headings=[["The harbour"], [], []])
+    found = score(headed, "harbour", vectors(1)[0], settings=settings)
+    assert found.total[1] > found.total[0] > found.total[2]
+    without = score(headed, "harbour", vectors(1)[0], settings=replace(settings, heading=0))
+    assert without.total[0] < 1e-6
+
+
+def test_the_neighbours_of_a_note_do_not_count_and_those_of_a_turn_do() -> None:
+    flat = [FILLER, "harbour", FILLER]
+    notes = make_leaf_index(leaf_features(flat, vectors(3)), range(3))
+    turns = make_leaf_index(leaf_features(flat, vectors(3)), labels=["Ada", "Ben", "Ada"])
+    settings = replace(DEFAULT, meaning=0)
+    assert score(notes, "harbour", vectors(1)[0], settings=settings).total.tolist() == [0, 1, 0]
+    assert score(turns, "harbour", vectors(1)[0], settings=settings).total.all()
+
+
+def test_a_word_that_every_document_has_says_nothing_about_which_is_meant() -> None:
+    documents = [["harbour copper"], ["harbour"], ["harbour"], ["harbour"]]
+    found = score(index_of(documents), "harbour", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
+    assert (found.document < 0.4 * found.total).all()
+    rare = score(index_of(documents), "copper", vectors(1)[0], settings=replace(DEFAULT, meaning=0))
+    assert rare.document[0] > 0.5
 
 
 def test_a_word_is_found_in_its_other_forms() -> None:
