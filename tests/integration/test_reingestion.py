@@ -429,7 +429,7 @@ async def test_a_leaf_moved_or_deleted_by_a_person_is_restored_by_the_next_versi
 
 async def test_a_summary_names_the_model_that_made_it(world: World, endpoint: ModelEndpoint) -> None:
     async with forest_of(world, endpoint) as forest:
-        result = await forest.ingest("# Short\n\nA short text.\n\n# Long\n\n" + paragraphs(1, words=80)[0], name="x.md")
+        result = await forest.ingest("# Short\n\nA short text.\n\n# Long\n\n" + paragraphs(1, words=50)[0], name="x.md")
         makers = {node.title: node.attributes[SUMMARY_BY] for node in await forest.versions(result.archive_id)}
         assert makers["Short"] == "verbatim", "of one child it is that child's, and a short text is its own"
         assert makers["Long"].startswith("test-chat leaf_summary@")

@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 )
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.index.frequencies import ALL_DOCUMENTS
+from memotree_storage.index.node_text import text_of
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, node_path
@@ -379,9 +380,7 @@ class Searches(RuleBasedStateMachine):
         for entry_id, blob in versions:
             node = decode_entry(node_path(entry_id), self._git().read_blob(blob))
             assert isinstance(node, Node)
-            should.update(
-                [ALL_DOCUMENTS, *document_terms(node.title, node.tags, node.brief, node.summary, node.content).ids]
-            )
+            should.update([ALL_DOCUMENTS, *document_terms(text_of(node)).ids])
         assert counted == should
 
     async def _check_state(self, state: State, alive: dict[str, Entry], word: str) -> None:

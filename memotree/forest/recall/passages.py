@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from memotree_storage.model.titles import titled
+
 _MOST_HASHES: Final = 6
 LEFT_OUT: Final = "[…]"
 """Marks the place between two passages where leaves of the document were left out."""
@@ -22,8 +24,9 @@ class PackedLeaf:
         archive_id: The id of its archive.
         place: Its index among all leaves of the archive.
         score: From 0 to 1.
-        tokens: Tokens of its text in the answer.
+        tokens: Tokens of its title and text in the answer.
         text: Its content, or the excerpt of it that fits.
+        title: Its title, if that says more than the content does.
         headings: The headings above it, outermost first.
         span: The offsets of its content in the source document, or ``None``.
     """
@@ -34,8 +37,14 @@ class PackedLeaf:
     score: float
     tokens: int
     text: str
+    title: str = ""
     headings: tuple[str, ...] = ()
     span: tuple[int, int] | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its text, after its title if it has one of its own."""
+        return titled(self.title, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +67,9 @@ class JoinedLeaves:
     @property
     def text(self) -> str:
         """The texts of the leaves joined: without a gap if they were cut from one text there, else by line breaks."""
-        parts = [self.leaves[0].text]
+        parts = [self.leaves[0].shown]
         for before, leaf in zip(self.leaves, self.leaves[1:], strict=False):
-            parts += [_between(before, leaf), leaf.text]
+            parts += [_between(before, leaf), leaf.shown]
         return "".join(parts)
 
 
@@ -134,7 +143,7 @@ def _begins_with(text: str, heading: str) -> bool:
 
 def _line(leaf: PackedLeaf) -> str:
     """Renders a leaf with its id: before a text of one line, on a line above a longer text."""
-    text = leaf.text.strip("\n")
+    text = leaf.shown.strip("\n")
     return f"[{leaf.node_id}]\n{text}" if "\n" in text else f"[{leaf.node_id}] {text}"
 
 
@@ -149,5 +158,8 @@ def _runs(leaves: Sequence[PackedLeaf]) -> Iterator[list[PackedLeaf]]:
 
 
 def _between(before: PackedLeaf, leaf: PackedLeaf) -> str:
-    is_cut_apart = before.span is not None and leaf.span is not None and before.span[1] == leaf.span[0]
+    spans = before.span, leaf.span
+    is_cut_apart = (
+        spans[0] is not None and spans[1] is not None and spans[0][0] < spans[0][1] == spans[1][0] and not leaf.title
+    )
     return "" if is_cut_apart or before.text.endswith("\n") else "\n"

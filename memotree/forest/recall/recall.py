@@ -11,13 +11,14 @@ again from the beginning, so that it never mixes nodes from before and after a c
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.titles import titled
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import tree
@@ -378,9 +379,11 @@ def _packed_answer(
     view: StateView,
 ) -> pb.RecallResponse:
     """Returns the packed leaves as passages and as one text."""
-    stretch = _stretch(asked, choice, node_results)
+    room = asked.budget - sum(each.tokens for each in choice.leaves)
     leaves = [
-        _packed(each, node_results[each.node_id], stretch if each is choice.oversized else None)
+        _excerpt(each, node_results[each.node_id], asked.text, room)
+        if each is choice.oversized
+        else _packed(each, node_results[each.node_id])
         for each in chosen
         if each.node_id in node_results
     ]
@@ -406,29 +409,30 @@ def _packed_answer(
     )
 
 
-def _stretch(asked: _Question, choice: Selection, node_results: Mapping[str, NodeResult]) -> str:
-    """Returns the excerpt of the oversized leaf that fits the budget left by the other leaves; ``""`` if none is."""
-    if choice.oversized is None or choice.oversized.node_id not in node_results:
-        return ""
-    room = asked.budget - sum(each.tokens for each in choice.leaves)
-    return best_stretch(node_results[choice.oversized.node_id].text, asked.text, room).text
-
-
 def _part(each: Chosen) -> ResultPart:
     above, below = each.snapshot.above(each.number), each.snapshot.child_count(each.number)
     return ResultPart(each.node_id, each.score, each.shares, tuple(above), child_count=below)
 
 
-def _packed(each: Chosen, result: NodeResult, text: str | None) -> PackedLeaf:
-    """Returns a chosen leaf with its text, or with an excerpt of it."""
+def _packed(each: Chosen, result: NodeResult) -> PackedLeaf:
+    """Returns a chosen leaf with its text."""
     source = result.version.source
     return PackedLeaf(
         node_id=each.node_id,
         archive_id=each.snapshot.archive_id,
         place=each.number,
         score=each.score,
-        tokens=each.tokens if text is None else count_tokens(text),
-        text=result.text if text is None else text,
+        tokens=each.tokens,
+        text=result.text,
+        title="" if result.headings[-1:] == (result.title,) else result.title,
         headings=result.headings,
-        span=(int(source["start"]), int(source["end"])) if source and text is None else None,
+        span=(int(source["start"]), int(source["end"])) if source else None,
     )
+
+
+def _excerpt(each: Chosen, result: NodeResult, question: str, room: int) -> PackedLeaf:
+    """Returns a chosen leaf with the excerpt of its text that fits; with its title if that leaves room for half."""
+    title = result.title if 2 * count_tokens(f"{result.title}:\n") <= room else ""
+    text = best_stretch(result.text, question, room - (count_tokens(f"{title}:\n") if title else 0)).text
+    whole = _packed(each, result)
+    return replace(whole, text=text, title=title if text else "", tokens=count_tokens(titled(title, text)), span=None)

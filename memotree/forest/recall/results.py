@@ -10,6 +10,7 @@ from memotree_storage.cache import BoundedCache
 from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION
 from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
@@ -68,7 +69,8 @@ class NodeResult:
     Attributes:
         version: The node's version.
         text: Its content, or its summary if it has no content of its own.
-        tokens: The number of tokens of the text.
+        title: Its title, if that says more than the text does.
+        tokens: The number of tokens of title and text.
         headings: The headings above it, outermost first.
         node: Its message.
         score: From 0 to 1.
@@ -78,6 +80,7 @@ class NodeResult:
 
     version: Version
     text: str
+    title: str
     tokens: int
     headings: tuple[str, ...]
     node: types_pb2.Node
@@ -164,6 +167,7 @@ class ResultBuilder:
         version = known[part.node_id]
         is_leaf = has_own_content(version)
         text = texts[part.node_id] if is_leaf else version.summary or version.brief or version.title
+        title = own_title(version.title, version.type, text) if is_leaf else ""
         above = [known[step] for step in part.path if step in known]
         node = node_message(
             version,
@@ -175,7 +179,8 @@ class ResultBuilder:
         return NodeResult(
             version=version,
             text=text,
-            tokens=version.tokens if is_leaf else count_tokens(text),
+            title=title,
+            tokens=count_tokens(titled(title, text)) if title or not is_leaf else version.tokens,
             headings=headings_of(version, above),
             node=node,
             score=part.score,

@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 import numpy as np
 from memotree_storage import faults
-from memotree_storage.index.features import embedded_text
+from memotree_storage.index.node_text import embedded_text
 from memotree_storage.model.attribute_names import SECTION, SPEAKER, TIME, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node, Source, derived_id
 from memotree_storage.model.position import many_between

@@ -17,6 +17,7 @@ from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatures
+from memotree_storage.index.node_text import embedded_text, shown_tokens
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.codec import node_path
@@ -25,16 +26,10 @@ from memotree_storage.ports import Embedder, TermVector, Vector
 from memotree_storage.postgres.outbox import Pending
 
 _AHEAD: Final = 2
-_SUMMARY_CHARS: Final = 2000
 _log = structlog.get_logger(__name__)
 
 _Piece = TypeVar("_Piece")
 _Made = TypeVar("_Made")
-
-
-def embedded_text(node: Node) -> str:
-    """Return the text that a node's vector is computed from: its title and summary."""
-    return f"{node.title}\n{node.summary or node.brief or node.content[:_SUMMARY_CHARS]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,12 +67,12 @@ class FeatureMaker:
         else:
             vectors, own, terms = await asyncio.gather(
                 self._embedder.embed([embedded_text(node) for node in nodes]),
-                leaf_features.content_vectors(nodes, self._embedder),
+                leaf_features.leaf_vectors(nodes, self._embedder),
                 self._terms.terms_of(nodes),
             )
             found = [
-                VersionFeatures(term, vector, leaf_features.made(row.tokens, leaf, content))
-                for (row, _), vector, content, (term, leaf) in zip(read, vectors, own, terms, strict=True)
+                VersionFeatures(term, vector, leaf_features.made(shown_tokens(node), leaf, content))
+                for node, vector, content, (term, leaf) in zip(nodes, vectors, own, terms, strict=True)
             ]
         by_id = {row.outbox_id: features for (row, _), features in zip(read, found, strict=True)}
         return FeatureSlice(tuple(row.outbox_id for row in rows), by_id)

@@ -13,6 +13,7 @@ from typing import Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.index.node_text import text_of
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import InvalidFileError, decode_entry, node_path
 from memotree_storage.model.node import Node
@@ -43,7 +44,7 @@ class TextGoneError(CorruptError):
 
 def count_node(counts: Counter[int], node: Node) -> None:
     """Add a version's terms to the counts."""
-    counts.update(document_terms(node.title, node.tags, node.brief, node.summary, node.content).ids)
+    counts.update(document_terms(text_of(node)).ids)
     counts[ALL_DOCUMENTS] += 1
 
 

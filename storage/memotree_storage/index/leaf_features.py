@@ -1,21 +1,28 @@
 """Leaf features: what a search inside documents needs of each version that has its own content.
 
-They are the terms of the content, how often each occurs, and the content's vector. A version never changes, so neither
-do its features: the indexer writes them once, in the transaction that applies the outbox, and they are deleted with the
-version (table ``mirror.passage``). A reader that needs those of all committed versions waits for `Indexer.current`.
+They are the terms of the content and of what stands with it (a title of its own, tags, attributes), how often each
+occurs, and the vector of the same text. A version never changes, so neither do its features: the indexer writes them
+once, in the transaction that applies the outbox, and they are deleted with the version (table ``mirror.passage``). A
+reader that needs those of all committed versions waits for `Indexer.current`.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree_storage.index.terms import TermCounts, count_terms, terms_around
+from memotree_storage.index.node_text import (
+    NodeText,
+    embedded_leaf,
+    has_leaf_features,
+    shown_tokens,
+    text_of,
+)
+from memotree_storage.index.terms import TermCounts, count_terms, leaf_counts, terms_around
 from memotree_storage.model.node import SUMMARY_TYPE, Node
-from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import Embedder, TermVector, Vector, Vectors
 
 if TYPE_CHECKING:  # the term worker needs no database
@@ -32,7 +39,7 @@ _AT_ONCE: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LeafTerms:
-    """The terms of a content as bytes: ascending 32-bit ids and 16-bit frequencies, both little-endian.
+    """The terms of a leaf as bytes: ascending 32-bit ids and 16-bit frequencies, both little-endian.
 
     ``length`` is the number of words and unspaced characters.
     """
@@ -44,14 +51,14 @@ class LeafTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafFeatures:
-    """The features of one content.
+    """The features of one leaf.
 
     Attributes:
         terms: Ids of its terms, ascending and unique; 32 bits each.
         counts: How often each term occurs, at most 65,535.
         length: Number of words and unspaced characters, including terms that were left out.
-        tokens: Number of tokens, by the token counter.
-        vector: The content's embedding, a unit vector.
+        tokens: Number of tokens as a recall shows the leaf, with its title if it has one of its own.
+        vector: The leaf's embedding, a unit vector.
     """
 
     terms: NDArray[np.uint32]
@@ -95,22 +102,15 @@ class LeafFeatureBlock:
 # --- From text -------------------------------------------------------------------------------------------------------
 
 
-def has_leaf_features(node: Node) -> bool:
-    """Whether a node has its own content, and so leaf features."""
-    return bool(node.content) and node.type != SUMMARY_TYPE
+def leaf_terms(text: NodeText) -> LeafTerms:
+    """Return the terms of a leaf with their raw frequencies; saturation is left to the scorer."""
+    return _packed(leaf_counts(count_terms(text.content), text))
 
 
-def leaf_terms(text: str) -> LeafTerms:
-    """Return the terms of a content with their raw frequencies; saturation and boosts are left to the scorer."""
-    return _packed(count_terms(text))
-
-
-def node_terms(
-    title: str, tags: Iterable[str], brief: str, summary: str, content: str, with_leaf: bool
-) -> tuple[TermVector, LeafTerms | None]:
-    """Return the terms of a node for the index, and on request those of its content alone, from one pass."""
-    counted = count_terms(content)
-    return terms_around(counted, title, tags, brief, summary), _packed(counted) if with_leaf else None
+def node_terms(text: NodeText) -> tuple[TermVector, LeafTerms | None]:
+    """Return the terms of a node for the index, and those of its leaf if it has one, from one pass over its content."""
+    counted = count_terms(text.content)
+    return terms_around(counted, text), _packed(leaf_counts(counted, text)) if text.has_leaf else None
 
 
 def _packed(counted: TermCounts) -> LeafTerms:
@@ -122,11 +122,13 @@ def _packed(counted: TermCounts) -> LeafTerms:
     return LeafTerms(ids[order].astype(_TERM).tobytes(), counts.astype(_COUNT).tobytes(), counted.length)
 
 
-async def content_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector | None]:
-    """Return the vector of each node's content; ``None`` for a node without leaf features."""
+async def leaf_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector | None]:
+    """Return the vector of each node's leaf; ``None`` for a node without leaf features."""
     found: list[Vector | None] = [None] * len(nodes)
     places = [place for place, node in enumerate(nodes) if has_leaf_features(node)]
-    for place, vector in zip(places, await embedder.embed([nodes[place].content for place in places]), strict=True):
+    for place, vector in zip(
+        places, await embedder.embed([embedded_leaf(nodes[place]) for place in places]), strict=True
+    ):
         found[place] = vector
     return found
 
@@ -143,12 +145,10 @@ async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatur
     """Return the leaf features of uncommitted nodes, in order; ``None`` for a node without its own content."""
 
     def terms_of() -> list[LeafTerms | None]:
-        return [leaf_terms(node.content) if has_leaf_features(node) else None for node in nodes]
+        return [leaf_terms(text_of(node)) if has_leaf_features(node) else None for node in nodes]
 
-    vectors, terms = await asyncio.gather(content_vectors(nodes, embedder), asyncio.to_thread(terms_of))
-    return [
-        made(count_tokens(node.content), term, vector) for node, term, vector in zip(nodes, terms, vectors, strict=True)
-    ]
+    vectors, terms = await asyncio.gather(leaf_vectors(nodes, embedder), asyncio.to_thread(terms_of))
+    return [made(shown_tokens(node), term, vector) for node, term, vector in zip(nodes, terms, vectors, strict=True)]
 
 
 # --- In the mirror ---------------------------------------------------------------------------------------------------

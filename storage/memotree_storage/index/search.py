@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.index import frequencies
-from memotree_storage.index.features import embedded_text
 from memotree_storage.index.indexer import Indexer
+from memotree_storage.index.node_text import embedded_text, text_of
 from memotree_storage.index.terms import document_terms, max_score, query_terms, relative_score, term_weights
 from memotree_storage.model.node import Node
 from memotree_storage.model.tokens import in_pieces
@@ -267,7 +267,7 @@ async def _scores(overlay: _Overlay, score: Callable[[_Scored], float]) -> _Pair
 
 
 def _terms_of(nodes: Sequence[Node]) -> list[TermVector]:
-    return [document_terms(node.title, node.tags, node.brief, node.summary, node.content) for node in nodes]
+    return [document_terms(text_of(node)) for node in nodes]
 
 
 def _matches(version: Version, query: SearchQuery) -> bool:

@@ -17,7 +17,8 @@ from typing import IO, Any, Final
 
 import structlog
 
-from memotree_storage.index.leaf_features import LeafTerms, has_leaf_features, node_terms
+from memotree_storage.index.leaf_features import LeafTerms, node_terms
+from memotree_storage.index.node_text import NodeText, text_of
 from memotree_storage.model.node import Node
 from memotree_storage.ports import TermVector
 
@@ -27,9 +28,8 @@ _MANY: Final = 200
 _LENGTH_BYTES: Final = 8
 _log = structlog.get_logger(__name__)
 
-_Text = tuple[str, tuple[str, ...], str, str, str, bool]
 NodeTerms = tuple[TermVector, LeafTerms | None]
-"""The terms of a whole node, and those of its content alone if it has leaf features."""
+"""The terms of a whole node, and those of its leaf if it has leaf features."""
 
 
 class TermMaker:
@@ -44,9 +44,7 @@ class TermMaker:
 
     async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
         """Return the terms of each node, in order."""
-        texts = [
-            (node.title, node.tags, node.brief, node.summary, node.content, has_leaf_features(node)) for node in nodes
-        ]
+        texts = [text_of(node) for node in nodes]
         if len(texts) < _MANY:
             return await asyncio.to_thread(_made, texts)
         return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
@@ -62,7 +60,7 @@ class TermMaker:
             worker.kill()
         await self.rest()
 
-    def _asked(self, texts: Sequence[_Text]) -> list[NodeTerms]:
+    def _asked(self, texts: Sequence[NodeText]) -> list[NodeTerms]:
         try:
             if self._worker is None:
                 self._worker = _start()
@@ -102,8 +100,8 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _made(texts: Sequence[_Text]) -> list[NodeTerms]:
-    return [node_terms(*text) for text in texts]
+def _made(texts: Sequence[NodeText]) -> list[NodeTerms]:
+    return [node_terms(text) for text in texts]
 
 
 def _packed(made: NodeTerms) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from memotree_storage.index.node_text import NodeText
 from memotree_storage.model.tokens import UNSPACED
 from memotree_storage.ports import TermVector
 
@@ -42,6 +43,9 @@ AVERAGE_LENGTH: Final = 256
 
 TITLE_BOOST: Final = 3.0
 TAG_BOOST: Final = 2.0
+
+LEAF_TITLE_BOOST: Final = 2.0
+"""How often a word of a note's title counts when the note is recalled."""
 
 MAX_TERM_CHARS: Final = 64
 """A longer word is cut to this length, both when it is stored and when it is searched for."""
@@ -282,12 +286,12 @@ def _characters(run: str) -> Sequence[str]:
 # --- Documents -------------------------------------------------------------------------------------------------------
 
 
-def document_terms(title: str, tags: Iterable[str], brief: str, summary: str, content: str) -> TermVector:
+def document_terms(text: NodeText) -> TermVector:
     """Return the terms of a node with their saturated frequencies (the part of BM25 that depends only on the text).
 
     A weight is between 0 and ``K1 + 1`` and exact as a 32-bit float.
     """
-    return terms_around(count_terms(content), title, tags, brief, summary)
+    return terms_around(count_terms(text.content), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,13 +308,33 @@ def count_terms(text: str) -> TermCounts:
     return TermCounts(frequencies, _count(text, 1.0, frequencies))
 
 
-def terms_around(content: TermCounts, title: str, tags: Iterable[str], brief: str, summary: str) -> TermVector:
+def terms_around(content: TermCounts, text: NodeText) -> TermVector:
     """Return the `document_terms` of a node whose content has already been counted."""
+    around = (
+        (text.title, TITLE_BOOST),
+        ("\n".join(text.tags), TAG_BOOST),
+        (f"{text.brief}\n{text.summary}\n{text.facts}", 1.0),
+    )
+    return _saturate(*_counted_with(content, around))
+
+
+def leaf_counts(content: TermCounts, text: NodeText) -> TermCounts:
+    """Count the terms that a leaf is recalled by, neither saturated nor compared: its content's, and those around it.
+
+    A title counts only if it says more than the content does.
+    """
+    around = ((text.own_title, LEAF_TITLE_BOOST), ("\n".join(text.tags), 1.0), (text.facts, 1.0))
+    if not any(words for words, _ in around):
+        return content
+    return TermCounts(*_counted_with(content, around))
+
+
+def _counted_with(content: TermCounts, around: Iterable[tuple[str, float]]) -> tuple[defaultdict[int, float], int]:
     frequencies: defaultdict[int, float] = defaultdict(float, content.frequencies)
     length = content.length
-    for text, boost in ((title, TITLE_BOOST), ("\n".join(tags), TAG_BOOST), (f"{brief}\n{summary}", 1.0)):
-        length += _count(text, boost, frequencies)
-    return _saturate(frequencies, length)
+    for words, boost in around:
+        length += _count(words, boost, frequencies)
+    return frequencies, length
 
 
 def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:

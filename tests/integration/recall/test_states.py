@@ -75,7 +75,7 @@ async def test_a_change_or_commit_during_a_recall_never_mixes_two_states(
 ) -> None:
     world = forest.world
     session = await world.open()
-    tractor = replace(forest.garden[4], content="Ben: My tractor is sold.")
+    tractor = replace(forest.garden[4], title="Ben: My tractor", content="Ben: My tractor is sold.")
     await world.stage(session, tractor)
     steps = iter([lambda: world.stage(session, delete=[forest.garden[5]]), lambda: world.commit(session)])
     answered = Recall._reading

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from memotree_storage.index.leaf_features import leaf_terms
+from memotree_storage.index.node_text import text_of
 from memotree_storage.index.term_worker import NodeTerms, TermMaker
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.node import Node, new_id
@@ -31,8 +32,8 @@ NODES = [node(number) for number in range(300)]
 def expected(nodes: list[Node]) -> list[NodeTerms]:
     return [
         (
-            document_terms(one.title, one.tags, one.brief, one.summary, one.content),
-            leaf_terms(one.content) if one.content else None,
+            document_terms(text_of(one)),
+            leaf_terms(text_of(one)) if one.content else None,
         )
         for one in nodes
     ]

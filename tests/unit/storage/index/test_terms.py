@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memotree_storage.index.node_text import NodeText
 from memotree_storage.index.terms import (
     AVERAGE_LENGTH,
     K1,
@@ -38,7 +39,7 @@ def asked(query: str) -> list[str]:
 
 
 def content(text: str) -> TermVector:
-    return document_terms("", (), "", "", text)
+    return document_terms(NodeText(content=text))
 
 
 def score(query: str, vector: TermVector, *, count: int = 100, frequency: int = 1) -> float:
@@ -190,12 +191,12 @@ def test_term_ids_never_change(term: str, expected: int) -> None:
 
 
 def test_weights_are_sorted_unique_and_exact_as_32_bit_floats() -> None:
-    vector = document_terms("A title", ("tag",), "brief", "summary", f"content {SEARCH} " * 50)
+    vector = document_terms(NodeText("A title", ("tag",), "kind fact", "brief", "summary", f"content {SEARCH} " * 50))
     assert list(vector.ids) == sorted(set(vector.ids))
     assert all(0 <= key < 1 << 32 for key in vector.ids)
     assert all(float(np.float32(weight)) == weight for weight in vector.weights)
     assert all(0 < weight < K1 + 1 for weight in vector.weights)
-    assert document_terms("", (), "", "", "") == TermVector((), ())
+    assert document_terms(NodeText()) == TermVector((), ())
 
 
 def test_a_weight_is_bm25_of_its_own_text_alone() -> None:
@@ -207,11 +208,11 @@ def test_a_weight_is_bm25_of_its_own_text_alone() -> None:
 @pytest.mark.requirement("CANVAS-5")
 def test_title_counts_more_than_tags_and_tags_more_than_content() -> None:
     filler = "filler " * 200
-    in_title = score("needle", document_terms("needle", (), "", "", filler))
-    in_tags = score("needle", document_terms("", ("needle",), "", "", filler))
-    in_content = score("needle", document_terms("", (), "", "", filler + "needle"))
+    in_title = score("needle", document_terms(NodeText(title="needle", content=filler)))
+    in_tags = score("needle", document_terms(NodeText(tags=("needle",), content=filler)))
+    in_content = score("needle", document_terms(NodeText(content=filler + "needle")))
     assert in_title > in_tags > in_content > 0
-    assert score("needle", document_terms("needle", (), "", "", "")) == pytest.approx(
+    assert score("needle", document_terms(NodeText(title="needle"))) == pytest.approx(
         score("needle", content("needle " * int(TITLE_BOOST))), rel=0.02
     )
 

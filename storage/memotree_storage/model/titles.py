@@ -1,0 +1,43 @@
+"""Titles of nodes: whether a title says more than the content does, and how a reader sees both together."""
+
+import re
+from typing import Final
+
+from memotree_storage.model.node import LEAF_TYPE
+
+_LOOK: Final = 4000
+"""How far into the content of a document's leaf its title is looked for, in characters."""
+
+_MARKED: Final = 100
+"""How many characters of markup may stand before and among the words of a title in the content of a note."""
+
+_MARKUP: Final = re.compile(r"[\s#>*_+=`-]+")
+_NUMBERED: Final = re.compile(r"Part \d+")
+"""The title of a document's leaf that has no words."""
+
+
+def own_title(title: str, kind: str, content: str) -> str:
+    """Return the title of a node of some type, or ``""`` if it only repeats the content.
+
+    The title of a document's leaf is taken from its first words, unless somebody has changed it; that of a note may be
+    the beginning of its text. Such a title tells a search or a reader nothing new.
+    """
+    words = title.removesuffix("…").strip()
+    if not words or not content:
+        return title
+    if kind == LEAF_TYPE:
+        is_known = _NUMBERED.fullmatch(words) is not None or _plain(words) in _plain(content[:_LOOK])
+    else:
+        is_known = _plain(content[: 2 * len(words) + _MARKED]).startswith(_plain(words))
+    return "" if is_known else title
+
+
+def titled(title: str, content: str) -> str:
+    """Return a content with its title before it, as a reader sees a note: ``Retries: at most five``."""
+    if not title:
+        return content
+    return f"{title}:\n{content}" if "\n" in content.strip() else f"{title}: {content}"
+
+
+def _plain(text: str) -> str:
+    return _MARKUP.sub(" ", text).strip().casefold()

@@ -1,0 +1,93 @@
+"""Notes are found by what they are called, tagged and described as, and are shown with their titles."""
+
+import pytest
+from integration.recall.talks import MUCH, Models, leaves
+from integration.worlds import World
+from memotree_storage.index.search import SearchQuery
+from memotree_storage.model.node import Node, Source
+from memotree_storage.model.position import many_between
+from memotree_storage.postgres.tree import State
+
+from memotree.forest.recall.recall import Recall
+from memotree.v1 import forest_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("USE-2")
+
+PEOPLE = ["Nora", "Pavel", "Quentin", "Ruth", "Sami", "Tove", "Umar", "Vera", "Wim", "Yara", "Zoe", "Ahmed"]
+
+
+async def recalled(world: World, query: str, **fields: object) -> pb.RecallResponse:
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    request = pb.RecallRequest(workspace=world.workspace, query=query, **fields)  # type: ignore[arg-type]
+    return await recalling.recall(request)
+
+
+def best(answer: pb.RecallResponse) -> pb.RecalledNode:
+    return max(leaves(answer), key=lambda one: one.score)
+
+
+def notes(world: World, *facts: tuple[str, str], **fields: object) -> list[Node]:
+    places = many_between(None, None, len(facts))
+    return [
+        world.node(title, position=place, content=content, **fields)
+        for place, (title, content) in zip(places, facts, strict=True)
+    ]
+
+
+def phones(world: World) -> list[Node]:
+    return notes(
+        world, *((f"Phone number of {name}", f"0151 {number:04d}") for number, name in enumerate(PEOPLE, 1000))
+    )
+
+
+async def test_a_note_is_found_by_its_title_and_shown_with_it(world: World) -> None:
+    await world.put(*phones(world))
+    for number, name in enumerate(PEOPLE, 1000):
+        answer = await recalled(world, f"What is the phone number of {name}?", token_budget=20)
+        assert best(answer).node.title == f"Phone number of {name}"
+        assert f"Phone number of {name}: 0151 {number}" in answer.text
+        assert answer.tokens_used == sum(one.tokens for one in leaves(answer)) <= 20
+
+
+async def test_one_word_finds_the_note_of_that_name(world: World) -> None:
+    await world.put(*notes(world, ("Timeouts", "Ten seconds."), ("Retries", "At most five."), ("Ports", "7319")))
+    answer = await recalled(world, "retries")
+    assert best(answer).node.title == "Retries"
+    assert "Retries: At most five." in answer.text
+
+
+async def test_a_staged_note_is_found_by_its_title_before_the_commit(world: World) -> None:
+    await world.put(*phones(world))
+    session = await world.open()
+    (staged,) = notes(world, ("Phone number of Bashir", "0151 9999"))
+    await world.stage(session, staged)
+    answer = await recalled(world, "Bashir", revision=session)
+    assert best(answer).node.id == staged.id
+    assert staged.id not in {one.node.id for one in leaves(await recalled(world, "Bashir", token_budget=MUCH))}
+
+
+@pytest.mark.parametrize("asked", ["billing", "Lisbon", "office"])
+async def test_a_note_is_found_by_tags_and_attributes_in_recall_and_search(world: World, asked: str) -> None:
+    (wanted,) = notes(world, ("Contact", "Room 12"), tags=("billing",), attributes={"office_city": "Lisbon"})
+    commit = await world.put(*phones(world), wanted)
+    assert best(await recalled(world, asked)).node.id == wanted.id
+    hits = await world.store.search.find(State(world.workspace, commit), SearchQuery(asked, 5))
+    assert [hit.version.entry_id for hit in hits] == [wanted.id]
+
+
+async def test_values_of_neighbours_are_never_glued_together(world: World) -> None:
+    """Notes that name the same source, but no places in it, are no pieces of one text."""
+    facts = ("Birthday", "12 May 1990"), ("Colour", "Green, since childhood"), ("Home", "In Lisbon")
+    await world.put(*notes(world, *facts, source=Source("a talk")))
+    answer = await recalled(world, "birthday colour home", token_budget=MUCH)
+    (passage,) = answer.passages
+    assert passage.text == "Birthday: 12 May 1990\nColour: Green, since childhood\nHome: In Lisbon"
+
+
+async def test_a_note_too_long_for_the_budget_keeps_its_title(world: World) -> None:
+    lines = "\n".join(f"Step {number}: turn the wheel." for number in range(200))
+    await world.put(*notes(world, ("How to open the valve", lines + "\nStep 201: pull the lever.")))
+    answer = await recalled(world, "When do I pull the lever?", token_budget=40)
+    assert answer.passages[0].text.startswith("How to open the valve:\n")
+    assert "pull the lever" in answer.text
+    assert answer.tokens_used <= 40

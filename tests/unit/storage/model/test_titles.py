@@ -1,0 +1,44 @@
+"""A title counts beside the content only if it says more than the content does."""
+
+import pytest
+from memotree_storage.model.node import LEAF_TYPE
+from memotree_storage.model.titles import own_title, titled
+
+
+@pytest.mark.parametrize(
+    ("title", "content"),
+    [
+        ("Retries", "At most five."),
+        ("Phone number of Anna", "0151 2345"),
+        ("Anna", "My sister is Anna."),
+        ("Retries", ""),
+    ],
+)
+def test_the_title_of_a_note_is_its_own(title: str, content: str) -> None:
+    assert own_title(title, "note", content) == title
+
+
+@pytest.mark.parametrize(
+    ("title", "content"),
+    [
+        ("Retries", "Retries are limited to five."),
+        ("Retries", "## Retries\n\nAt most five."),
+        ("retries are…", "**Retries are** limited to five."),
+        ("", "Anything."),
+    ],
+)
+def test_a_title_that_only_repeats_the_beginning_adds_nothing(title: str, content: str) -> None:
+    assert own_title(title, "note", content) == ""
+
+
+def test_the_title_of_a_leaf_comes_from_its_text_unless_somebody_changed_it() -> None:
+    content = "## Camera\n\nTap the icon to take a picture of what is in front of you."
+    assert own_title("Tap the icon to take a picture…", LEAF_TYPE, content) == ""
+    assert own_title("Part 3", LEAF_TYPE, "---\n") == ""
+    assert own_title("How to take pictures", LEAF_TYPE, content) == "How to take pictures"
+
+
+def test_a_content_stands_behind_its_title() -> None:
+    assert titled("Retries", "at most five") == "Retries: at most five"
+    assert titled("Retries", "at most\nfive\n") == "Retries:\nat most\nfive\n"
+    assert titled("", "at most five") == "at most five"
