@@ -20,9 +20,11 @@ from memotree_storage.store import Store
 from memotree.canvas.relations import RelationStep, related_message, walk
 from memotree.canvas.view_operations import archive_ids, view_key
 from memotree.canvas.view_rendering import shown
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.confidence import NODES, Confidence
 from memotree.request import lookup
 from memotree.request.lookup import WorkspaceRevision
-from memotree.request.messages import SUMMARY, node_message, relation_name
+from memotree.request.messages import SUMMARY, confidence_message, node_message, relation_name
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -93,7 +95,28 @@ class NodeSearch:
                 hits = await self._along_relations(Snapshot(conn, state), starts, node_ids, archives)
             messages = await self._messages(Snapshot(conn, state), hits)
         self._warn(hits)
-        return pb.SearchNodesResponse(hits=messages, commit_id=state.commit_id, warnings=self._warnings)
+        response = pb.SearchNodesResponse(hits=messages, commit_id=state.commit_id)
+        if self._kind != pb.SEARCH_TYPE_RELATION:
+            response.likelihood = self._likelihood(hits)
+            confidence = Confidence.of(response.likelihood)
+            response.confidence = confidence_message(confidence.name)
+            if confidence is Confidence.NONE and hits:
+                self._warnings.append(
+                    "Probably no hit is about the query; these are only the nearest. Ask in other words."
+                )
+        response.warnings.extend(self._warnings)
+        return response
+
+    def _likelihood(self, hits: Sequence[_Hit]) -> float:
+        """Returns how likely any hit is about the query."""
+        if not hits:
+            return 0.0
+        has_words = self._kind != pb.SEARCH_TYPE_SEMANTIC
+        has_meaning = self._kind != pb.SEARCH_TYPE_FULL_TEXT
+        if has_words and not isinstance(self._store.embedder, WordllamaEmbedder):
+            has_meaning = False  # the weights hold for the built-in model only
+        words = max(hit.found.words for hit in hits) if has_words else None
+        return NODES.likelihood(words, max(hit.found.meaning for hit in hits) if has_meaning else None)
 
     def _check(self) -> None:
         request = self._request
@@ -192,7 +215,7 @@ class NodeSearch:
         )
 
     def _warn(self, hits: Sequence[_Hit]) -> None:
-        """Warn about node types that no node has, and about results that are not close to the query."""
+        """Warn about node types that no node has."""
         present = {*self._known_types, *(hit.found.version.type for hit in hits)}
         unknown = [name for name in dict.fromkeys(self._request.node_types) if name not in present]
         if self._known_types and unknown:
@@ -200,13 +223,6 @@ class NodeSearch:
                 f"No node was found of type {', '.join(repr(name[:70]) for name in unknown[:10])}, which is not "
                 f"registered; the registered types are {', '.join(sorted(self._known_types))}."
             )
-        if self._kind in (pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID) and hits:
-            best = max(hit.found.meaning for hit in hits)
-            if best < _CLOSE and not any(hit.found.words for hit in hits):
-                self._warnings.append(
-                    f"Nothing is close to the query: the nearest summary has a cosine of {best:.2f} to it, and "
-                    f"matches below {_CLOSE} are mostly chance. Ask in other words."
-                )
 
     async def _messages(self, snapshot: Snapshot, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
         versions = [hit.found.version for hit in hits]

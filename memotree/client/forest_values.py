@@ -6,7 +6,7 @@ from typing import Self, overload
 
 from memotree.client.enums import StaleReason, from_wire
 from memotree.client.jobs import ModelUsage
-from memotree.client.node_values import Archive, Node, Source
+from memotree.client.node_values import Archive, Node, Source, confidence_name
 from memotree.v1 import forest_service_pb2 as wire
 
 
@@ -140,6 +140,8 @@ class RecallResult:
         tokens_used: The tokens of the packed leaves together; never more than ``token_budget``.
         leaves_considered: How many leaves were scored.
         commit_id: The commit that was read; for a session, its base.
+        confidence: Whether anything here answers the question: "none", "weak" or "strong".
+        likelihood: How likely that is, from 0 to 1.
     """
 
     passages: tuple[Passage, ...] = ()
@@ -150,6 +152,8 @@ class RecallResult:
     leaves_considered: int = 0
     commit_id: str = ""
     warnings: tuple[str, ...] = ()
+    confidence: str = ""
+    likelihood: float = 0.0
 
     @classmethod
     def from_wire(cls, message: wire.RecallResponse) -> Self:
@@ -163,6 +167,8 @@ class RecallResult:
             message.leaves_considered,
             message.commit_id,
             tuple(message.warnings),
+            confidence_name(message.confidence),
+            message.likelihood,
         )
 
 
@@ -247,6 +253,7 @@ class Answer:
         steps_exhausted: Whether the model had to answer because the last step was reached.
         usage: The model usage.
         commit_id: The commit that was read; for a session, its base.
+        confidence: Whether what was recalled answers the question: "none" (nothing is known), "weak" or "strong".
     """
 
     text: str
@@ -256,6 +263,7 @@ class Answer:
     usage: tuple[ModelUsage, ...] = ()
     warnings: tuple[str, ...] = ()
     commit_id: str = ""
+    confidence: str = ""
 
     @classmethod
     def from_wire(cls, message: wire.Answer) -> Self:
@@ -268,6 +276,7 @@ class Answer:
             tuple(ModelUsage.from_wire(usage) for usage in message.usage),
             tuple(message.warnings),
             message.commit_id,
+            confidence_name(message.confidence),
         )
 
 

@@ -229,6 +229,12 @@ class Tree:
         return cls(tuple(TreeNode(Node.from_wire(each.node), each.depth) for each in message.nodes), message.truncated)
 
 
+def confidence_name(value: types_pb2.Confidence.ValueType) -> str:
+    """Returns "none", "weak" or "strong"; ``""`` if it was not given."""
+    name = types_pb2.Confidence.Name(value).removeprefix("CONFIDENCE_").lower()
+    return "" if name == "unspecified" else name
+
+
 @dataclass(frozen=True, slots=True)
 class SearchHit:
     """One found node at level SUMMARY.
@@ -268,16 +274,28 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Sequence[SearchHit]):
-    """The hits of a search, best first, and the commit that was searched (for a session, its base)."""
+    """The hits of a search, best first, and the commit that was searched (for a session, its base).
+
+    ``confidence`` says whether any hit answers the query ("none", "weak" or "strong"; "" for RELATION), ``likelihood``
+    how likely that is, from 0 to 1.
+    """
 
     hits: tuple[SearchHit, ...] = ()
     commit_id: str = ""
     warnings: tuple[str, ...] = ()
+    confidence: str = ""
+    likelihood: float = 0.0
 
     @classmethod
     def from_wire(cls, message: node_service_pb2.SearchNodesResponse) -> Self:
         """Reads the message."""
-        return cls(tuple(SearchHit.from_wire(hit) for hit in message.hits), message.commit_id, tuple(message.warnings))
+        return cls(
+            tuple(SearchHit.from_wire(hit) for hit in message.hits),
+            message.commit_id,
+            tuple(message.warnings),
+            confidence_name(message.confidence),
+            message.likelihood,
+        )
 
     def __len__(self) -> int:
         return len(self.hits)

@@ -80,6 +80,11 @@ def read_author(message: types_pb2.CommitAuthor, field: str, default: Signature)
     return Signature(name, email, when.replace(microsecond=0))
 
 
+def confidence_message(name: str) -> types_pb2.Confidence.ValueType:
+    """The message of a confidence, given its name."""
+    return types_pb2.Confidence.Value(f"CONFIDENCE_{name.upper()}")
+
+
 def relation_name(given: types_pb2.RelationType.ValueType, field: str) -> str:
     """The name under which a relation type is stored.
 

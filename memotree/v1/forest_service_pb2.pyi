@@ -507,9 +507,9 @@ class RecalledNode(_message.Message):
     CITATION_FIELD_NUMBER: _builtins.int
     TRACE_FIELD_NUMBER: _builtins.int
     score: _builtins.float
-    """From 0 to 1; comparable within one answer."""
+    """From 0 to 1; for HYBRID, the likelihood of the answer times its share of the best leaf's score."""
     tokens: _builtins.int
-    """Its tokens in the answer's text."""
+    """The tokens of its title and content in the answer's text."""
     @_builtins.property
     def node(self) -> _types_pb2.Node:
         """The node; a leaf at level DETAIL, any other at level SUMMARY."""
@@ -599,6 +599,8 @@ class RecallResponse(_message.Message):
     LEAVES_CONSIDERED_FIELD_NUMBER: _builtins.int
     COMMIT_ID_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FIELD_NUMBER: _builtins.int
+    LIKELIHOOD_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """For HYBRID: all passages as one Markdown text with headings and node ids, ready for a prompt."""
     tokens_used: _builtins.int
@@ -609,6 +611,10 @@ class RecallResponse(_message.Message):
     """How many leaves were scored."""
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
+    confidence: _types_pb2.Confidence.ValueType
+    """Whether anything here answers the question."""
+    likelihood: _builtins.float
+    """How likely that is, from 0 to 1; the score of the best leaf of HYBRID."""
     @_builtins.property
     def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
         """For HYBRID: the packed passages in document order, the document with the best passage first."""
@@ -632,10 +638,12 @@ class RecallResponse(_message.Message):
         leaves_considered: _builtins.int = ...,
         commit_id: _builtins.str = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        confidence: _types_pb2.Confidence.ValueType = ...,
+        likelihood: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "leaves_considered", b"leaves_considered", "nodes", b"nodes", "passages", b"passages", "text", b"text", "token_budget", b"token_budget", "tokens_used", b"tokens_used", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "confidence", b"confidence", "leaves_considered", b"leaves_considered", "likelihood", b"likelihood", "nodes", b"nodes", "passages", b"passages", "text", b"text", "token_budget", b"token_budget", "tokens_used", b"tokens_used", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -854,14 +862,17 @@ class Answer(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     COMMIT_ID_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The answer; if extractive, the cited passages themselves."""
+    """The answer; if extractive, the cited passages themselves, or a sentence that nothing is known."""
     extractive: _builtins.bool
     """Whether no chat model answered, so that the text consists of passages."""
     steps_exhausted: _builtins.bool
     """Whether the model had to answer because the last step was reached."""
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
+    confidence: _types_pb2.Confidence.ValueType
+    """Whether anything that was recalled answers the question; NONE says that nothing is known."""
     @_builtins.property
     def citations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Citation]:
         """The sources, in the order of use."""
@@ -884,10 +895,11 @@ class Answer(_message.Message):
         usage: _abc.Iterable[_types_pb2.ModelUsage] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         commit_id: _builtins.str = ...,
+        confidence: _types_pb2.Confidence.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "commit_id", b"commit_id", "extractive", b"extractive", "steps_exhausted", b"steps_exhausted", "text", b"text", "usage", b"usage", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "commit_id", b"commit_id", "confidence", b"confidence", "extractive", b"extractive", "steps_exhausted", b"steps_exhausted", "text", b"text", "usage", b"usage", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1729,8 +1729,14 @@ class SearchNodesResponse(_message.Message):
     HITS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     COMMIT_ID_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FIELD_NUMBER: _builtins.int
+    LIKELIHOOD_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
     """The commit that was searched; for a session, its base."""
+    confidence: _types_pb2.Confidence.ValueType
+    """Whether any hit answers the query; not given for RELATION."""
+    likelihood: _builtins.float
+    """How likely that is, from 0 to 1."""
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SearchHit]:
         """Best first; hits with equal scores are ordered by id."""
@@ -1745,10 +1751,12 @@ class SearchNodesResponse(_message.Message):
         hits: _abc.Iterable[Global___SearchHit] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         commit_id: _builtins.str = ...,
+        confidence: _types_pb2.Confidence.ValueType = ...,
+        likelihood: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "hits", b"hits", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "confidence", b"confidence", "hits", b"hits", "likelihood", b"likelihood", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

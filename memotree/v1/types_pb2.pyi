@@ -128,6 +128,34 @@ CHANGE_KIND_DELETED: ChangeKind.ValueType  # 3
 """It was deleted."""
 Global___ChangeKind: _TypeAlias = ChangeKind  # noqa: Y015
 
+class _Confidence:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConfidenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Confidence.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONFIDENCE_UNSPECIFIED: _Confidence.ValueType  # 0
+    """Not given: the call compares no texts, such as a search along relations."""
+    CONFIDENCE_NONE: _Confidence.ValueType  # 1
+    """Probably nothing here answers it; the results are only the nearest."""
+    CONFIDENCE_WEAK: _Confidence.ValueType  # 2
+    """Something may answer it."""
+    CONFIDENCE_STRONG: _Confidence.ValueType  # 3
+    """Something probably answers it."""
+
+class Confidence(_Confidence, metaclass=_ConfidenceEnumTypeWrapper):
+    """How likely it is that what was found answers the question. It does not depend on what else is stored."""
+
+CONFIDENCE_UNSPECIFIED: Confidence.ValueType  # 0
+"""Not given: the call compares no texts, such as a search along relations."""
+CONFIDENCE_NONE: Confidence.ValueType  # 1
+"""Probably nothing here answers it; the results are only the nearest."""
+CONFIDENCE_WEAK: Confidence.ValueType  # 2
+"""Something may answer it."""
+CONFIDENCE_STRONG: Confidence.ValueType  # 3
+"""Something probably answers it."""
+Global___Confidence: _TypeAlias = Confidence  # noqa: Y015
+
 @_typing.final
 class Relation(_message.Message):
     """A typed relation from one node to another; type and target together identify it."""

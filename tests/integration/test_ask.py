@@ -9,6 +9,7 @@ from integration.worlds import World
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import Archive, Node, Source, new_id
 from memotree_storage.model.position import many_between
+from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres.tree import Snapshot
 
@@ -23,6 +24,7 @@ from memotree.models.model_errors import ModelUnavailableError, UnusableAnswerEr
 from memotree.request.lookup import find_revision
 from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import types_pb2
 
 Move = Decision | Exception | Callable[[Sequence[ContextNode]], Decision]
 
@@ -59,9 +61,15 @@ class Script:
 class Given:
     """A scripted recall that returns given nodes, as passages or as single nodes."""
 
-    def __init__(self, world: World, *ids: str, lca: bool = False, signals: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        world: World,
+        *ids: str,
+        lca: bool = False,
+        confidence: types_pb2.Confidence.ValueType = types_pb2.CONFIDENCE_STRONG,
+    ) -> None:
         self._world = world
-        self._signals = [pb.RecallSignal(name=name, score=0.4) for name in signals]
+        self._confidence = confidence
         self._ids = ids
         self._lca = lca
         self.requests: list[pb.RecallRequest] = []
@@ -75,12 +83,10 @@ class Given:
             pb.RecalledNode(node=node, score=0.9 - number / 100, tokens=count_tokens(node.content))
             for number, node in enumerate(nodes)
         ]
-        if self._signals:
-            for one in found:
-                one.trace.signals.extend(self._signals)
         if self._lca:
-            return pb.RecallResponse(nodes=found)
-        return pb.RecallResponse(passages=[pb.Passage(nodes=[one], text=one.node.content) for one in found])
+            return pb.RecallResponse(nodes=found, confidence=self._confidence)
+        passages = [pb.Passage(nodes=[one], text=one.node.content) for one in found]
+        return pb.RecallResponse(passages=passages, confidence=self._confidence)
 
 
 class Forest:
@@ -332,22 +338,24 @@ async def test_without_a_chat_model_the_answer_is_the_passages_and_says_so(world
     steps, answer = await ask(world, script, forest.stone.id, forest.fish.id)
     assert [step.action for step in steps] == ["recall"]
     assert answer.extractive
-    assert answer.text == f"{forest.stone.content}\n\n{forest.fish.content}"
+    shown = [titled(own_title(one.title, one.type, one.content), one.content) for one in (forest.stone, forest.fish)]
+    assert answer.text == "\n\n".join(shown)
     assert [cited.node_id for cited in answer.citations] == [forest.stone.id, forest.fish.id]
     assert any("No chat model is configured" in warning for warning in answer.warnings)
     assert not script.shown
 
 
-@pytest.mark.requirement("FOREST-9", "FOREST-13")
-async def test_passages_without_a_word_of_the_question_come_with_a_warning(world: World, forest: Forest) -> None:
+@pytest.mark.requirement("FOREST-9", "USE-4")
+async def test_passages_that_probably_answer_nothing_are_no_answer(world: World, forest: Forest) -> None:
     script = Script(has_chat=False)
-    for signals, warned in ((["meaning", "route"], True), (["words", "meaning"], False), ([], False)):
-        given = Given(world, forest.stone.id, forest.fish.id, signals=signals)
+    levels = types_pb2.CONFIDENCE_NONE, types_pb2.CONFIDENCE_WEAK, types_pb2.CONFIDENCE_STRONG
+    for confidence in levels:
+        given = Given(world, forest.stone.id, forest.fish.id, confidence=confidence)
         request = pb.AskRequest(workspace=world.workspace, query="Who wins the world cup?")
         *_, last = [event async for event in asking(world, script, given).ask(request)]
-        assert last.answer.citations
-        assert any("a word of the question" in told for told in last.answer.warnings) is warned
-        assert given.requests[0].include_trace
+        assert last.answer.confidence == confidence
+        assert bool(last.answer.citations) is (confidence != types_pb2.CONFIDENCE_NONE)
+        assert (last.answer.text == "Nothing is known about this here.") is (confidence == types_pb2.CONFIDENCE_NONE)
 
 
 @pytest.mark.requirement("FOREST-9", "FOREST-12")

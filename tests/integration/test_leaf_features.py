@@ -75,8 +75,8 @@ async def test_each_version_keeps_its_own_features(world: World) -> None:
     node = world.node("A", content="first")
     before = await world.put(node)
     after = await world.put(replace(node, content="second and longer"))
-    assert (await loaded(world, await listed(world, before)))[node.id].length == len("a first".split())
-    assert (await loaded(world, await listed(world, after)))[node.id].length == len("a second and longer".split())
+    assert (await loaded(world, await listed(world, before)))[node.id].length == len(["a", "first"])
+    assert (await loaded(world, await listed(world, after)))[node.id].length == len(["a", "second", "and", "longer"])
 
 
 @pytest.mark.requirement("STORE-4")

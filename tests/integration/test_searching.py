@@ -317,7 +317,7 @@ async def test_a_search_that_finds_nothing_close_says_so(wire: Wire, kind: int) 
         assert hit.semantic_score < 0.3
         assert "not close" in hit.reason
     (warning,) = found.warnings
-    assert "Nothing is close to the query" in warning
+    assert "Probably no hit is about the query" in warning
     found = await wire("SearchNodes", revision=wire.session, query="flowers in the sun", search_type=kind)
     assert "close in meaning" in found.hits[0].reason
     assert found.hits[0].node.title == "Roses"

@@ -15,10 +15,11 @@ from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import nodes_at
 from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, DrillDown
-from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract, lacks_words
+from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract
 from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words
 from memotree.forest.citations import cite
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.recall import NOTHING_RELEVANT
 from memotree.forest.usage import usage_rows
 from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
 from memotree.models.meter import Meter
@@ -50,8 +51,8 @@ _SHOWN_ID: Final = 40
 """An id given by a model may be any text; messages quote at most this many characters of it."""
 
 _INSTEAD: Final = "The chat model failed, so the answer consists of the passages that match best."
-_FAR: Final = "No passage has a word of the question; these are the nearest by meaning and may be about something else."
-_NOTHING: Final = "Nothing in the memory matches this question."
+_ONLY_NEAR: Final = "Recall shows the nearest passages, which are probably about something else."
+_NOTHING: Final = "Nothing is known about this here."
 
 
 class RecallOperation(Protocol):
@@ -96,6 +97,7 @@ class _Question:
     scope: set[str] | None
     budget: int
     context: Context
+    confidence: types_pb2.Confidence.ValueType = types_pb2.CONFIDENCE_NONE
     meter: Meter = field(default_factory=Meter)
     warnings: list[str] = field(default_factory=list)
 
@@ -210,7 +212,8 @@ class Ask:
                 include_trace=True,
             )
         )
-        asked.warnings += recalled.warnings
+        asked.warnings += [warning for warning in recalled.warnings if warning != NOTHING_RELEVANT]
+        asked.confidence = recalled.confidence
         return recalled
 
     async def _first(self, asked: _Question, recalled: pb.RecallResponse) -> list[Shown]:
@@ -310,13 +313,14 @@ class Ask:
     async def _extractive(
         self, asked: _Question, recalled: pb.RecallResponse, *, exhausted: bool = False
     ) -> pb.AskResponse:
-        """Returns the recalled passages as the answer."""
+        """Returns the recalled passages as the answer, or that nothing is known."""
         budget = asked.request.token_budget or EXTRACTIVE_BUDGET
         text, cited = extract(recalled, budget, asked.scope)
         if not cited:
             asked.warnings.append("Nothing was found. Ask in other words, or with fewer filters.")
-        elif lacks_words(recalled, cited):
-            asked.warnings.append(_FAR)
+        elif recalled.confidence == types_pb2.CONFIDENCE_NONE:
+            text, cited = "", []
+            asked.warnings.append(_ONLY_NEAR)
         return await self._end(asked, text or _NOTHING, cited, exhausted=exhausted, extractive=True)
 
     async def _end(
@@ -335,6 +339,7 @@ class Ask:
                 usage=usage_rows(asked.meter),
                 warnings=list(dict.fromkeys([*asked.warnings, *asked.meter.warnings])),
                 commit_id=asked.state.commit_id,
+                confidence=asked.confidence,
             )
         )
 

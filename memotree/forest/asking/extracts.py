@@ -1,8 +1,8 @@
 """Answers without a chat model: the best recalled passages, verbatim."""
 
-from collections.abc import Collection
 from typing import Final
 
+from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import truncate_to_tokens
 
 from memotree.v1 import forest_service_pb2 as pb
@@ -17,7 +17,8 @@ EXTRACTIVE_SHARE: Final = 0.25
 def extract(recalled: pb.RecallResponse, budget: int, scope: set[str] | None = None) -> tuple[str, list[str]]:
     """Returns the best recalled nodes as one text within a budget of tokens, and the ids of these nodes.
 
-    Adjacent leaves of a document are joined as in the document; others are separated by a blank line.
+    Adjacent leaves of a document are joined as in the document, adjacent notes by a line break; others are separated by
+    a blank line. A note stands with its title.
     """
     places: list[tuple[int, pb.RecalledNode]] = []
     for number, passage in enumerate(recalled.passages):
@@ -36,19 +37,21 @@ def extract(recalled: pb.RecallResponse, budget: int, scope: set[str] | None = N
     text, before = "", -1
     for index in sorted(chosen):
         place, one = places[index]
-        joined = before == index - 1 and before >= 0 and places[before][0] == place
-        part = one.node.content or one.node.summary or one.node.title
-        text = text + part if joined else f"{text.rstrip()}\n\n{part}".lstrip("\n")
+        is_next = before == index - 1 and before >= 0 and places[before][0] == place
+        gap = _separator(places[before][1], one) if is_next else "\n\n"
+        text = f"{text.rstrip() if gap else text}{gap}{_shown(one)}".lstrip("\n")
         before = index
     return truncate_to_tokens(text.strip(), budget), [places[index][1].node.id for index in sorted(chosen)]
 
 
-def lacks_words(recalled: pb.RecallResponse, cited: Collection[str]) -> bool:
-    """Whether, according to the traces, no cited passage has a word of the question.
+def _separator(before: pb.RecalledNode, after: pb.RecalledNode) -> str:
+    """Returns what stands between two neighbours: nothing if they were cut apart in one text, else a line break."""
+    one, other = before.citation.source, after.citation.source
+    return "" if one.start < one.end == other.start else "\n"
 
-    Scores are relative to the best match, so even the best one may be irrelevant. If not a single word is shared,
-    similarity by meaning may be chance.
-    """
-    nodes = [*(node for passage in recalled.passages for node in passage.nodes), *recalled.nodes]
-    traced = [[signal.name for signal in node.trace.signals] for node in nodes if node.node.id in cited]
-    return bool(traced) and all(signals and "words" not in signals for signals in traced)
+
+def _shown(one: pb.RecalledNode) -> str:
+    node = one.node
+    if not node.content:
+        return node.summary or node.title
+    return titled(own_title(node.title, node.type, node.content), node.content)

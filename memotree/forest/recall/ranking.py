@@ -14,6 +14,7 @@ from memotree.forest.recall.scoring.leaf_index import LeafIndex
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Idf, Scores, score
+from memotree.models.confidence import LEAVES
 
 _SHORT: Final = 16
 """Leaves with fewer tokens are never treated as copies of each other."""
@@ -63,12 +64,14 @@ class ScoredLeaves:
         corpus: The leaves.
         admitted: A mask of the leaves that may be chosen; all if ``None``.
         scores: The scores of the leaves without reranking.
+        likelihood: How likely the best leaf answers the question, from 0 to 1.
         judged: What a reranking model adds to the score of the leaves that it judged, by index.
     """
 
     corpus: SearchCorpus
     admitted: Mask | None
     scores: Scores
+    likelihood: float = 1.0
     judged: Mapping[int, float] = field(default_factory=dict)
 
     @property
@@ -83,13 +86,14 @@ class ScoredLeaves:
         return [place for place in ranked.tolist() if total[place] > 0]
 
     def leaf(self, place: int) -> Chosen:
-        """Returns a leaf with its score and the share of each signal."""
+        """Returns a leaf with its score, which is a share of the likelihood, and the share of each signal in it."""
         score, shares = float(self.scores.total[place]), _shares(self.scores, place)
         if self.judged:
             extra = self.judged.get(place, 0.0)
             score, shares = _OWN_PART * score + extra, tuple((name, _OWN_PART * share) for name, share in shares)
             shares += (("rerank", extra),) if extra else ()
-        return Chosen(*self.corpus.place(place), score, shares)
+        absolute = tuple((name, self.likelihood * share) for name, share in shares)
+        return Chosen(*self.corpus.place(place), self.likelihood * score, absolute)
 
     def choose(self, budget: int) -> Selection:
         """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread."""
@@ -109,7 +113,12 @@ class ScoredLeaves:
 
     def reranked(self, relevance: Mapping[int, float]) -> "ScoredLeaves":
         """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index."""
-        return replace(self, judged={place: (1.0 - _OWN_PART) * value for place, value in relevance.items()})
+        best = max(relevance.values(), default=0.0)
+        return replace(
+            self,
+            likelihood=_OWN_PART * self.likelihood + (1.0 - _OWN_PART) * best,
+            judged={place: (1.0 - _OWN_PART) * value for place, value in relevance.items()},
+        )
 
     def _total(self) -> NDArray[np.float64]:
         total = self.scores.total.astype(np.float64)
@@ -143,6 +152,8 @@ def score_leaves(
     vector: Vector,
     related: Related | None = None,
     idf: Idf | None = None,
+    *,
+    has_known_vectors: bool = True,
 ) -> ScoredLeaves:
     """Scores the leaves of a corpus. Takes milliseconds of CPU, so call it in a thread.
 
@@ -153,11 +164,13 @@ def score_leaves(
         vector: Its embedding.
         related: Returns words of a similar meaning.
         idf: Returns the inverse document frequency of a word; computed from these leaves if ``None``.
+        has_known_vectors: Whether the vectors are those of the model that the likelihood was fitted for.
     """
     admitted = _admitted(corpus.snapshots, wanted)
-    return ScoredLeaves(
-        corpus, admitted, score(corpus.leaf_index, question, vector, admitted=admitted, related=related, idf=idf)
-    )
+    scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, idf=idf)
+    meaning = scores.evidence.meaning if has_known_vectors else None
+    likelihood = LEAVES.likelihood(scores.evidence.words, meaning) if scores.total.any() else 0.0
+    return ScoredLeaves(corpus, admitted, scores, likelihood)
 
 
 def _shares(scores: Scores, place: int) -> tuple[tuple[str, float], ...]:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from memotree_storage.cache import BoundedCache
@@ -38,11 +39,14 @@ from memotree.forest.recall.scoring.scores import Idf
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache, StateView, same_moment
 from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.confidence import NODES, Confidence
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
+from memotree.request.messages import confidence_message
 from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import types_pb2
 
 DEFAULT_TOP_K: Final = 10
 MOST_TOP_K: Final = 1000
@@ -60,6 +64,10 @@ _CANDIDATES: Final = 200
 
 _SEEN: Final = 20_000
 """The number of versions that are cached; most of them are of inner nodes."""
+
+NOTHING_RELEVANT: Final = (
+    "Probably nothing here answers the question: what follows is only the nearest, and its scores are low."
+)
 
 _NOTHING_HERE: Final = "There is nothing to recall here yet: ingest a document, or create nodes that have content."
 _MOST_ASKED: Final = 20_000
@@ -124,6 +132,7 @@ class Recall:
         self._models = models
         self._scan_leaves = scan_leaves
         embedder = models.embedder
+        self._has_known_vectors = isinstance(embedder, WordllamaEmbedder)
         self._related = related or BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
         self._seen: Seen = BoundedCache(_SEEN, lambda _: 1)
         self.leaf_indexes = SnapshotCache(store, cache_bytes)
@@ -164,15 +173,27 @@ class Recall:
         corpus = await self.leaf_indexes.corpus(view, archive_ids)
         if not len(corpus.leaf_index):
             return pb.RecallResponse(
-                commit_id=view.state.commit_id, token_budget=asked.budget, warnings=[*asked.warnings, _NOTHING_HERE]
+                commit_id=view.state.commit_id,
+                token_budget=asked.budget,
+                warnings=[*asked.warnings, _NOTHING_HERE],
+                confidence=types_pb2.CONFIDENCE_NONE,
             )
         vector = (await self._models.embedder.embed([asked.text]))[0]
         idf = None if len(archive_ids) == len(view.archives) else await self._idf(view, asked.text)
-        scored = await asyncio.to_thread(score_leaves, corpus, wanted, asked.text, vector, self._related, idf)
+        scored = await asyncio.to_thread(
+            partial(
+                score_leaves,
+                *(corpus, wanted, asked.text, vector, self._related, idf),
+                has_known_vectors=self._has_known_vectors,
+            )
+        )
         if self._models.has_ranking:
             scored = await self._reranked(scored, view, asked)
         choice = await asyncio.to_thread(scored.choose, asked.budget)
         asked.warnings += _about(choice, len(corpus.leaf_index), asked)
+        confidence = Confidence.of(scored.likelihood)
+        if confidence is Confidence.NONE and choice.leaves:
+            asked.warnings.append(NOTHING_RELEVANT)
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         async with self._reading(view) as conn:
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(
@@ -180,6 +201,7 @@ class Recall:
             )
         answer = await asyncio.to_thread(_packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
+        answer.confidence, answer.likelihood = confidence_message(confidence.name), scored.likelihood
         return answer
 
     async def _reranked(self, scored: ScoredLeaves, view: StateView, asked: _Question) -> ScoredLeaves:
@@ -242,13 +264,26 @@ class Recall:
                 chosen = [ResultPart(key, hit.score, _shares(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
         nodes, used = _within(chosen, parts, asked)
+        likelihood = self._likelihood(hits, words=not is_lca)
+        confidence = Confidence.of(likelihood)
+        if confidence is Confidence.NONE and nodes:
+            asked.warnings.append(NOTHING_RELEVANT)
         return pb.RecallResponse(
             nodes=nodes,
             tokens_used=used,
             token_budget=asked.budget,
             commit_id=view.state.commit_id,
             warnings=asked.warnings,
+            confidence=confidence_message(confidence.name),
+            likelihood=likelihood,
         )
+
+    def _likelihood(self, hits: Sequence[FoundNode], *, words: bool) -> float:
+        """Returns how likely the best of some nodes answers the question."""
+        if not hits:
+            return 0.0
+        meaning = max(hit.meaning for hit in hits) if self._has_known_vectors or not words else None
+        return NODES.likelihood(max(hit.words for hit in hits) if words else None, meaning)
 
     async def _hits(self, asked: _Question, view: StateView, wanted: Filter, *, words: bool) -> list[FoundNode]:
         """Returns the best nodes of all levels; asks for more until enough of them pass the filter's times."""
@@ -366,8 +401,6 @@ def _about(choice: Selection, leaves: int, asked: _Question) -> list[str]:
         found = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
         why = f"more than the budget of {asked.budget}: only its best excerpt is included"
         return [f"{found}, {why}. Give a greater budget, or split the node."]
-    if not any(name == "words" for leaf in choice.leaves for name, _ in leaf.shares):
-        return ["No leaf has a word of the question; these are the nearest by meaning and may be about something else."]
     return []
 
 

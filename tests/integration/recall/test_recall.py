@@ -40,11 +40,13 @@ async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_
     request = pb.RecallRequest(
         workspace=forest.world.workspace, query=EVERYTHING, token_budget=MUCH, include_trace=True
     )
-    found = leaves(await liked.recall(request))
+    answer = await liked.recall(request)
+    found = leaves(answer)
     best = max(found, key=lambda one: one.score)
     assert "ginger" in best.node.content
+    assert answer.likelihood > 0.5, "half of it is the relevance of the best leaf"
     signals = {signal.name: signal.score for signal in best.trace.signals}
-    assert signals["rerank"] == 0.5
+    assert signals["rerank"] == pytest.approx(0.5 * answer.likelihood)
     assert sum(signals.values()) == pytest.approx(best.score, abs=1e-6)
     assert all(one.score <= 0.5 for one in found if "ginger" not in one.node.content)
 

@@ -19,7 +19,7 @@ fourth leaf.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -36,6 +36,15 @@ _STEP: Final = 4
 
 _COARSE: Final = (1, 3, 4)
 """The indexes of the scales that the coarse pass uses."""
+
+_SIGNALS: Final = 5
+"""The number of signals that a score is the sum of."""
+
+_BEST: Final = 20
+"""The number of best leaves whose evidence is looked at."""
+
+_NEAR: Final = 1
+"""The index of the scale at which words count as standing together."""
 
 _SIZES: Final = np.array(SCALES, dtype=np.float64)
 _SATURATION: Final = 0.8 + _SIZES / 800.0
@@ -89,6 +98,19 @@ class Settings:
     candidates: int = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for the best leaves, independent of all other leaves.
+
+    Attributes:
+        words: The share of the question's words, rare ones weighing more, that a window of 120 tokens has; the best.
+        meaning: The cosine of a leaf's vector with the question's; the best, at least 0.
+    """
+
+    words: float = 0.0
+    meaning: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """The score of each leaf, 1 for the best, and the share of each signal; the shares add up to the total.
@@ -100,6 +122,7 @@ class Scores:
         tree: The share of the words and vectors of tree nodes.
         label: The share of the label that the question names.
         document: The share of the whole document.
+        evidence: What speaks for the best leaves.
     """
 
     total: Floats
@@ -108,6 +131,7 @@ class Scores:
     tree: Floats
     label: Floats
     document: Floats
+    evidence: Evidence = Evidence()
 
 
 DEFAULT: Final = Settings()
@@ -136,9 +160,10 @@ def score(
         settings: The weights.
     """
     asked = concepts(question, related)
-    sums = _sums(leaf_index, asked, idf or partial(idf_in, leaf_index), settings.heading) if settings.words else []
+    rarity = idf or partial(idf_in, leaf_index)
+    sums = _sums(leaf_index, asked, rarity, settings.heading) if settings.words else []
     places = _candidates(leaf_index, sums, vector, admitted, settings)
-    empty = np.zeros((len(Scores.__slots__), len(leaf_index)), dtype=np.float32)
+    empty = np.zeros((_SIGNALS + 1, len(leaf_index)), dtype=np.float32)
     if not len(places):
         return Scores(*empty)
     parts = _parts(leaf_index, sums, vector, _named(leaf_index, asked), places, settings)
@@ -149,7 +174,22 @@ def score(
     best = float(total.max())
     if best > 0:
         empty[:, places] = np.concatenate([total[None], parts]) / best
-    return Scores(*empty)
+    ranked = np.argsort(-total, kind="stable")[:_BEST]
+    top = places[ranked[total[ranked] > 0]]
+    every = sum(rarity(concept.terms) for concept in asked)
+    return replace(Scores(*empty), evidence=_evidence(leaf_index, sums, every, vector, top))
+
+
+def _evidence(leaf_index: LeafIndex, sums: Sums, every: float, vector: NDArray[np.float32], top: Places) -> Evidence:
+    """Returns what speaks for some leaves; ``every`` is the sum of the weights of all words of the question."""
+    if not len(top):
+        return Evidence()
+    low, high = _places(leaf_index.low, _NEAR, top), _places(leaf_index.high, _NEAR, top)
+    shared = np.zeros(len(top))
+    for weight, running in sums:
+        shared += weight * np.minimum(1.0, _inside(running, low, high))
+    words = float(shared.max()) / every if every > 0 else 0.0
+    return Evidence(min(1.0, words), max(0.0, float((leaf_index.vectors[top] @ vector).max())))
 
 
 def _parts(
@@ -165,7 +205,7 @@ def _parts(
     home = _homes(leaf_index, places)
     weights = _weights(leaf_index, settings, home)
     own_tokens = settings.label_leaves * _own_tokens(leaf_index)[home]
-    parts = np.zeros((len(fields(Scores)) - 1, len(places)))
+    parts = np.zeros((_SIGNALS, len(places)))
     for number, scale in enumerate(SCALES):
         weight = weights[number]
         low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)

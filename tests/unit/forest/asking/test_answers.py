@@ -97,12 +97,18 @@ def test_the_leaves_that_share_most_words_with_an_answer_are_found() -> None:
 
 
 def passage(*leaves: tuple[str, str, float]) -> pb.Passage:
-    return pb.Passage(
-        nodes=[
-            pb.RecalledNode(node=types_pb2.Node(id=name, content=text), score=score, tokens=count_tokens(text))
-            for name, text, score in leaves
-        ]
-    )
+    """Leaves that were cut from one text."""
+    found, at = pb.Passage(), 0
+    for name, text, score in leaves:
+        source = types_pb2.Source(document_id="d", start=at, end=at + len(text))
+        found.nodes.add(
+            node=types_pb2.Node(id=name, content=text),
+            score=score,
+            tokens=count_tokens(text),
+            citation=pb.Citation(source=source),
+        )
+        at += len(text)
+    return found
 
 
 def test_an_extract_keeps_document_order_and_joins_neighbours() -> None:
@@ -116,6 +122,16 @@ def test_an_extract_keeps_document_order_and_joins_neighbours() -> None:
     text, ids = extract(recalled, 5)
     assert ids == ["b", "d"]
     assert text == "Two.\n\nElsewhere."
+
+
+def test_an_extract_never_glues_notes_together_and_shows_their_titles() -> None:
+    facts = ("Birthday", "12 May 1990"), ("Colour", "Green"), ("Home", "In Lisbon")
+    nodes = [
+        pb.RecalledNode(node=types_pb2.Node(id=title, title=title, type="note", content=content), score=0.9, tokens=5)
+        for title, content in facts
+    ]
+    recalled = pb.RecallResponse(passages=[pb.Passage(nodes=nodes)])
+    assert extract(recalled, 100)[0] == "Birthday: 12 May 1990\nColour: Green\nHome: In Lisbon"
 
 
 def test_passages_far_worse_than_the_best_are_left_out_of_an_extract_within_the_budget() -> None:
