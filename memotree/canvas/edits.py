@@ -7,6 +7,7 @@ from typing import Final
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.model.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.model.position import between
+from memotree_storage.model.provenance import is_older
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import PlacedVersion
@@ -142,11 +143,14 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
         changed = summaries.with_own_summary(changed)
     if request.regenerate_summary:
         changed = summaries.with_generated(changed, await summaries.generate(editor, changed), given)
-    elif changed.content != node.content and "summary" not in given:
-        changed = summaries.mark_stale(changed)
-        if node.summary:
-            warnings.append("The content changed but the summary did not; pass regenerate_summary to make a new one.")
-    made = {"brief", "summary"} if request.regenerate_summary else set[str]()
+    elif changed.type != SUMMARY_TYPE and (changed.title, changed.content) != (node.title, node.content):
+        changed = await summaries.follow(editor, node, changed, given)
+        if is_older(changed.attributes) and changed.content != node.content:
+            warnings.append(
+                "The summary was given by hand and is now older than the content; give a new one, or pass "
+                "regenerate_summary to have one made."
+            )
+    made = {"brief", "summary"} - given
     fields = RequestFields({name: name for name in given | made}, tags=request.tags)
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.translate)
     return EditResult(placed._replace(version=version), changed.content, tuple(warnings))

@@ -1,7 +1,8 @@
 """Generates summaries during an edit and maintains the attributes that record where a summary comes from.
 
-A summary that the caller gives is the caller's own text: it has no such attributes, so it is never renewed. A generated
-summary keeps the hash of its source; if a call changes the content but not the summary, an attribute marks the node.
+A summary that the caller gives is the caller's own text: it has no such attributes, so it is never renewed. If a call
+changes the content but not the summary, a generated summary is made again at once, by the built-in method if a model
+had made it (the model's follows by a job), and a given one stays and is marked as older than its content.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,
+    PENDING_MODEL,
     hash_of_children,
     hash_of_content,
     with_provenance,
@@ -26,6 +28,9 @@ from memotree.sessions.editing import SessionEditor
 
 FEW_CHARS: Final = 1 << 15
 """Longer texts are summarised in a thread, so that other calls are not blocked."""
+
+_BUILT_IN: Final = frozenset({MADE_BY, "verbatim"})
+"""Who makes a summary without a chat model."""
 
 _INGESTED: Final = frozenset({LEAF_TYPE, SUMMARY_TYPE})
 
@@ -114,14 +119,31 @@ def with_own_summary(node: Node) -> Node:
     return replace(node, attributes=without_provenance(node.attributes))
 
 
-def mark_stale(node: Node) -> Node:
-    """The node after its content changed but not its summary: marked as stale if the summary was generated."""
-    made_of = node.attributes.get(SUMMARY_OF)
-    if made_of is None:
-        return node
-    attributes = dict(node.attributes)
-    if made_of != hash_of_content(node.content):
-        attributes[SUMMARY_PENDING] = PENDING_CONTENT
-    elif attributes.get(SUMMARY_PENDING) == PENDING_CONTENT:
-        del attributes[SUMMARY_PENDING]
-    return replace(node, attributes=attributes)
+async def follow(editor: SessionEditor, before: Node, node: Node, given: Collection[str]) -> Node:
+    """The node with brief and summary that follow its new title or content, as far as MemoTree made them.
+
+    A text counts as made by MemoTree if it has the attributes of a generated one, or is exactly what MemoTree makes of
+    the earlier title and content; a note stores no such attributes.
+
+    Args:
+        editor: The session.
+        before: The node as it was.
+        node: The node with its new title or content.
+        given: The names of the fields that the caller gave.
+    """
+    brief, summary = await summarise(before.title, before.content)
+    kept = set(given)
+    if before.brief not in {brief, brief_of(before.title, before.summary)}:
+        kept.add("brief")
+    if SUMMARY_OF not in before.attributes and before.summary != summary:
+        kept.add("summary")
+    by_model = before.attributes.get(SUMMARY_BY, MADE_BY) not in _BUILT_IN
+    if by_model and node.content == before.content:
+        return node  # a model does not see the title
+    made = with_generated(node, await generate(editor, node), kept)
+    if "summary" not in kept:
+        attributes = {**made.attributes, SUMMARY_PENDING: PENDING_MODEL} if by_model else made.attributes
+        return replace(made, attributes=attributes)
+    if "summary" in given or not before.summary or node.content == before.content:
+        return made
+    return replace(made, attributes={**made.attributes, SUMMARY_PENDING: PENDING_CONTENT})

@@ -67,7 +67,7 @@ def node(found: Node) -> RenderableType:
             ("etag", found.etag),
             ("tokens", str(found.content_tokens)),
             ("brief", found.brief),
-            ("summary", found.summary),
+            ("summary", f"{found.summary} (older than the content)" if found.summary_older else found.summary),
         ]
     )
     parts: list[RenderableType] = [Text(found.title, "bold cyan"), head]

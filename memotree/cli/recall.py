@@ -70,17 +70,20 @@ def recall(
     if found.passages and not cli.output.as_json:
         cli.output.note(
             Text(
-                f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves.",
+                f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
+                f"confidence: {found.confidence} ({found.likelihood:.2f}).",
                 "dim",
             )
         )
 
 
 def look(found: "RecallResult") -> "RenderableType":
-    """The result of a recall, formatted for a person."""
-    parts = [_passage(each) for each in found.passages]
+    """The result of a recall, formatted for a person: the best passage first, unlike in the text for a prompt."""
+    parts = [_passage(each) for each in sorted(found.passages, key=lambda passage: -passage.score)]
     parts += [_node(each) for each in found.nodes]
-    return Group(*parts) if parts else Text("Nothing was found.", "dim")
+    if parts:
+        return Group(*parts)
+    return Text("Nothing fits the budget." if found.likelihood else "Nothing was found.", "dim")
 
 
 def _passage(passage: "Passage") -> "RenderableType":

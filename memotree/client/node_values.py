@@ -90,6 +90,7 @@ class Node:
         commit_id: The commit that made this version, or ``None`` while it is staged.
         update_time: When that commit was made, or ``None`` while it is staged.
         content_tokens: The tokens of the content by the server's counter, at every level.
+        summary_older: Whether a person gave the summary before the content was last changed.
         content_cut: Whether the content, which is derived from the nodes below, was cut short.
     """
 
@@ -114,6 +115,7 @@ class Node:
     content_tokens: int = 0
     level: Level = Level.TITLE
     content_cut: bool = False
+    summary_older: bool = False
 
     @classmethod
     def from_wire(cls, message: types_pb2.Node) -> Self:
@@ -140,6 +142,7 @@ class Node:
             content_tokens=message.content_tokens,
             level=from_wire(Level, message.level, Level.TITLE),
             content_cut=message.content_cut,
+            summary_older=message.summary_older,
         )
 
 

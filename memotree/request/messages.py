@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Relation, Source
+from memotree_storage.model.provenance import is_older
 from memotree_storage.model.validation import InvalidTimeError, check_author, check_text, check_time
 from memotree_storage.ports import Signature
 from memotree_storage.postgres.rows import ArchiveVersion, Version
@@ -157,6 +158,7 @@ def node_message(
         message.brief = version.brief
     if level >= SUMMARY:
         message.summary = version.summary
+        message.summary_older = is_older(version.attributes)
     if level >= DETAIL:
         message.content = content
         message.content_cut = cut

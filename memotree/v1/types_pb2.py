@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17memotree/v1/types.proto\x12\x0bmemotree.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n\x08Relation\x12\'\n\x04type\x18\x01 \x01(\x0e\x32\x19.memotree.v1.RelationType\x12\x11\n\ttarget_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"|\n\x0bRelatedNode\x12\x11\n\tsource_id\x18\x01 \x01(\t\x12\'\n\x08relation\x18\x02 \x01(\x0b\x32\x15.memotree.v1.Relation\x12\x1f\n\x04node\x18\x03 \x01(\x0b\x32\x11.memotree.v1.Node\x12\x10\n\x08outgoing\x18\x04 \x01(\x08\"h\n\x06Source\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x03\x12\x0c\n\x04page\x18\x04 \x01(\x05\x12\x0f\n\x07heading\x18\x05 \x01(\t\x12\x0e\n\x06sha256\x18\x06 \x01(\t\"\xad\x04\n\x04Node\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\narchive_id\x18\x02 \x01(\t\x12\x11\n\tparent_id\x18\x03 \x01(\t\x12\x10\n\x08position\x18\x04 \x01(\t\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\r\n\x05title\x18\x06 \x01(\t\x12\r\n\x05\x62rief\x18\x07 \x01(\t\x12\x0f\n\x07summary\x18\x08 \x01(\t\x12\x0f\n\x07\x63ontent\x18\t \x01(\t\x12\x0c\n\x04tags\x18\n \x03(\t\x12(\n\trelations\x18\x0b \x03(\x0b\x32\x15.memotree.v1.Relation\x12\x35\n\nattributes\x18\x0c \x03(\x0b\x32!.memotree.v1.Node.AttributesEntry\x12#\n\x06source\x18\r \x01(\x0b\x32\x13.memotree.v1.Source\x12\x0c\n\x04\x65tag\x18\x0e \x01(\t\x12\x0c\n\x04path\x18\x0f \x03(\t\x12\x13\n\x0b\x63hild_count\x18\x10 \x01(\x05\x12\x11\n\tcommit_id\x18\x11 \x01(\t\x12/\n\x0bupdate_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ontent_tokens\x18\x13 \x01(\x05\x12)\n\x05level\x18\x14 \x01(\x0e\x32\x1a.memotree.v1.LevelOfDetail\x12\x13\n\x0b\x63ontent_cut\x18\x15 \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc5\x01\n\x07\x41rchive\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08model_id\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\x12\x38\n\nattributes\x18\x06 \x03(\x0b\x32$.memotree.v1.Archive.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Z\n\x0c\x43ommitAuthor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x65mail\x18\x02 \x01(\t\x12-\n\ttimestamp\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x08\x43onflict\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0c\n\x04\x62\x61se\x18\x03 \x01(\t\x12\x0c\n\x04ours\x18\x04 \x01(\t\x12\x0e\n\x06theirs\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\"8\n\x0c\x43onflictList\x12(\n\tconflicts\x18\x01 \x03(\x0b\x32\x15.memotree.v1.Conflict\",\n\x08NodeList\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.memotree.v1.Node\"z\n\nModelUsage\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\x03\x12\x15\n\rprompt_tokens\x18\x04 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x05 \x01(\x03\x12\x0e\n\x06\x63\x61\x63hed\x18\x06 \x01(\x03*\x9f\x01\n\rLevelOfDetail\x12\x1f\n\x1bLEVEL_OF_DETAIL_UNSPECIFIED\x10\x00\x12\x19\n\x15LEVEL_OF_DETAIL_TITLE\x10\x01\x12\x19\n\x15LEVEL_OF_DETAIL_BRIEF\x10\x02\x12\x1b\n\x17LEVEL_OF_DETAIL_SUMMARY\x10\x03\x12\x1a\n\x16LEVEL_OF_DETAIL_DETAIL\x10\x04*\x94\x02\n\x0cRelationType\x12\x1d\n\x19RELATION_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n\x18RELATION_TYPE_REFERENCES\x10\x01\x12\x1d\n\x19RELATION_TYPE_INSPIRED_BY\x10\x02\x12\x1d\n\x19RELATION_TYPE_CONTRADICTS\x10\x03\x12\x19\n\x15RELATION_TYPE_EXTENDS\x10\x04\x12\x1c\n\x18RELATION_TYPE_DEPENDS_ON\x10\x05\x12\x1c\n\x18RELATION_TYPE_SUPERSEDES\x10\x06\x12\x19\n\x15RELATION_TYPE_PART_OF\x10\x07\x12\x17\n\x13RELATION_TYPE_ABOUT\x10\x08*t\n\nChangeKind\x12\x1b\n\x17\x43HANGE_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43HANGE_KIND_CREATED\x10\x01\x12\x17\n\x13\x43HANGE_KIND_UPDATED\x10\x02\x12\x17\n\x13\x43HANGE_KIND_DELETED\x10\x03*i\n\nConfidence\x12\x1a\n\x16\x43ONFIDENCE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43ONFIDENCE_NONE\x10\x01\x12\x13\n\x0f\x43ONFIDENCE_WEAK\x10\x02\x12\x15\n\x11\x43ONFIDENCE_STRONG\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17memotree/v1/types.proto\x12\x0bmemotree.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n\x08Relation\x12\'\n\x04type\x18\x01 \x01(\x0e\x32\x19.memotree.v1.RelationType\x12\x11\n\ttarget_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"|\n\x0bRelatedNode\x12\x11\n\tsource_id\x18\x01 \x01(\t\x12\'\n\x08relation\x18\x02 \x01(\x0b\x32\x15.memotree.v1.Relation\x12\x1f\n\x04node\x18\x03 \x01(\x0b\x32\x11.memotree.v1.Node\x12\x10\n\x08outgoing\x18\x04 \x01(\x08\"h\n\x06Source\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x03\x12\x0c\n\x04page\x18\x04 \x01(\x05\x12\x0f\n\x07heading\x18\x05 \x01(\t\x12\x0e\n\x06sha256\x18\x06 \x01(\t\"\xc4\x04\n\x04Node\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\narchive_id\x18\x02 \x01(\t\x12\x11\n\tparent_id\x18\x03 \x01(\t\x12\x10\n\x08position\x18\x04 \x01(\t\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\r\n\x05title\x18\x06 \x01(\t\x12\r\n\x05\x62rief\x18\x07 \x01(\t\x12\x0f\n\x07summary\x18\x08 \x01(\t\x12\x0f\n\x07\x63ontent\x18\t \x01(\t\x12\x0c\n\x04tags\x18\n \x03(\t\x12(\n\trelations\x18\x0b \x03(\x0b\x32\x15.memotree.v1.Relation\x12\x35\n\nattributes\x18\x0c \x03(\x0b\x32!.memotree.v1.Node.AttributesEntry\x12#\n\x06source\x18\r \x01(\x0b\x32\x13.memotree.v1.Source\x12\x0c\n\x04\x65tag\x18\x0e \x01(\t\x12\x0c\n\x04path\x18\x0f \x03(\t\x12\x13\n\x0b\x63hild_count\x18\x10 \x01(\x05\x12\x11\n\tcommit_id\x18\x11 \x01(\t\x12/\n\x0bupdate_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ontent_tokens\x18\x13 \x01(\x05\x12)\n\x05level\x18\x14 \x01(\x0e\x32\x1a.memotree.v1.LevelOfDetail\x12\x13\n\x0b\x63ontent_cut\x18\x15 \x01(\x08\x12\x15\n\rsummary_older\x18\x16 \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc5\x01\n\x07\x41rchive\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08model_id\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\x12\x38\n\nattributes\x18\x06 \x03(\x0b\x32$.memotree.v1.Archive.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Z\n\x0c\x43ommitAuthor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x65mail\x18\x02 \x01(\t\x12-\n\ttimestamp\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x08\x43onflict\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0c\n\x04\x62\x61se\x18\x03 \x01(\t\x12\x0c\n\x04ours\x18\x04 \x01(\t\x12\x0e\n\x06theirs\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\"8\n\x0c\x43onflictList\x12(\n\tconflicts\x18\x01 \x03(\x0b\x32\x15.memotree.v1.Conflict\",\n\x08NodeList\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.memotree.v1.Node\"z\n\nModelUsage\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\x03\x12\x15\n\rprompt_tokens\x18\x04 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x05 \x01(\x03\x12\x0e\n\x06\x63\x61\x63hed\x18\x06 \x01(\x03*\x9f\x01\n\rLevelOfDetail\x12\x1f\n\x1bLEVEL_OF_DETAIL_UNSPECIFIED\x10\x00\x12\x19\n\x15LEVEL_OF_DETAIL_TITLE\x10\x01\x12\x19\n\x15LEVEL_OF_DETAIL_BRIEF\x10\x02\x12\x1b\n\x17LEVEL_OF_DETAIL_SUMMARY\x10\x03\x12\x1a\n\x16LEVEL_OF_DETAIL_DETAIL\x10\x04*\x94\x02\n\x0cRelationType\x12\x1d\n\x19RELATION_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n\x18RELATION_TYPE_REFERENCES\x10\x01\x12\x1d\n\x19RELATION_TYPE_INSPIRED_BY\x10\x02\x12\x1d\n\x19RELATION_TYPE_CONTRADICTS\x10\x03\x12\x19\n\x15RELATION_TYPE_EXTENDS\x10\x04\x12\x1c\n\x18RELATION_TYPE_DEPENDS_ON\x10\x05\x12\x1c\n\x18RELATION_TYPE_SUPERSEDES\x10\x06\x12\x19\n\x15RELATION_TYPE_PART_OF\x10\x07\x12\x17\n\x13RELATION_TYPE_ABOUT\x10\x08*t\n\nChangeKind\x12\x1b\n\x17\x43HANGE_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43HANGE_KIND_CREATED\x10\x01\x12\x17\n\x13\x43HANGE_KIND_UPDATED\x10\x02\x12\x17\n\x13\x43HANGE_KIND_DELETED\x10\x03*i\n\nConfidence\x12\x1a\n\x16\x43ONFIDENCE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43ONFIDENCE_NONE\x10\x01\x12\x13\n\x0f\x43ONFIDENCE_WEAK\x10\x02\x12\x15\n\x11\x43ONFIDENCE_STRONG\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,14 +36,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODE_ATTRIBUTESENTRY']._serialized_options = b'8\001'
   _globals['_ARCHIVE_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_ARCHIVE_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_LEVELOFDETAIL']._serialized_start=1588
-  _globals['_LEVELOFDETAIL']._serialized_end=1747
-  _globals['_RELATIONTYPE']._serialized_start=1750
-  _globals['_RELATIONTYPE']._serialized_end=2026
-  _globals['_CHANGEKIND']._serialized_start=2028
-  _globals['_CHANGEKIND']._serialized_end=2144
-  _globals['_CONFIDENCE']._serialized_start=2146
-  _globals['_CONFIDENCE']._serialized_end=2251
+  _globals['_LEVELOFDETAIL']._serialized_start=1611
+  _globals['_LEVELOFDETAIL']._serialized_end=1770
+  _globals['_RELATIONTYPE']._serialized_start=1773
+  _globals['_RELATIONTYPE']._serialized_end=2049
+  _globals['_CHANGEKIND']._serialized_start=2051
+  _globals['_CHANGEKIND']._serialized_end=2167
+  _globals['_CONFIDENCE']._serialized_start=2169
+  _globals['_CONFIDENCE']._serialized_end=2274
   _globals['_RELATION']._serialized_start=73
   _globals['_RELATION']._serialized_end=164
   _globals['_RELATEDNODE']._serialized_start=166
@@ -51,21 +51,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SOURCE']._serialized_start=292
   _globals['_SOURCE']._serialized_end=396
   _globals['_NODE']._serialized_start=399
-  _globals['_NODE']._serialized_end=956
-  _globals['_NODE_ATTRIBUTESENTRY']._serialized_start=907
-  _globals['_NODE_ATTRIBUTESENTRY']._serialized_end=956
-  _globals['_ARCHIVE']._serialized_start=959
-  _globals['_ARCHIVE']._serialized_end=1156
-  _globals['_ARCHIVE_ATTRIBUTESENTRY']._serialized_start=907
-  _globals['_ARCHIVE_ATTRIBUTESENTRY']._serialized_end=956
-  _globals['_COMMITAUTHOR']._serialized_start=1158
-  _globals['_COMMITAUTHOR']._serialized_end=1248
-  _globals['_CONFLICT']._serialized_start=1250
-  _globals['_CONFLICT']._serialized_end=1357
-  _globals['_CONFLICTLIST']._serialized_start=1359
-  _globals['_CONFLICTLIST']._serialized_end=1415
-  _globals['_NODELIST']._serialized_start=1417
-  _globals['_NODELIST']._serialized_end=1461
-  _globals['_MODELUSAGE']._serialized_start=1463
-  _globals['_MODELUSAGE']._serialized_end=1585
+  _globals['_NODE']._serialized_end=979
+  _globals['_NODE_ATTRIBUTESENTRY']._serialized_start=930
+  _globals['_NODE_ATTRIBUTESENTRY']._serialized_end=979
+  _globals['_ARCHIVE']._serialized_start=982
+  _globals['_ARCHIVE']._serialized_end=1179
+  _globals['_ARCHIVE_ATTRIBUTESENTRY']._serialized_start=930
+  _globals['_ARCHIVE_ATTRIBUTESENTRY']._serialized_end=979
+  _globals['_COMMITAUTHOR']._serialized_start=1181
+  _globals['_COMMITAUTHOR']._serialized_end=1271
+  _globals['_CONFLICT']._serialized_start=1273
+  _globals['_CONFLICT']._serialized_end=1380
+  _globals['_CONFLICTLIST']._serialized_start=1382
+  _globals['_CONFLICTLIST']._serialized_end=1438
+  _globals['_NODELIST']._serialized_start=1440
+  _globals['_NODELIST']._serialized_end=1484
+  _globals['_MODELUSAGE']._serialized_start=1486
+  _globals['_MODELUSAGE']._serialized_end=1608
 # @@protoc_insertion_point(module_scope)

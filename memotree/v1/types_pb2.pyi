@@ -313,6 +313,7 @@ class Node(_message.Message):
     CONTENT_TOKENS_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     CONTENT_CUT_FIELD_NUMBER: _builtins.int
+    SUMMARY_OLDER_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     archive_id: _builtins.str
@@ -345,6 +346,8 @@ class Node(_message.Message):
     """Whether the content is cut short: the derived content of a summary_node is cut at the size limit of a node's
     content. The leaves below have all of it.
     """
+    summary_older: _builtins.bool
+    """Whether a person gave the summary before the content was last changed, so that it may no longer fit."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Sorted, without duplicates."""
@@ -393,10 +396,11 @@ class Node(_message.Message):
         content_tokens: _builtins.int = ...,
         level: Global___LevelOfDetail.ValueType = ...,
         content_cut: _builtins.bool = ...,
+        summary_older: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_id", b"archive_id", "attributes", b"attributes", "brief", b"brief", "child_count", b"child_count", "commit_id", b"commit_id", "content", b"content", "content_cut", b"content_cut", "content_tokens", b"content_tokens", "etag", b"etag", "id", b"id", "level", b"level", "parent_id", b"parent_id", "path", b"path", "position", b"position", "relations", b"relations", "source", b"source", "summary", b"summary", "tags", b"tags", "title", b"title", "type", b"type", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_id", b"archive_id", "attributes", b"attributes", "brief", b"brief", "child_count", b"child_count", "commit_id", b"commit_id", "content", b"content", "content_cut", b"content_cut", "content_tokens", b"content_tokens", "etag", b"etag", "id", b"id", "level", b"level", "parent_id", b"parent_id", "path", b"path", "position", b"position", "relations", b"relations", "source", b"source", "summary", b"summary", "summary_older", b"summary_older", "tags", b"tags", "title", b"title", "type", b"type", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,10 +7,10 @@ import pytest
 from integration.wires import Wire
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF
 from memotree_storage.model.node import Node, Source
 from memotree_storage.model.position import many_between
-from memotree_storage.model.provenance import PENDING_CONTENT, hash_of_children, hash_of_content, with_provenance
+from memotree_storage.model.provenance import hash_of_children, hash_of_content, with_provenance
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.model.validation import Limits
 
@@ -239,14 +239,14 @@ async def test_a_summary_written_by_a_person_has_no_provenance(wire: Wire) -> No
 
 
 @pytest.mark.requirement("FOREST-5")
-async def test_a_changed_content_is_marked_until_it_matches_its_generated_summary_again(wire: Wire) -> None:
+async def test_a_generated_summary_follows_its_content_and_says_what_it_was_made_of(wire: Wire) -> None:
     node = await provenanced(wire)
     changed = await wire("UpdateNode", node_id=node.id, content="Fish.")
-    assert changed.node.attributes[SUMMARY_PENDING] == PENDING_CONTENT
-    assert changed.warnings
+    assert dict(changed.node.attributes) == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content("Fish.")}
+    assert changed.node.summary == "Fish."
+    assert not changed.warnings
     back = (await wire("UpdateNode", node_id=node.id, content=node.content)).node
-    assert dict(back.attributes) == dict(node.attributes)
-    await wire("UpdateNode", node_id=node.id, content="Fish.")
+    assert (dict(back.attributes), back.summary) == (dict(node.attributes), node.summary)
     new = (await wire("UpdateNode", node_id=node.id, content="Cats.", regenerate_summary=True)).node
     assert dict(new.attributes) == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content("Cats.")}
 

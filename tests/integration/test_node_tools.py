@@ -161,15 +161,35 @@ async def test_a_mask_distinguishes_empty_from_absent(wire: Wire) -> None:
     assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", ("update_mask",))
 
 
-@pytest.mark.requirement("CANVAS-4")
-async def test_summaries_are_regenerated_on_demand_and_a_warning_names_a_stale_one(wire: Wire) -> None:
-    node = await wire.create("Old", content="Roses are red.")
-    told = await wire("UpdateNode", node_id=node.id, content="Violets are blue.")
-    assert told.node.summary == node.summary
+@pytest.mark.requirement("CANVAS-4", "USE-3")
+async def test_brief_and_summary_that_were_made_follow_the_content_at_once(wire: Wire) -> None:
+    node = await wire.create("Budget", content="The budget is 40k a year.")
+    told = await wire("UpdateNode", node_id=node.id, content="The budget is 45k a year.")
+    assert (told.node.summary, told.node.brief) == ("The budget is 45k a year.",) * 2
+    assert not told.warnings
+    await wire.commit()
+    for word, hits in (("40k", 0), ("45k", 1)):
+        assert len((await wire("SearchNodes", query=word)).hits) == hits
+    titled = (await wire("UpdateNode", node_id=node.id, title="Money")).node
+    assert titled.summary == told.node.summary
+
+
+@pytest.mark.requirement("CANVAS-4", "USE-3")
+async def test_a_summary_that_was_given_stays_and_says_that_it_is_older_than_the_content(wire: Wire) -> None:
+    node = await wire.create("Budget", content="It is 40k a year.", summary="What we may spend.", brief="Our limit.")
+    assert not node.summary_older
+    told = await wire("UpdateNode", node_id=node.id, content="It is 45k a year.")
+    assert (told.node.summary, told.node.brief, told.node.summary_older) == ("What we may spend.", "Our limit.", True)
     assert any("regenerate_summary" in warning for warning in told.warnings)
-    after = (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
-    assert "Violets" in after.summary
-    assert "Violets" in after.brief
+    await wire.commit()
+    assert (await wire("GetNode", node_id=node.id)).node.summary_older
+    assert (await wire("SearchNodes", query="spend")).hits[0].node.summary_older
+    given = (await wire("UpdateNode", node_id=node.id, summary="What we may spend now.")).node
+    assert not given.summary_older
+    again = await wire("UpdateNode", node_id=node.id, content="It is 50k a year.")
+    assert again.node.summary_older
+    made = (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
+    assert (made.summary, made.summary_older) == ("It is 50k a year.", False)
 
 
 @pytest.mark.requirement("CANVAS-4")

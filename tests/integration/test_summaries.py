@@ -18,7 +18,7 @@ from memotree_storage.postgres.database import DatabaseUnavailableError
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 
-CONTENT, CHILDREN, PENDING = pb.STALE_REASON_CONTENT, pb.STALE_REASON_CHILDREN, pb.STALE_REASON_PENDING
+CHILDREN, PENDING = pb.STALE_REASON_CHILDREN, pb.STALE_REASON_PENDING
 DEADLINE = 30
 
 
@@ -61,20 +61,21 @@ CHANGED = "A wholly different text about engines and harbours, written by a pers
 
 
 @pytest.mark.requirement("FOREST-5")
-async def test_an_edited_leaf_and_all_above_it_are_stale_the_deepest_first(forest: Forest) -> None:
+async def test_all_nodes_above_an_edited_leaf_are_stale_the_deepest_first(forest: Forest) -> None:
     ingested = await IngestedBook.of(forest, threshold=-1.0)
     way = await above(forest, ingested.leaf)
     assert len(way) > 1
     await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
-    assert await forest.stale() == [(ingested.leaf, CONTENT), *((node_id, CHILDREN) for node_id in way)]
+    assert "engines" in (await forest.node(ingested.leaf)).summary, "its own has followed at once"
+    assert await forest.stale() == [(node_id, CHILDREN) for node_id in way]
     assert forest.files() == {ingested.leaf: "M"}, "no ancestor's file is touched"
     shown = await forest.stale(max_results=1)
-    assert shown == [(ingested.leaf, CONTENT)]
+    assert shown == [(way[0], CHILDREN)]
     request = pb.ListStaleSummariesRequest(workspace=forest.world.workspace, max_results=1)
-    assert (await forest.summaries.list_stale_summaries(request)).total == 1 + len(way)
+    assert (await forest.summaries.list_stale_summaries(request)).total == len(way)
     other = await forest.ingest("# Other\n\nText.\n", name="other.md")
     assert await forest.stale(archive=other.archive_id) == []
-    assert len(await forest.stale(archive=ingested.archive_id)) == 1 + len(way)
+    assert len(await forest.stale(archive=ingested.archive_id)) == len(way)
 
 
 @pytest.mark.requirement("FOREST-5")
@@ -141,8 +142,8 @@ async def test_the_background_renews_all_summaries_that_a_commit_made_stale_in_o
         async with asyncio.timeout(DEADLINE):
             while await forest.stale():  # noqa: ASYNC110 - a client can only look
                 await asyncio.sleep(0.01)
-        assert forest.commits()[:2] == ["Renew 2 summaries", "Change something"]
-        assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
+        assert forest.commits()[:2] == ["Renew 1 summary", "Change something"]
+        assert forest.files() == {ingested.chapter: "M"}
         assert (await forest.node(ingested.chapter)).summary != before
         assert "engines" in (await forest.node(ingested.leaf)).summary
 
@@ -174,7 +175,7 @@ async def test_without_the_background_summaries_stay_stale_until_they_are_asked_
     await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
     assert forest.summaries._noticed == {}, "nothing waits for anybody"
     job = await forest.renew()
-    assert (job.state, job.renewal.renewed, job.renewal.pending) == (SUCCEEDED, 2, 0)
+    assert (job.state, job.renewal.renewed, job.renewal.pending) == (SUCCEEDED, 1, 0)
     assert job.renewal.commit_id == await forest.world.head()
     again = await forest.renew()
     assert (again.renewal.renewed, again.renewal.commit_id) == (0, "")

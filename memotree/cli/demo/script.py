@@ -14,6 +14,7 @@ from rich.text import Text
 from memotree.cli import display
 from memotree.cli.demo.documents import DocumentsDemo
 from memotree.cli.demo.language_reference import Section, once_each, reference
+from memotree.cli.demo.notes import NotesDemo
 from memotree.cli.demo.steps import DemoSteps
 from memotree.cli.output import counted, short
 from memotree.client import Change, Client, Revision, SearchType, Session, Workspace, changes
@@ -49,6 +50,7 @@ class Demo:
         self._compare(workspace)
         self._git(self._folder / info.repository)
         DocumentsDemo(self._stage, self._client).run()
+        NotesDemo(self._stage, self._client).run()
 
     def _import(self, workspace: Workspace) -> None:
         stage = self._stage

@@ -16,7 +16,7 @@ PENDING_MODEL: Final = "model"
 """A value of `SUMMARY_PENDING`: the chat model failed, so the node has a built-in summary for now."""
 
 PENDING_CONTENT: Final = "content"
-"""A value of `SUMMARY_PENDING`: a call changed the content and left the summary as it was."""
+"""A value of `SUMMARY_PENDING`: the content was changed after a person had given the summary."""
 
 _HEX_DIGITS: Final = 16
 
@@ -32,6 +32,11 @@ def hash_of_children(children: Iterable[tuple[str, str]]) -> str:
     for node_id, summary in children:
         digest.update(f"{node_id} {hashlib.sha256(summary.encode()).hexdigest()}\n".encode())
     return digest.hexdigest()[:_HEX_DIGITS]
+
+
+def is_older(attributes: Mapping[str, str]) -> bool:
+    """Whether the summary of a node was given by a person before the content was last changed."""
+    return attributes.get(SUMMARY_PENDING) == PENDING_CONTENT and SUMMARY_OF not in attributes
 
 
 def with_provenance(attributes: Mapping[str, str], made_by: str, made_of: str, pending: str = "") -> dict[str, str]:

@@ -64,7 +64,14 @@ class FakeForest(ForestServiceServicer):
         if request.strategy == pb.RECALL_STRATEGY_HYBRID:
             text = "".join(one.node.content for one in nodes)
             passage = pb.Passage(archive_name="notes", headings=["Top"], nodes=nodes, text=text, score=0.9)
-            return pb.RecallResponse(passages=[passage], text=f"# notes\n\n{text}\n", tokens_used=3, token_budget=2000)
+            return pb.RecallResponse(
+                passages=[passage],
+                text=f"# notes\n\n{text}\n",
+                tokens_used=3,
+                token_budget=2000,
+                confidence=types.CONFIDENCE_STRONG,
+                likelihood=0.9,
+            )
         return pb.RecallResponse(nodes=nodes)
 
     @staticmethod
