@@ -21,7 +21,7 @@ import uvloop
 from rich.console import Console
 from rich.progress import track
 
-from bench import baselines, recall_ablations, recall_pages, recall_scale
+from bench import baselines, recall_ablations, recall_confidence, recall_pages, recall_scale
 from bench.evidence import EvaluationSet, figure, read_set
 from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server, recall_of
 from bench.table import machine
@@ -48,6 +48,9 @@ def main() -> int:
     if arguments.scale:
         document = uvloop.run(recall_scale.run(arguments.scale))
         name = "scale"
+    elif arguments.confidence:
+        document = uvloop.run(recall_confidence.run(arguments.confidence))
+        name = "confidence"
     else:
         data = read_set(arguments.data, arguments.questions)
         document = _measured(data, arguments)
@@ -71,11 +74,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--ablations", action="store_true", help="also switch off each part of the scoring in turn")
     parser.add_argument("--scale", type=int, help="instead: measure the latency over this many synthetic leaves")
     parser.add_argument(
+        "--confidence", type=Path, nargs="+", help="instead: measure over these sets whether a recall can say no"
+    )
+    parser.add_argument(
         "--markdown", action="store_true", help="instead: update docs/reference/recall.md from bench/out"
     )
     arguments = parser.parse_args()
-    if not (arguments.data or arguments.scale or arguments.markdown):
-        parser.error("give --data FOLDER, --scale LEAVES or --markdown")
+    if not (arguments.data or arguments.scale or arguments.confidence or arguments.markdown):
+        parser.error("give --data FOLDER, --scale LEAVES, --confidence FOLDERS or --markdown")
     return arguments
 
 

@@ -31,9 +31,11 @@ PARTS: Final[Mapping[str, Settings]] = {
     "without vectors": replace(DEFAULT, meaning=0.0),
     "without routing (tree and whole documents)": replace(DEFAULT, tree=0.0, document=0.0),
     "without whole documents": replace(DEFAULT, document=0.0),
+    "without headings": replace(DEFAULT, heading=0.0),
     "without labels (speakers)": replace(DEFAULT, label=0.0),
     "without related words": DEFAULT,
-    "one scale for all documents": replace(DEFAULT, growth=0.0),
+    "one scale for all conversations": replace(DEFAULT, growth=0.0),
+    "texts at the scale of conversations": replace(DEFAULT, text_centre=DEFAULT.centre),
     "scales added, not sharpened": replace(DEFAULT, power=1.0),
     "leaves by themselves": replace(DEFAULT, tree=0.0, centre=30.0, growth=0.0, spread=0.1),
 }

@@ -79,7 +79,7 @@ async def private_server(folder: Path) -> AsyncIterator[AsyncClient]:
     async with (
         compose(settings) as operations,
         Server(settings, operations) as server,
-        AsyncClient(server.address, timeout=600.0) as client,
+        AsyncClient(server.address, timeout=600.0, on_warning=lambda _: None) as client,
     ):
         yield client
 

@@ -81,6 +81,9 @@ def sheets(document: Mapping[str, Any]) -> Iterator[Sheet]:
     if document["kind"] == "scale":
         yield _scale(document)
         return
+    if document["kind"] == "confidence":
+        yield _confidence(document)
+        return
     run = _Run(document)
     yield run.recall()
     yield run.categories()
@@ -93,6 +96,18 @@ def sheets(document: Mapping[str, Any]) -> Iterator[Sheet]:
 def _scale(document: Mapping[str, Any]) -> Sheet:
     title = f"Recall over {document['leaves']:,} leaves in {document['archives']:,} archives ({document['date']})"
     return Sheet(title, ("what", "figure"), [(name, str(value)) for name, value in document["rows"].items()])
+
+
+def _confidence(document: Mapping[str, Any]) -> Sheet:
+    title = f"Confidence over {', '.join(document['sets'])} ({document['date']})"
+    headings = ("questions", "number", "strong", "weak", "none", "area under the curve", "false alarms at 95 % kept")
+    rows = []
+    for where, kinds in document["places"].items():
+        for kind, cell in kinds.items():
+            levels = (f"{cell[level]:.0f} %" for level in ("strong", "weak", "none"))
+            told = (f"{cell['area']:.3f}", f"{cell['false_alarms']:.0f} %") if "area" in cell else ("", "")
+            rows.append((f"{where}: {kind}", str(cell["questions"]), *levels, *told))
+    return Sheet(title, headings, rows)
 
 
 class _Run:

@@ -143,9 +143,11 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
         changed = summaries.with_own_summary(changed)
     if request.regenerate_summary:
         changed = summaries.with_generated(changed, await summaries.generate(editor, changed), given)
-    elif changed.type != SUMMARY_TYPE and (changed.title, changed.content) != (node.title, node.content):
+    elif changed.content != node.content and changed.type != SUMMARY_TYPE:
         changed = await summaries.follow(editor, node, changed, given)
-        if is_older(changed.attributes) and changed.content != node.content:
+        if placed.version.commit_id is None:
+            changed = await summaries.as_at_base(editor, changed)
+        if is_older(changed.attributes):
             warnings.append(
                 "The summary was given by hand and is now older than the content; give a new one, or pass "
                 "regenerate_summary to have one made."

@@ -22,6 +22,7 @@ from memotree_storage.model.provenance import (
     without_provenance,
 )
 from memotree_storage.postgres import tree
+from memotree_storage.postgres.tree import Snapshot
 
 from memotree.models.extractive import MADE_BY, brief_of, digest_of, summary_of
 from memotree.sessions.editing import SessionEditor
@@ -120,15 +121,16 @@ def with_own_summary(node: Node) -> Node:
 
 
 async def follow(editor: SessionEditor, before: Node, node: Node, given: Collection[str]) -> Node:
-    """The node with brief and summary that follow its new title or content, as far as MemoTree made them.
+    """The node with brief and summary that follow its new content, as far as MemoTree made them.
 
     A text counts as made by MemoTree if it has the attributes of a generated one, or is exactly what MemoTree makes of
-    the earlier title and content; a note stores no such attributes.
+    the earlier title and content: a new note has no such attributes. It gets them here, so that two sessions that
+    change different fields of a note don't conflict in its summary.
 
     Args:
         editor: The session.
         before: The node as it was.
-        node: The node with its new title or content.
+        node: The node with its new content.
         given: The names of the fields that the caller gave.
     """
     brief, summary = await summarise(before.title, before.content)
@@ -138,12 +140,29 @@ async def follow(editor: SessionEditor, before: Node, node: Node, given: Collect
     if SUMMARY_OF not in before.attributes and before.summary != summary:
         kept.add("summary")
     by_model = before.attributes.get(SUMMARY_BY, MADE_BY) not in _BUILT_IN
-    if by_model and node.content == before.content:
-        return node  # a model does not see the title
-    made = with_generated(node, await generate(editor, node), kept)
+    generated = await generate(editor, node)
+    made = with_generated(node, generated, kept)
     if "summary" not in kept:
-        attributes = {**made.attributes, SUMMARY_PENDING: PENDING_MODEL} if by_model else made.attributes
-        return replace(made, attributes=attributes)
-    if "summary" in given or not before.summary or node.content == before.content:
-        return made
-    return replace(made, attributes={**made.attributes, SUMMARY_PENDING: PENDING_CONTENT})
+        pending = PENDING_MODEL if by_model else ""
+        made = replace(made, attributes=with_provenance(made.attributes, generated.by, generated.of, pending))
+    elif before.summary and "summary" not in given:
+        made = replace(made, attributes={**made.attributes, SUMMARY_PENDING: PENDING_CONTENT})
+    return made
+
+
+async def as_at_base(editor: SessionEditor, node: Node) -> Node:
+    """The node as it is at the base of the session if it differs only in where its summary comes from.
+
+    So an edit that is taken back leaves nothing staged.
+    """
+    base = Snapshot(editor.conn, replace(editor.state, session_id=None))
+    version = (await tree.versions(base, [node.id])).get(node.id)
+    if version is None or version.summary != node.summary or version.title != node.title:
+        return node
+    entry = await editor.load_node(version)
+    return (
+        entry
+        if replace(entry, attributes=without_provenance(entry.attributes))
+        == replace(node, attributes=without_provenance(node.attributes))
+        else node
+    )

@@ -171,14 +171,20 @@ def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "thei
 
 
 def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
-    """Give both sides one summary if both regenerated it; a summary that a person wrote wins over a generated one."""
+    """Give both sides one summary if both regenerated it; a summary that a person wrote wins over a generated one.
+
+    Of two generated ones that of the side that changed the content is kept, since it was made of what is merged.
+    """
     summaries = [_summary(side) for side in (base, ours, theirs)]
     by_hand = [SUMMARY_OF not in side.attributes for side in (base, ours, theirs)]
-    if _choose(*summaries) is not None or by_hand[0] or (by_hand[1] and by_hand[2]):
+    if _choose(*summaries) is not None or (by_hand[0] and any(by_hand[1:])) or all(by_hand[1:]):
         return ours, theirs
     # A side whose summary is pending because its content changed must keep that mark, since its hash is not compared.
     # Otherwise either side will do.
-    ranks = [(hand, *_rank(side)) for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)]
+    ranks = [
+        (hand, side.content != base.content, *_rank(side))
+        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
+    ]
     if ranks[0] >= ranks[1]:
         return ours, _with_summary_of(base, theirs, ours)
     return _with_summary_of(base, ours, theirs), theirs

@@ -250,7 +250,8 @@ def test_64_bit_numbers_are_json_numbers_and_empty_fields_are_left_out() -> None
     source = types_pb2.Source(document_id="d", start=2**40)
     assert to_json(source) == {"document_id": "d", "start": 2**40, "end": 0, "page": 0}
     assert json_format.MessageToDict(source)["start"] == str(2**40)  # protobuf's own JSON has strings there
-    assert to_json(nodes.SearchNodesResponse(), with_empty_lists=True) == {"hits": [], "warnings": []}
+    empty = to_json(nodes.SearchNodesResponse(), with_empty_lists=True)
+    assert empty == {"hits": [], "warnings": [], "likelihood": 0.0}
     relation = types_pb2.Relation(type=types_pb2.RELATION_TYPE_PART_OF)
     assert to_json(relation) == {"type": "PART_OF"}
 

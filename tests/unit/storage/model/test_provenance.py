@@ -69,3 +69,22 @@ def test_a_changed_content_stays_marked_if_a_model_summary_is_merged() -> None:
         assert isinstance(result.entry, Node)
         assert result.entry.content == "b"
         assert result.entry.attributes[SUMMARY_PENDING] == PENDING_CONTENT
+
+
+def test_of_two_generated_summaries_that_of_the_changed_content_is_kept() -> None:
+    """The base has none of the attributes yet, as a new note."""
+    base = node("Old.", content="old", title="A")
+    content, title = (
+        node("New.", "1", content="new", title="A"),
+        node("Made of the title.", "9", content="old", title="B"),
+    )
+    for result in (merge_entries(base, content, title), merge_entries(base, title, content)):
+        assert not result.conflicts
+        assert isinstance(result.entry, Node)
+        assert (result.entry.title, result.entry.content, result.entry.summary) == ("B", "new", "New.")
+        assert result.entry.attributes == content.attributes
+
+
+def test_a_persons_summary_and_one_that_follows_a_new_note_conflict() -> None:
+    base, ours, theirs = node("s", content="old"), node("made", "1", content="new"), node("my words", content="old")
+    assert [conflict.field for conflict in merge_entries(base, ours, theirs).conflicts] == ["summary"]
