@@ -161,7 +161,7 @@ def score(
     """
     asked = concepts(question, related)
     rarity = idf or partial(idf_in, leaf_index)
-    sums = _sums(leaf_index, asked, rarity, settings.heading) if settings.words else []
+    sums, every = _sums(leaf_index, asked, rarity, settings.heading) if settings.words else ([], 0.0)
     places = _candidates(leaf_index, sums, vector, admitted, settings)
     empty = np.zeros((_SIGNALS + 1, len(leaf_index)), dtype=np.float32)
     if not len(places):
@@ -176,7 +176,6 @@ def score(
         empty[:, places] = np.concatenate([total[None], parts]) / best
     ranked = np.argsort(-total, kind="stable")[:_BEST]
     top = places[ranked[total[ranked] > 0]]
-    every = sum(rarity(concept.terms) for concept in asked)
     return replace(Scores(*empty), evidence=_evidence(leaf_index, sums, every, vector, top))
 
 
@@ -232,21 +231,25 @@ def _parts(
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
-def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf, heading: float) -> Sums:
+def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf, heading: float) -> tuple[Sums, float]:
+    """Returns the prefix sums of the words that occur, and the sum of the weights of all words, also of the others."""
     found: Sums = []
+    every = 0.0
     for concept in asked:
         own = [_postings(leaf_index, concept.terms, heading)]
         others = [(term, share) for term, share in concept.related if leaf_index.text.has(term)]
+        weight = idf(concept.terms)
+        every += weight
         if not len(own[0][0]) and not others:
             continue
-        weight = idf(concept.terms if len(own[0][0]) else (others[0][0],))
+        weight = weight if len(own[0][0]) else idf((others[0][0],))
         for term, share in others:
             leaves, counts = leaf_index.text.of((term,))
             own.append((leaves, counts * np.float32(share * min(1.0, idf((term,)) / weight))))
         places, weights = (np.concatenate(parts) for parts in zip(*own, strict=True))
         often = np.bincount(places, weights=weights, minlength=len(leaf_index))
         found.append((weight, np.concatenate([[0.0], np.cumsum(often)])))
-    return found
+    return found, every
 
 
 def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tuple[Ints, Floats]:
