@@ -2,8 +2,8 @@
 
 Questions without an answer are those of the other sets, questions of general knowledge, and nonsense; and those that a
 set itself marks as unanswerable, which ask about things that never happened to people who are in the text. The weights
-of the likelihood were fitted on documents with even numbers, so only those with odd numbers are measured here (of a set
-of one document, that one).
+of the likelihood were fitted on documents with even numbers, so only those with odd numbers are measured here; a set of
+one document only gives questions to the others.
 """
 
 import tempfile
@@ -84,14 +84,16 @@ async def run(folders: Sequence[Path]) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "sets": [data.name for data in sets],
-        "places": {where: _figures(kinds) for where, kinds in found.items()},
+        "places": {where: _figures(kinds) for where, kinds in found.items() if kinds},
         "failures": failures,
     }
 
 
 def _questions(data: EvaluationSet, sets: Sequence[EvaluationSet]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """Yield the questions by their kind, each with the document that is asked."""
-    tested = [number for number in range(len(data.documents)) if number % 2] or [0]
+    tested = [number for number in range(len(data.documents)) if number % 2]
+    if not tested:
+        return
     own = [question for question in data.questions if question.document in tested]
     yield ANSWERED, [(each.text, each.document) for each in own if each.counts and not each.is_apart]
     yield "unanswerable by the set", [(each.text, each.document) for each in own if each.is_apart]

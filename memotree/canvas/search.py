@@ -111,12 +111,12 @@ class NodeSearch:
         """Returns how likely any hit is about the query."""
         if not hits:
             return 0.0
-        has_words = self._kind != pb.SEARCH_TYPE_SEMANTIC
-        has_meaning = self._kind != pb.SEARCH_TYPE_FULL_TEXT
-        if has_words and not isinstance(self._store.embedder, WordllamaEmbedder):
-            has_meaning = False  # the weights hold for the built-in model only
-        words = max(hit.found.words for hit in hits) if has_words else None
-        return NODES.likelihood(words, max(hit.found.meaning for hit in hits) if has_meaning else None)
+        return NODES.likelihood(
+            self._request.query,
+            None if self._kind == pb.SEARCH_TYPE_SEMANTIC else max(hit.found.words for hit in hits),
+            None if self._kind == pb.SEARCH_TYPE_FULL_TEXT else max(hit.found.meaning for hit in hits),
+            has_known_vectors=isinstance(self._store.embedder, WordllamaEmbedder),
+        )
 
     def _check(self) -> None:
         request = self._request

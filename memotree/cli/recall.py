@@ -67,14 +67,10 @@ def recall(
         include_trace=trace,
     )
     cli.output.show(found, lambda: found.text if prompt else look(found))
-    if found.passages and not cli.output.as_json:
-        cli.output.note(
-            Text(
-                f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
-                f"confidence: {found.confidence} ({found.likelihood:.2f}).",
-                "dim",
-            )
-        )
+    if (found.passages or found.nodes) and not cli.output.as_json:
+        used = f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
+        sure = f"confidence: {found.confidence} ({found.likelihood:.2f})."
+        cli.output.note(Text((used if found.passages else "") + sure, "dim"))
 
 
 def look(found: "RecallResult") -> "RenderableType":

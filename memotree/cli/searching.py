@@ -51,6 +51,8 @@ def search(
         preview_length=preview,
     )
     cli.output.show(found, lambda: display.hits(found) if found else Text("Nothing was found.", "dim"))
+    if found and found.confidence and not cli.output.as_json:
+        cli.output.note(Text(f"confidence: {found.confidence} ({found.likelihood:.2f}).", "dim"))
 
 
 def register(app: typer.Typer) -> None:

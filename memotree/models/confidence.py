@@ -5,14 +5,18 @@ of that place's vector with the question's. A logistic function of both gives a 
 fitted on questions with an answer in the texts and questions without one (those of other texts, general knowledge,
 nonsense), on one half of the documents of five sets, and tested on the other half: docs/reference/recall.md.
 
-The weights of meaning hold for the built-in embedding model. Cosines of other models are distributed differently, so
-with another model only words count.
+The weights of meaning hold for the built-in embedding model, and for texts of spaced scripts: it compares Chinese ones
+by their characters, so even unrelated ones are close to each other, and their cosines are reduced accordingly. Cosines
+of other models are distributed differently. With another model only words count, and they never make the confidence
+``none``, because a text may say the same in other words.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from math import exp
 from typing import Final
+
+from memotree.models.relevance import UNRELATED, UNRELATED_UNSPACED, unspaced_share
 
 
 class Confidence(Enum):
@@ -38,9 +42,15 @@ _LEAST_WEAK: Final = 0.2
 _LEAST_STRONG: Final = 0.7
 
 
+def comparable_cosine(question: str, cosine: float) -> float:
+    """Returns the cosine of the built-in model as it would be if the question were written in a spaced script."""
+    floor = UNRELATED + (UNRELATED_UNSPACED - UNRELATED) * unspaced_share(question)
+    return UNRELATED + (1.0 - UNRELATED) * (cosine - floor) / (1.0 - floor)
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The weights of one kind of search; a signal that is ``None`` was not measured and has its own weights.
+    """The weights of one kind of search.
 
     Attributes:
         both: Bias, weight of words, weight of meaning.
@@ -52,8 +62,20 @@ class Calibration:
     words: tuple[float, float]
     meaning: tuple[float, float]
 
-    def likelihood(self, words: float | None, meaning: float | None) -> float:
-        """Returns how likely the best result answers the question, from 0 to 1; 0 without any signal."""
+    def likelihood(
+        self, question: str, words: float | None, meaning: float | None, *, has_known_vectors: bool = True
+    ) -> float:
+        """Returns how likely the best result answers the question, from 0 to 1; 0 without any signal.
+
+        Args:
+            question: The question.
+            words: The signal of words; ``None`` if words were not compared.
+            meaning: The best cosine; ``None`` if vectors were not compared.
+            has_known_vectors: Whether the vectors are those of the built-in model.
+        """
+        if meaning is not None and not has_known_vectors:
+            return _LEAST_WEAK if words is None else max(_LEAST_WEAK, self.likelihood(question, words, None))
+        meaning = None if meaning is None else comparable_cosine(question, meaning)
         if words is not None and meaning is not None:
             total = self.both[0] + self.both[1] * words + self.both[2] * meaning
         elif words is not None:

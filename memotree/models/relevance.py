@@ -27,8 +27,8 @@ _SHARED: Final = 6.5
 _NEAR: Final = 5.0
 _BIAS: Final = -2.6
 
-_UNRELATED: Final = 0.1
-_UNRELATED_UNSPACED: Final = 0.4
+UNRELATED: Final = 0.1
+UNRELATED_UNSPACED: Final = 0.4
 """The cosine of unrelated texts; it is higher for Chinese ones, because they share many tokens."""
 
 _QUESTIONS: Final = frozenset("\u4ec0\u4e48\u8c01\u54ea\u600e\u6837\u5982\u4f55\u4e3a\u5417\u5462\u51e0\u591a\u5c11")
@@ -44,15 +44,15 @@ def relevance(query: str, texts: Sequence[str], vectors: Vectors) -> list[float]
     weights = _weights(wanted, held)
     total = sum(weights.values())
     cosines = (vectors[1:] @ vectors[0]).tolist()
-    asked = _unspaced_share(query)
+    asked = unspaced_share(query)
     scores = []
     for text, words, cosine in zip(texts, held, cosines, strict=True):
         if not text.strip():
             scores.append(0.0)
             continue
         shared = sum(weights[word] for word in wanted & words) / total if total else 0.0
-        unspaced = min(asked, _unspaced_share(text))
-        floor = _UNRELATED + (_UNRELATED_UNSPACED - _UNRELATED) * unspaced
+        unspaced = min(asked, unspaced_share(text))
+        floor = UNRELATED + (UNRELATED_UNSPACED - UNRELATED) * unspaced
         near = max(0.0, cosine - floor) / (1 - floor)
         scores.append(1 / (1 + exp(-(_SHARED * shared + _NEAR * near + _BIAS))))
     return scores
@@ -71,7 +71,7 @@ def _weights(wanted: set[str], held: Sequence[set[str]]) -> dict[str, float]:
     return {word: log(1 + (len(held) + 1) / (max(found[word], 1) + 0.5)) for word in wanted}
 
 
-def _unspaced_share(text: str) -> float:
+def unspaced_share(text: str) -> float:
     """Returns the share of the letters that belong to unspaced scripts."""
     letters = sum(map(str.isalnum, text))
     return min(1.0, len(_UNSPACED.findall(text)) / letters) if letters else 0.0

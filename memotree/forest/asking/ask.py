@@ -133,10 +133,11 @@ class Ask:
         fresh = asked.context.add(await self._first(asked, recalled))
         yield _step(1, "recall", nodes=fresh)
         if not self._models.has_chat:
-            asked.warnings.append(
-                "No chat model is configured, so the answer consists of the passages that match best. Set "
-                "MEMOTREE_CHAT_URL to get answers written by a model."
-            )
+            if recalled.confidence != types_pb2.CONFIDENCE_NONE:
+                asked.warnings.append(
+                    "No chat model is configured, so the answer consists of the passages that match best. Set "
+                    "MEMOTREE_CHAT_URL to get answers written by a model."
+                )
             yield await self._extractive(asked, recalled)
             return
         if not fresh:

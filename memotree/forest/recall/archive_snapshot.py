@@ -24,6 +24,9 @@ _BLOB: Final = 40
 _NO_VERSION: Final = -1
 _LATE: Final = float("inf")
 
+_MOST_HEADINGS: Final = 8
+"""The most headings above a leaf that count; notes can be nested without limit."""
+
 _WHOLE: Final = 0.9
 """A heading over this share of a document's leaves is its title, and tells no two of them apart."""
 
@@ -226,7 +229,7 @@ def _headings(
     places: NDArray[np.int32],
     sizes: Sequence[int],
 ) -> list[tuple[str, ...]]:
-    """Returns the headings above each leaf, outermost first, without those that stand over its whole document.
+    """Returns the nearest headings above each leaf, outermost first, without those over its whole document.
 
     Args:
         nodes: All nodes in pre-order.
@@ -241,7 +244,8 @@ def _headings(
             above.append(())
             continue
         heading = nodes[parent].heading
-        above.append((*above[parent], (heading, widths[parent])) if heading else above[parent])
+        path = (*above[parent], (heading, widths[parent])) if heading else above[parent]
+        above.append(path[-_MOST_HEADINGS:])
     return [
         tuple(heading for heading, width in above[place] if size == 1 or width < _WHOLE * size)
         for place, size in zip(places.tolist(), sizes, strict=True)

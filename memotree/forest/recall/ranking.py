@@ -168,8 +168,10 @@ def score_leaves(
     """
     admitted = _admitted(corpus.snapshots, wanted)
     scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, idf=idf)
-    meaning = scores.evidence.meaning if has_known_vectors else None
-    likelihood = LEAVES.likelihood(scores.evidence.words, meaning) if scores.total.any() else 0.0
+    likelihood = 0.0
+    if scores.total.any():
+        found = scores.evidence
+        likelihood = LEAVES.likelihood(question, found.words, found.meaning, has_known_vectors=has_known_vectors)
     return ScoredLeaves(corpus, admitted, scores, likelihood)
 
 

@@ -191,10 +191,10 @@ class Recall:
             scored = await self._reranked(scored, view, asked)
         choice = await asyncio.to_thread(scored.choose, asked.budget)
         asked.warnings += _about(choice, len(corpus.leaf_index), asked)
-        confidence = Confidence.of(scored.likelihood)
-        if confidence is Confidence.NONE and choice.leaves:
-            asked.warnings.append(NOTHING_RELEVANT)
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
+        confidence = Confidence.of(scored.likelihood)
+        if confidence is Confidence.NONE and chosen:
+            asked.warnings.append(NOTHING_RELEVANT)
         async with self._reading(view) as conn:
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(
                 [_part(each) for each in chosen]
@@ -264,7 +264,7 @@ class Recall:
                 chosen = [ResultPart(key, hit.score, _shares(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
         nodes, used = _within(chosen, parts, asked)
-        likelihood = self._likelihood(hits, words=not is_lca)
+        likelihood = self._likelihood(asked.text, hits, words=not is_lca)
         confidence = Confidence.of(likelihood)
         if confidence is Confidence.NONE and nodes:
             asked.warnings.append(NOTHING_RELEVANT)
@@ -278,12 +278,16 @@ class Recall:
             likelihood=likelihood,
         )
 
-    def _likelihood(self, hits: Sequence[FoundNode], *, words: bool) -> float:
+    def _likelihood(self, question: str, hits: Sequence[FoundNode], *, words: bool) -> float:
         """Returns how likely the best of some nodes answers the question."""
         if not hits:
             return 0.0
-        meaning = max(hit.meaning for hit in hits) if self._has_known_vectors or not words else None
-        return NODES.likelihood(max(hit.words for hit in hits) if words else None, meaning)
+        return NODES.likelihood(
+            question,
+            max(hit.words for hit in hits) if words else None,
+            max(hit.meaning for hit in hits),
+            has_known_vectors=self._has_known_vectors,
+        )
 
     async def _hits(self, asked: _Question, view: StateView, wanted: Filter, *, words: bool) -> list[FoundNode]:
         """Returns the best nodes of all levels; asks for more until enough of them pass the filter's times."""

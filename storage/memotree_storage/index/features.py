@@ -65,14 +65,15 @@ class FeatureMaker:
             terms = await self._terms.terms_of(nodes)
             found = [VersionFeatures(term, None, None) for term, _ in terms]
         else:
-            vectors, own, terms = await asyncio.gather(
+            vectors, own, terms, tokens = await asyncio.gather(
                 self._embedder.embed([embedded_text(node) for node in nodes]),
                 leaf_features.leaf_vectors(nodes, self._embedder),
                 self._terms.terms_of(nodes),
+                asyncio.to_thread(lambda: [shown_tokens(node, row.tokens) for row, node in read]),
             )
             found = [
-                VersionFeatures(term, vector, leaf_features.made(shown_tokens(node), leaf, content))
-                for node, vector, content, (term, leaf) in zip(nodes, vectors, own, terms, strict=True)
+                VersionFeatures(term, vector, leaf_features.made(count, leaf, content))
+                for count, vector, content, (term, leaf) in zip(tokens, vectors, own, terms, strict=True)
             ]
         by_id = {row.outbox_id: features for (row, _), features in zip(read, found, strict=True)}
         return FeatureSlice(tuple(row.outbox_id for row in rows), by_id)

@@ -126,9 +126,8 @@ async def leaf_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector
     """Return the vector of each node's leaf; ``None`` for a node without leaf features."""
     found: list[Vector | None] = [None] * len(nodes)
     places = [place for place, node in enumerate(nodes) if has_leaf_features(node)]
-    for place, vector in zip(
-        places, await embedder.embed([embedded_leaf(nodes[place]) for place in places]), strict=True
-    ):
+    texts = await asyncio.to_thread(lambda: [embedded_leaf(nodes[place]) for place in places])
+    for place, vector in zip(places, await embedder.embed(texts), strict=True):
         found[place] = vector
     return found
 
@@ -144,11 +143,13 @@ def made(tokens: int, terms: LeafTerms | None, vector: Vector | None) -> LeafFea
 async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatures | None]:
     """Return the leaf features of uncommitted nodes, in order; ``None`` for a node without its own content."""
 
-    def terms_of() -> list[LeafTerms | None]:
-        return [leaf_terms(text_of(node)) if has_leaf_features(node) else None for node in nodes]
+    def terms_of() -> list[tuple[int, LeafTerms | None]]:
+        return [
+            (shown_tokens(node), leaf_terms(text_of(node))) if has_leaf_features(node) else (0, None) for node in nodes
+        ]
 
     vectors, terms = await asyncio.gather(leaf_vectors(nodes, embedder), asyncio.to_thread(terms_of))
-    return [made(shown_tokens(node), term, vector) for node, term, vector in zip(nodes, terms, vectors, strict=True)]
+    return [made(tokens, term, vector) for (tokens, term), vector in zip(terms, vectors, strict=True)]
 
 
 # --- In the mirror ---------------------------------------------------------------------------------------------------

@@ -73,9 +73,17 @@ def has_leaf_features(node: Node) -> bool:
     return bool(node.content) and node.type != SUMMARY_TYPE
 
 
-def shown_tokens(node: Node) -> int:
-    """Return the tokens of a leaf as a recall shows it, with its title if that says more than the content does."""
-    return count_tokens(titled(own_title(node.title, node.type, node.content), node.content))
+def shown_tokens(node: Node, tokens: int | None = None) -> int:
+    """Return the tokens of a leaf as a recall shows it, with its title if that says more than the content does.
+
+    Args:
+        node: The node.
+        tokens: The tokens of its content, if they are known.
+    """
+    title = own_title(node.title, node.type, node.content)
+    if not title and tokens is not None:
+        return tokens
+    return count_tokens(titled(title, node.content))
 
 
 def embedded_text(node: Node) -> str:

@@ -44,10 +44,9 @@ class TermMaker:
 
     async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
         """Return the terms of each node, in order."""
-        texts = [text_of(node) for node in nodes]
-        if len(texts) < _MANY:
-            return await asyncio.to_thread(_made, texts)
-        return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, texts)
+        if len(nodes) < _MANY:
+            return await asyncio.to_thread(lambda: _made([text_of(node) for node in nodes]))
+        return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, nodes)
 
     async def rest(self) -> None:
         """End the worker when it has answered the current request; the next large request starts another."""
@@ -60,7 +59,8 @@ class TermMaker:
             worker.kill()
         await self.rest()
 
-    def _asked(self, texts: Sequence[NodeText]) -> list[NodeTerms]:
+    def _asked(self, nodes: Sequence[Node]) -> list[NodeTerms]:
+        texts = [text_of(node) for node in nodes]
         try:
             if self._worker is None:
                 self._worker = _start()

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from memotree_storage.model.node import LEAF_TYPE
+from memotree_storage.model.tokens import UNSPACED
 
 _LOOK: Final = 4000
 """How far into the content of a document's leaf its title is looked for, in characters."""
@@ -11,7 +12,10 @@ _LOOK: Final = 4000
 _MARKED: Final = 100
 """How many characters of markup may stand before and among the words of a title in the content of a note."""
 
-_MARKUP: Final = re.compile(r"[\s#>*_+=`-]+")
+_MARKUP: Final = re.compile(r"(?:^|(?<=\s))[#>*+=`_-]+(?=\S|\s)|[*`_]+(?=\s|$)|\s+")
+"""Marks of Markdown before and after words, and white space; not the signs within a word, such as those of ``C++``."""
+
+_RUN: Final = re.compile(f"[{UNSPACED}]")
 _NUMBERED: Final = re.compile(r"Part \d+")
 """The title of a document's leaf that has no words."""
 
@@ -23,12 +27,16 @@ def own_title(title: str, kind: str, content: str) -> str:
     the beginning of its text. Such a title tells a search or a reader nothing new.
     """
     words = title.removesuffix("…").strip()
-    if not words or not content:
+    wanted = _plain(words)
+    if not wanted or not content:
         return title
-    if kind == LEAF_TYPE:
-        is_known = _NUMBERED.fullmatch(words) is not None or _plain(words) in _plain(content[:_LOOK])
-    else:
-        is_known = _plain(content[: 2 * len(words) + _MARKED]).startswith(_plain(words))
+    if kind == LEAF_TYPE and _NUMBERED.fullmatch(words):
+        return ""
+    seen = _plain(content[:_LOOK] if kind == LEAF_TYPE else content[: 2 * len(words) + _MARKED])
+    # The last word of a shortened title may be half a word; any other title ends where a word of the content does.
+    end = "" if title.endswith("…") or _RUN.fullmatch(wanted[-1]) else r"(?!\w)"
+    found = re.search(rf"(?<!\w){re.escape(wanted)}{end}", seen)
+    is_known = found is not None and (kind == LEAF_TYPE or found.start() == 0)
     return "" if is_known else title
 
 
@@ -40,4 +48,4 @@ def titled(title: str, content: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _MARKUP.sub(" ", text).strip().casefold()
+    return " ".join(_MARKUP.sub(" ", text).split()).casefold()

@@ -264,8 +264,12 @@ def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tu
 
 def idf_in(leaf_index: LeafIndex, terms: Sequence[int]) -> float:
     """Returns BM25's inverse document frequency of a word in all its forms, among the leaves of an index."""
-    leaves, _ = _postings(leaf_index, terms, 1.0)
-    having = int(np.count_nonzero(np.bincount(leaves))) if len(leaves) else 0
+    leaves, _ = leaf_index.text.of(terms)
+    below, _ = leaf_index.headings.of(terms)
+    if len(terms) == 1 and not len(below):
+        having = len(leaves)  # usual, and needs no pass over the leaves
+    else:
+        having = int(np.count_nonzero(np.bincount(np.concatenate([leaves, below]))))
     return float(np.log1p((len(leaf_index) - having + 0.5) / (having + 0.5)))
 
 

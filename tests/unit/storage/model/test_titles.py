@@ -12,6 +12,10 @@ from memotree_storage.model.titles import own_title, titled
         ("Phone number of Anna", "0151 2345"),
         ("Anna", "My sister is Anna."),
         ("Retries", ""),
+        ("Ann", "Annual leave is 30 days."),
+        ("C++", "Cats are cute."),
+        ("---", "Anything."),
+        ("山", "川が流れる。"),
     ],
 )
 def test_the_title_of_a_note_is_its_own(title: str, content: str) -> None:
@@ -24,6 +28,8 @@ def test_the_title_of_a_note_is_its_own(title: str, content: str) -> None:
         ("Retries", "Retries are limited to five."),
         ("Retries", "## Retries\n\nAt most five."),
         ("retries are…", "**Retries are** limited to five."),
+        ("C++", "C++ is a language."),
+        ("山川", "山川草木"),
         ("", "Anything."),
     ],
 )
@@ -36,6 +42,7 @@ def test_the_title_of_a_leaf_comes_from_its_text_unless_somebody_changed_it() ->
     assert own_title("Tap the icon to take a picture…", LEAF_TYPE, content) == ""
     assert own_title("Part 3", LEAF_TYPE, "---\n") == ""
     assert own_title("How to take pictures", LEAF_TYPE, content) == "How to take pictures"
+    assert own_title("Pic", LEAF_TYPE, content) == "Pic"
 
 
 def test_a_content_stands_behind_its_title() -> None:
