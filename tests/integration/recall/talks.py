@@ -39,7 +39,7 @@ def talk(archive: str, lines: list[str], **fields: Any) -> list[Node]:
     root = Node(new_id(), archive, None, "a0", type="summary_node", title="A talk", summary="People talk.")
     places = many_between(None, None, len(lines))
     leaves = [
-        Node(new_id(), archive, root.id, place, type="leaf_chunk", title=line[:30], content=line, **fields)
+        Node(new_id(), archive, root.id, place, type="leaf_chunk", title=f"{line[:30]}…", content=line, **fields)
         for place, line in zip(places, lines, strict=True)
     ]
     return [root, *leaves]
