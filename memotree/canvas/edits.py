@@ -14,7 +14,6 @@ from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
 from memotree.canvas.field_paths import RequestFields
-from memotree.canvas.summaries import summarise
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
@@ -110,8 +109,8 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
     )
     generate = request.auto_generate_summary if request.HasField("auto_generate_summary") else True
     if generate and not request.HasField("summary"):
-        brief, summary = await summarise(node.title, node.content)
-        node = replace(node, summary=summary, brief=node.brief if request.HasField("brief") else brief)
+        given = {"brief"} if request.HasField("brief") else set[str]()
+        node = summaries.with_generated(node, await summaries.generate(editor, node), given)
     fields = RequestFields(_GIVEN, tags=node.tags, relations=node.relations)
     version = await editor.put(node, None, request.commit_message or message, fields.translate)
     return EditResult(PlacedVersion(version, home.path, 0), node.content)
@@ -139,11 +138,11 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
     if changed.type == SUMMARY_TYPE != node.type and changed.content:
         raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")
     warnings: list[str] = []
-    if "summary" in given:
-        changed = summaries.with_own_summary(changed)
     if request.regenerate_summary:
         changed = summaries.with_generated(changed, await summaries.generate(editor, changed), given)
-    elif changed.content != node.content and changed.type != SUMMARY_TYPE:
+    elif changed.type == SUMMARY_TYPE or (changed.title, changed.content) == (node.title, node.content):
+        changed = summaries.with_own_texts(changed, given)
+    else:
         changed = await summaries.follow(editor, node, changed, given)
         if placed.version.commit_id is None:
             changed = await summaries.as_at_base(editor, changed)

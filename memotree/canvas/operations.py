@@ -5,6 +5,7 @@ from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError
 from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.provenance import shown_summary
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
@@ -328,7 +329,7 @@ def _body(node: types_pb2.Node) -> str:
     """The text of a node at its level, without the title."""
     if node.level >= DETAIL:
         return node.content
-    return (node.summary if node.level == SUMMARY else "") or node.brief
+    return (shown_summary(node.summary, node.attributes) if node.level == SUMMARY else "") or node.brief
 
 
 def _now(outcome: EditResult, level: types_pb2.LevelOfDetail.ValueType) -> types_pb2.Node:

@@ -1,8 +1,8 @@
 """Generates summaries during an edit and maintains the attributes that record where a summary comes from.
 
-A summary that the caller gives is the caller's own text: it has no such attributes, so it is never renewed. If a call
-changes the content but not the summary, a generated summary is made again at once, by the built-in method if a model
-had made it (the model's follows by a job), and a given one stays and is marked as older than its content.
+A brief or summary that the caller gives is the caller's own text and is never renewed. If a call changes the content
+but not the summary, a generated summary is made again at once, by the built-in method if a model had made it (the
+model's follows by a job), and a given one stays and is marked as older than its content.
 """
 
 import asyncio
@@ -11,13 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY_PENDING
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,
     PENDING_MODEL,
+    PERSON,
+    brief_is_made,
     hash_of_children,
     hash_of_content,
+    summary_is_made,
+    with_brief_by,
     with_provenance,
     without_provenance,
 )
@@ -101,52 +105,68 @@ async def generate(editor: SessionEditor, node: Node) -> GeneratedSummary:
     return GeneratedSummary(brief, summary, MADE_BY, hash_of_content(node.content))
 
 
-def with_generated(node: Node, made: GeneratedSummary, given: Collection[str] = ()) -> Node:
-    """The node with the generated brief and summary, except for those that the caller gave.
-
-    A node that was not ingested and has no recorded source gets none here: its summary would be renewed unasked.
-    """
-    brief = node.brief if "brief" in given else made.brief
+def with_generated(node: Node, made: GeneratedSummary, given: Collection[str] = (), pending: str = "") -> Node:
+    """The node with the generated brief and summary, except for those in ``given``, which are a person's."""
     if "summary" in given:
-        return replace(node, brief=brief)
-    attributes = without_provenance(node.attributes)
-    if node.type in _INGESTED or SUMMARY_OF in node.attributes:
-        attributes = with_provenance(attributes, made.by, made.of)
-    return replace(node, brief=brief, summary=made.summary, attributes=attributes)
+        attributes = with_own_texts(node, given).attributes
+        return _with_brief(replace(node, attributes=attributes), made, given)
+    attributes = with_provenance(node.attributes, made.by, made.of, pending)
+    return _with_brief(replace(node, summary=made.summary, attributes=attributes), made, given)
 
 
-def with_own_summary(node: Node) -> Node:
-    """The node with its summary marked as the caller's own: without the attributes of a generated one."""
-    return replace(node, attributes=without_provenance(node.attributes))
+def _with_brief(node: Node, made: GeneratedSummary, given: Collection[str]) -> Node:
+    """The node with the generated brief unless it is in ``given``, and with the record of who made it."""
+    by = PERSON if "brief" in given else MADE_BY
+    brief = node.brief if "brief" in given else made.brief
+    return replace(node, brief=brief, attributes=with_brief_by(node.attributes, by))
+
+
+def with_own_texts(node: Node, given: Collection[str]) -> Node:
+    """The node with the brief or summary in ``given`` marked as a person's."""
+    brief_made = "brief" not in given and brief_is_made(node.attributes)
+    attributes = without_provenance(node.attributes) if "summary" in given else node.attributes
+    return replace(node, attributes=with_brief_by(attributes, MADE_BY if brief_made else PERSON))
 
 
 async def follow(editor: SessionEditor, before: Node, node: Node, given: Collection[str]) -> Node:
-    """The node with brief and summary that follow its new content, as far as MemoTree made them.
+    """The node with brief and summary that follow its new title and content, as far as MemoTree made them.
 
-    A text counts as made by MemoTree if it has the attributes of a generated one, or is exactly what MemoTree makes of
-    the earlier title and content: a new note has no such attributes. It gets them here, so that two sessions that
-    change different fields of a note don't conflict in its summary.
+    A text counts as made by MemoTree if the attributes say so, or if a node without such attributes has exactly what
+    MemoTree makes of its title and content. A summary that a person gave stays; if the content is another one now, it
+    is marked as older. A new title alone replaces no summary of a model and none of a document.
 
     Args:
         editor: The session.
         before: The node as it was.
-        node: The node with its new content.
+        node: The node with its new title or content.
         given: The names of the fields that the caller gave.
     """
-    brief, summary = await summarise(before.title, before.content)
-    kept = set(given)
-    if before.brief not in {brief, brief_of(before.title, before.summary)}:
-        kept.add("brief")
-    if SUMMARY_OF not in before.attributes and before.summary != summary:
-        kept.add("summary")
+    node = with_own_texts(node, given)
+    is_changed = node.content != before.content
     by_model = before.attributes.get(SUMMARY_BY, MADE_BY) not in _BUILT_IN
-    generated = await generate(editor, node)
-    made = with_generated(node, generated, kept)
-    if "summary" not in kept:
-        pending = PENDING_MODEL if by_model else ""
-        made = replace(made, attributes=with_provenance(made.attributes, generated.by, generated.of, pending))
-    elif before.summary and "summary" not in given:
-        made = replace(made, attributes={**made.attributes, SUMMARY_PENDING: PENDING_CONTENT})
+    if not is_changed and (by_model or node.type in _INGESTED):
+        return node
+    follows = await _made(before) - set(given)
+    if follows:
+        was_pending = before.attributes.get(SUMMARY_PENDING) == PENDING_MODEL
+        pending = PENDING_MODEL if by_model or was_pending else ""
+        node = with_generated(node, await generate(editor, node), {"brief", "summary"} - follows, pending)
+    if is_changed and node.summary and "summary" not in follows and "summary" not in given:
+        node = replace(node, attributes={**node.attributes, SUMMARY_PENDING: PENDING_CONTENT})
+    return node
+
+
+async def _made(node: Node) -> set[str]:
+    """Which of ``brief`` and ``summary`` of a node MemoTree made."""
+    made = {"brief"} if brief_is_made(node.attributes) else set[str]()
+    if node.type in _INGESTED and not node.brief:  # the leaves of a document have none
+        made.discard("brief")
+    if summary_is_made(node.attributes):
+        made.add("summary")
+    if not node.attributes.keys() & RESERVED and (node.brief or node.summary):
+        brief, summary = await summarise(node.title, node.content)
+        made |= {"brief"} if node.brief == brief != "" else set()
+        made |= {"summary"} if node.summary == summary != "" else set()
     return made
 
 

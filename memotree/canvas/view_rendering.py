@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree, views
@@ -282,7 +283,7 @@ def text_at(version: Version, level: Level.ValueType, texts: Mapping[str, Text])
     if level == BRIEF:
         return version.brief
     if level == SUMMARY:
-        return version.summary or version.brief
+        return shown_summary(version.summary, version.attributes) or version.brief
     if level == DETAIL and version.entry_id in texts:
         return texts[version.entry_id].content
     return ""

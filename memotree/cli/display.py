@@ -45,6 +45,11 @@ def source_place(source: Source) -> str:
     return f"{source.document_id} {source.start}-{source.end}{page}"
 
 
+def summary_of(found: Node) -> str:
+    """The summary of a node, with a remark if it is older than the content."""
+    return f"{found.summary} (older than the content)" if found.summary_older else found.summary
+
+
 def node(found: Node) -> RenderableType:
     """One node with its facts, then its text."""
     relations = Text("\n").join(
@@ -67,7 +72,7 @@ def node(found: Node) -> RenderableType:
             ("etag", found.etag),
             ("tokens", str(found.content_tokens)),
             ("brief", found.brief),
-            ("summary", f"{found.summary} (older than the content)" if found.summary_older else found.summary),
+            ("summary", summary_of(found)),
         ]
     )
     parts: list[RenderableType] = [Text(found.title, "bold cyan"), head]

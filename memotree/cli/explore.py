@@ -161,7 +161,7 @@ def look(walk: Walk, choices: list[_Choice], rest: int) -> "RenderableType":
     parts: list[RenderableType] = [way] if walk.way[1:] else []
     if here.node is not None:
         parts.append(display.node_line(here.node))
-        summary = here.node.summary or here.node.brief
+        summary = display.summary_of(here.node) or here.node.brief
         if not here.node.child_count:
             summary = walk.text() or summary
         parts += [Padding(Text(summary.strip()), (0, 0, 0, _INDENT), expand=False)] if summary else []
@@ -185,7 +185,7 @@ def _line(number: int, choice: _Choice) -> "RenderableType":
     line.append(f"  {node.id}", ID)
     if node.child_count:
         line.append(f"  (+{node.child_count})", "magenta")
-    summary = " ".join((node.summary or node.brief).split())
+    summary = " ".join((display.summary_of(node) or node.brief).split())
     if not summary or summary == node.title:
         return line
     about = Text(f"{summary[:_LINE_CHARS]}{'…' if len(summary) > _LINE_CHARS else ''}", "dim")

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli.context import REVISION, CliContext, command
+from memotree.cli.display import summary_of
 from memotree.cli.forest_options import (
     ArchivesOption,
     BudgetOption,
@@ -92,7 +93,7 @@ def _passage(passage: "Passage") -> "RenderableType":
 
 
 def _node(found: "RecalledNode") -> "RenderableType":
-    text = found.node.content or found.node.summary or found.node.brief
+    text = found.node.content or summary_of(found.node) or found.node.brief
     head = Text.assemble(
         (f"{found.score:.2f}", "green"), "  ", (found.node.title, "bold cyan"), "  ", (found.node.id, ID)
     )

@@ -6,6 +6,7 @@ import typer
 
 from memotree.cli import jobs
 from memotree.cli.context import REVISION, WORKSPACE, CliContext, command
+from memotree.cli.display import summary_of
 from memotree.cli.options import ArchiveOption
 from memotree.cli.output import ID, table
 
@@ -24,7 +25,7 @@ def list_(
         found,
         lambda: table(
             [("Id", ID), ("Title", "bold cyan"), "Why", "Summary"],
-            [(each.node.id, each.node.title, each.reason.lower(), each.node.summary) for each in found.summaries],
+            [(each.node.id, each.node.title, each.reason.lower(), summary_of(each.node)) for each in found.summaries],
             empty="Every summary is up to date.",
         ),
     )

@@ -59,11 +59,11 @@ class _StaleReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StaleReas
     STALE_REASON_UNSPECIFIED: _StaleReason.ValueType  # 0
     """Not given."""
     STALE_REASON_CONTENT: _StaleReason.ValueType  # 1
-    """The content of the node itself has changed since."""
+    """The content of the node itself has changed since, by a merge or a push."""
     STALE_REASON_CHILDREN: _StaleReason.ValueType  # 2
     """A child, its summary, or a node below has changed since."""
     STALE_REASON_PENDING: _StaleReason.ValueType  # 3
-    """The chat model failed, and a built-in summary is used in its place."""
+    """A built-in summary is used until the chat model makes one: the model failed, or the content has changed."""
 
 class StaleReason(_StaleReason, metaclass=_StaleReasonEnumTypeWrapper):
     """Why a summary needs renewal."""
@@ -71,11 +71,11 @@ class StaleReason(_StaleReason, metaclass=_StaleReasonEnumTypeWrapper):
 STALE_REASON_UNSPECIFIED: StaleReason.ValueType  # 0
 """Not given."""
 STALE_REASON_CONTENT: StaleReason.ValueType  # 1
-"""The content of the node itself has changed since."""
+"""The content of the node itself has changed since, by a merge or a push."""
 STALE_REASON_CHILDREN: StaleReason.ValueType  # 2
 """A child, its summary, or a node below has changed since."""
 STALE_REASON_PENDING: StaleReason.ValueType  # 3
-"""The chat model failed, and a built-in summary is used in its place."""
+"""A built-in summary is used until the chat model makes one: the model failed, or the content has changed."""
 Global___StaleReason: _TypeAlias = StaleReason  # noqa: Y015
 
 @_typing.final

@@ -803,7 +803,9 @@ class UpdateNodeRequest(_message.Message):
     commit_message: _builtins.str
     """The reason for the change; kept in the body of the commit."""
     regenerate_summary: _builtins.bool
-    """Whether brief and summary are generated again from the content."""
+    """Whether brief and summary are generated again from the content, even if a person gave them. Without it, those that
+    were generated follow a new title or content, and those that a person gave stay.
+    """
     mode: Global___UpdateMode.ValueType
     """How given values are combined with the present ones; MERGE when not given."""
     etag: _builtins.str

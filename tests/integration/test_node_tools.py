@@ -10,6 +10,7 @@ from integration.wires import Wire, family, rendered
 from integration.worlds import World
 from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.model.node import Entry, new_id
+from memotree_storage.model.provenance import without_provenance
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import staging
 from memotree_storage.postgres.tree import Snapshot, State
@@ -118,7 +119,7 @@ async def test_replace_makes_tags_and_attributes_exactly_those_given(wire: Wire)
     node = await wire.create("Old", content="old", tags=["a"], attributes={"x": "1", "y": "1"})
     mode = pb.UPDATE_MODE_REPLACE
     after = (await wire("UpdateNode", node_id=node.id, mode=mode, tags=["b"], attributes={"y": "2"})).node
-    assert (list(after.tags), dict(after.attributes), after.content) == (["b"], {"y": "2"}, "old")
+    assert (list(after.tags), without_provenance(after.attributes), after.content) == (["b"], {"y": "2"}, "old")
     after = (await wire("UpdateNode", node_id=node.id, mode=mode, content="new")).node
     assert (list(after.tags), after.content) == (["b"], "new")
 
@@ -191,6 +192,48 @@ async def test_a_summary_that_was_given_stays_and_says_that_it_is_older_than_the
     assert again.node.summary_older
     made = (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
     assert (made.summary, made.summary_older) == ("It is 50k a year.", False)
+
+
+@pytest.mark.requirement("CANVAS-4", "USE-3", "STORE-2")
+async def test_sessions_that_change_other_fields_of_a_note_do_not_conflict_in_what_was_made(wire: Wire) -> None:
+    changes: list[tuple[dict[str, Any], tuple[str, str, bool]]] = [
+        ({"title": "Our budget"}, ("It is 45k a year.", "It is 45k a year.", False)),
+        ({"brief": "My brief."}, ("My brief.", "It is 45k a year.", False)),
+        ({"summary": "My summary."}, ("It is 45k a year.", "My summary.", True)),
+        ({"tags": ["money"]}, ("It is 45k a year.", "It is 45k a year.", False)),
+    ]
+    for fields, expected in changes:
+        node = await wire.create("Budget", content="It is 40k a year.")
+        await wire.commit()
+        ours = await wire.open()
+        await wire("UpdateNode", node_id=node.id, content="It is 45k a year.")
+        await wire.open()
+        await wire("UpdateNode", node_id=node.id, **fields)
+        await wire.commit()
+        wire.session = ours
+        await wire.commit()
+        merged = await wire.get(node.id)
+        assert (merged.brief, merged.summary, merged.summary_older) == expected, fields
+        assert merged.content == "It is 45k a year."
+
+
+@pytest.mark.requirement("USE-3")
+async def test_a_new_title_is_in_the_brief_and_summary_of_a_note_without_content(wire: Wire) -> None:
+    node = await wire.create("Call Ada")
+    assert (node.brief, node.summary) == ("Call Ada", "Call Ada")
+    node = (await wire("UpdateNode", node_id=node.id, title="Call Grace")).node
+    assert (node.brief, node.summary) == ("Call Grace", "Call Grace")
+
+
+@pytest.mark.requirement("USE-3")
+async def test_a_brief_beside_a_given_summary_follows_the_content_and_a_given_brief_stays(wire: Wire) -> None:
+    node = await wire.create("Budget", content="It is 40k a year.")
+    node = (await wire("UpdateNode", node_id=node.id, summary="What we may spend.")).node
+    node = (await wire("UpdateNode", node_id=node.id, content="It is 45k a year.")).node
+    assert (node.brief, node.summary, node.summary_older) == ("It is 45k a year.", "What we may spend.", True)
+    other = await wire.create("Budget", content="It is 40k a year.", brief="Our limit.")
+    other = (await wire("UpdateNode", node_id=other.id, content="It is 45k a year.")).node
+    assert (other.brief, other.summary) == ("Our limit.", "It is 45k a year.")
 
 
 @pytest.mark.requirement("CANVAS-4")
@@ -353,7 +396,7 @@ async def test_a_union_takes_content_children_tags_and_relations_over(wire: Wire
     union = found.node
     assert list(found.deleted_ids) == [two.id]
     assert (union.id, union.title, union.content) == (one.id, "One", "1\n\n2")
-    assert (list(union.tags), dict(union.attributes)) == (["a", "b"], {"k": "first", "m": "x"})
+    assert (list(union.tags), without_provenance(union.attributes)) == (["a", "b"], {"k": "first", "m": "x"})
     assert [relation.target_id for relation in union.relations] == [leaf.id]
     assert await wire.children(one.id) == [below.id]
     assert [relation.target_id for relation in (await wire.get(child.id)).relations] == [one.id]

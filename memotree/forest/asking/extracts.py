@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import truncate_to_tokens
 
@@ -53,5 +54,5 @@ def _separator(before: pb.RecalledNode, after: pb.RecalledNode) -> str:
 def _shown(one: pb.RecalledNode) -> str:
     node = one.node
     if not node.content:
-        return node.summary or node.title
+        return shown_summary(node.summary, node.attributes) or node.title
     return titled(own_title(node.title, node.type, node.content), node.content)

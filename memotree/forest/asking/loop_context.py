@@ -10,6 +10,7 @@ from math import log2
 from typing import Final
 
 from memotree_storage.index.terms import words_of
+from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 
 from memotree.models.chat_answers import ContextNode
@@ -65,7 +66,7 @@ class Shown:
     @property
     def outline(self) -> str:
         """The summary of the node, else its brief, else its title."""
-        return self.node.summary or self.node.brief or self.node.title
+        return shown_summary(self.node.summary, self.node.attributes) or self.node.brief or self.node.title
 
 
 class Context:

@@ -10,6 +10,7 @@ from memotree_storage.cache import BoundedCache
 from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION
 from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import tree
@@ -166,7 +167,8 @@ class ResultBuilder:
     ) -> NodeResult:
         version = known[part.node_id]
         is_leaf = has_own_content(version)
-        text = texts[part.node_id] if is_leaf else version.summary or version.brief or version.title
+        summary = shown_summary(version.summary, version.attributes)
+        text = texts[part.node_id] if is_leaf else summary or version.brief or version.title
         title = own_title(version.title, version.type, text) if is_leaf else ""
         above = [known[step] for step in part.path if step in known]
         node = node_message(

@@ -9,7 +9,15 @@ from typing import Final
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.attribute_names import SUMMARY_BY
 from memotree_storage.model.node import SUMMARY_TYPE, Node
-from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
+from memotree_storage.model.provenance import (
+    PENDING_MODEL,
+    PERSON,
+    brief_is_made,
+    hash_of_children,
+    hash_of_content,
+    with_brief_by,
+    with_provenance,
+)
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
@@ -54,9 +62,9 @@ class Renewed:
         return replace(self.before, summary=self.summary, attributes=self.attributes)
 
     def apply(self, node: Node) -> Node:
-        """Returns the node with the new summary, and with a new brief if its brief was derived from the old summary."""
-        is_derived = bool(node.brief) and node.brief == brief_of(node.title, node.summary)
-        brief = brief_of(node.title, self.summary) if is_derived else node.brief
+        """Returns the node with the new summary, and with a new brief if its brief was generated, too."""
+        is_made = bool(node.brief) and brief_is_made(node.attributes)
+        brief = brief_of(node.title, node.content or self.summary) if is_made else node.brief
         return replace(node, summary=self.summary, brief=brief, attributes=dict(self.attributes))
 
 
@@ -150,6 +158,8 @@ async def renew(
 def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
     pending = PENDING_MODEL if summary.pending else ""
     attributes = with_provenance(version.attributes, summary.made_by, made_of, pending)
+    if not brief_is_made(version.attributes):
+        attributes = with_brief_by(attributes, PERSON)
     return Renewed(version, summary.text, attributes, summary.pending)
 
 

@@ -268,7 +268,7 @@ class SummaryRenewal:
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, workspace_id, branch)
             before, changed = await _changed(conn, workspace_id, commits)
-            found = stale(await around(conn, [state, *before], changed), with_models=False)
+            found = stale(await around(conn, [state, *before], changed), with_models=self._models.has_chat)
         if found:
             await self._runner.submit(
                 workspace_id,

@@ -16,7 +16,10 @@ SUMMARY_OF: Final = "summary_of"
 SUMMARY_PENDING: Final = "summary_pending"
 """Why the summary must be regenerated; absent if it need not be."""
 
-RESERVED: Final = frozenset({SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING})
+BRIEF_BY: Final = "brief_by"
+"""Who made the brief, where that differs from the summary: a method, or ``person``; see `provenance.PERSON`."""
+
+RESERVED: Final = frozenset({SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING, BRIEF_BY})
 """The attributes that only MemoTree may set."""
 
 # --- Of the archive of a document, or of the node that replaces it in a joined archive ---

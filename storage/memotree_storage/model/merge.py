@@ -2,9 +2,12 @@
 
 Both sides started from one base. If only one side changed a field, its value is taken; if both changed it to different
 values, that is a conflict. Tags, attributes and relations merge item by item. A node's place (archive and parent) is
-one field; its position among its siblings never conflicts. Two summaries that MemoTree generated do not conflict
-either: one of them is taken, and its provenance hash shows later that it is out of date. The set of conflicts does not
-depend on which side is called "ours".
+one field; its position among its siblings never conflicts. The set of conflicts does not depend on which side is called
+"ours".
+
+Briefs and summaries conflict only if two people wrote them. A person's text wins over a generated one. Of two generated
+ones that of the side that changed the content is kept. If the summary does not come from the side whose content is
+kept, it is marked: as older than the content if a person wrote it, as to be regenerated if it was generated.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,15 +15,25 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memotree_storage.errors import Conflict
-from memotree_storage.model.attribute_names import RESERVED, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
-from memotree_storage.model.provenance import PENDING_CONTENT
+from memotree_storage.model.provenance import (
+    PENDING_CONTENT,
+    PERSON,
+    brief_is_made,
+    summary_is_made,
+    with_brief_by,
+    without_provenance,
+)
 
-NODE_TEXTS: Final = ("type", "title", "brief", "summary", "content")
-"""The fields of a node that merge as a whole."""
+NODE_TEXTS: Final = ("type", "title", "content")
+"""The fields of a node that merge as a whole, apart from brief and summary."""
 
 ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
 """The fields of an archive that merge as a whole; its attributes merge key by key."""
+
+
+_Side = Literal["ours", "theirs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +95,22 @@ class _Merge:
         self._conflicts: list[Conflict] = []
 
     def nodes(self, base: Node | None, ours: Node, theirs: Node) -> MergeResult:
-        if base is not None:
-            ours, theirs = _with_one_summary(base, ours, theirs)
         archive_id, parent_id, position = self._placement(base, ours, theirs)
         texts = {field: self._text(field, base, ours, theirs) for field in NODE_TEXTS}
+        summary = self._taken("summary", base, ours, theirs, _summary_side(base, ours, theirs))
+        brief = self._taken("brief", base, ours, theirs, _brief_side(base, ours, theirs))
+        given = [without_provenance(side.attributes) if side else {} for side in (base, ours, theirs)]
+        records = _records(base, summary, brief, texts["content"])
         node = replace(
             ours,
             archive_id=archive_id,
             parent_id=parent_id,
             position=position,
             **texts,
+            brief=brief.brief,
+            summary=summary.summary,
             tags=_merge_sets(base.tags if base else (), ours.tags, theirs.tags),
-            attributes=self._items("attributes", base.attributes if base else {}, ours.attributes, theirs.attributes),
+            attributes={**self._items("attributes", *given), **records},
             relations=self._relations(base, ours, theirs),
             source=self._source(base, ours, theirs),
         )
@@ -107,6 +124,12 @@ class _Merge:
     def _conflict(self, field: str, base: str, ours: str, theirs: str) -> None:
         description = f"Both sides changed {field} differently; choose one value, or write a new one."
         self._conflicts.append(Conflict(self._id, field, base, ours, theirs, description))
+
+    def _taken(self, field: str, base: Node | None, ours: Node, theirs: Node, side: _Side | None) -> Node:
+        """The side whose brief or summary is taken; without one, a conflict is noted and ours is returned."""
+        if side is None:
+            self._conflict(field, getattr(base, field, ""), getattr(ours, field), getattr(theirs, field))
+        return theirs if side == "theirs" else ours
 
     def _text(self, field: str, base: Entry | None, ours: Entry, theirs: Entry) -> str:
         start: str | None = getattr(base, field) if base is not None else None
@@ -163,53 +186,80 @@ _MISSING: Final = object()
 """Stands for the base's value when there is no base: it differs from every value."""
 
 
-def _choose(base: object, ours: object, theirs: object) -> Literal["ours", "theirs"] | None:
+def _choose(base: object, ours: object, theirs: object) -> _Side | None:
     """The side whose value is taken; ``None`` if both sides changed it differently."""
     if theirs in (ours, base):
         return "ours"
     return "theirs" if ours == base else None
 
 
-def _with_one_summary(base: Node, ours: Node, theirs: Node) -> tuple[Node, Node]:
-    """Give both sides one summary if both regenerated it; a summary that a person wrote wins over a generated one.
+def _summary_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
+    """The side whose summary is taken; ``None`` if two people wrote different ones."""
+    if _summary(ours) == _summary(theirs):  # the content decides, so that the summary is not taken for an older one
+        return "theirs" if base is not None and theirs.content != base.content else "ours"
+    side = _choose(base and _summary(base), _summary(ours), _summary(theirs))
+    made = summary_is_made(ours.attributes), summary_is_made(theirs.attributes)
+    if side is not None:
+        return side
+    if all(made):
+        return "theirs" if _rank(base, theirs) > _rank(base, ours) else "ours"
+    if not any(made):  # the marks differ, or the texts do
+        return _choose(base and base.summary, ours.summary, theirs.summary)
+    person: tuple[_Side, Node] = ("theirs", theirs) if made[0] else ("ours", ours)
+    has_written = base is None or summary_is_made(base.attributes) or person[1].summary != base.summary
+    return person[0] if has_written else _other(person[0])
 
-    Of two generated ones that of the side that changed the content is kept, since it was made of what is merged.
+
+def _brief_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
+    """The side whose brief is taken; ``None`` if two people wrote different ones."""
+    made = brief_is_made(ours.attributes), brief_is_made(theirs.attributes)
+    start = base and (base.brief, brief_is_made(base.attributes))
+    side = _choose(start, (ours.brief, made[0]), (theirs.brief, made[1]))
+    if side is not None or not any(made):
+        return side
+    if all(made):
+        ranks = [(base is not None and one.content != base.content, one.brief) for one in (ours, theirs)]
+        return "theirs" if ranks[1] > ranks[0] else "ours"
+    return "theirs" if made[0] else "ours"
+
+
+def _other(side: _Side) -> _Side:
+    return "theirs" if side == "ours" else "ours"
+
+
+def _rank(base: Node | None, side: Node) -> tuple[bool, bool, list[str]]:
+    """Orders two generated summaries; the greater one is kept.
+
+    That of the changed content comes first, then a pending one, which must keep its mark, then any fixed order.
     """
-    summaries = [_summary(side) for side in (base, ours, theirs)]
-    by_hand = [SUMMARY_OF not in side.attributes for side in (base, ours, theirs)]
-    if _choose(*summaries) is not None or (by_hand[0] and any(by_hand[1:])) or all(by_hand[1:]):
-        return ours, theirs
-    # A side whose summary is pending because its content changed must keep that mark, since its hash is not compared.
-    # Otherwise either side will do.
-    ranks = [
-        (hand, side.content != base.content, *_rank(side))
-        for hand, side in zip(by_hand[1:], (ours, theirs), strict=True)
-    ]
-    if ranks[0] >= ranks[1]:
-        return ours, _with_summary_of(base, theirs, ours)
-    return _with_summary_of(base, ours, theirs), theirs
-
-
-def _rank(side: Node) -> tuple[bool, str, str, str]:
-    """Orders two generated summaries; the greater one is kept. A pending one comes first, then any fixed order."""
     return (
+        base is not None and side.content != base.content,
         side.attributes.get(SUMMARY_PENDING) == PENDING_CONTENT,
-        side.attributes.get(SUMMARY_OF, ""),
-        side.summary,
-        side.brief,
+        [side.attributes.get(SUMMARY_OF, ""), *(text or "" for text in _summary(side))],
     )
 
 
 def _summary(node: Node) -> tuple[str | None, ...]:
-    return (node.summary, *(node.attributes.get(name) for name in RESERVED))
+    """The summary and its provenance."""
+    return (node.summary, *(node.attributes.get(name) for name in (SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING)))
 
 
-def _with_summary_of(base: Node, node: Node, other: Node) -> Node:
-    """Replace a node's summary by the other side's, and its brief too if both sides changed the brief differently."""
-    attributes = {name: value for name, value in node.attributes.items() if name not in RESERVED}
-    attributes |= {name: other.attributes[name] for name in RESERVED if name in other.attributes}
-    brief = other.brief if _choose(base.brief, node.brief, other.brief) is None else node.brief
-    return replace(node, summary=other.summary, brief=brief, attributes=attributes)
+def _records(base: Node | None, summary: Node, brief: Node, content: str) -> dict[str, str]:
+    """The provenance of a merged node.
+
+    Args:
+        base: The base.
+        summary: The side whose summary was taken.
+        brief: The side whose brief was taken.
+        content: The merged content.
+    """
+    kept = {name: summary.attributes[name] for name in RESERVED - {BRIEF_BY} if name in summary.attributes}
+    is_new = base is None or _summary(summary) != _summary(base)
+    if is_new and summary.summary and summary.content != content:
+        kept[SUMMARY_PENDING] = PENDING_CONTENT
+    if not brief_is_made(brief.attributes):
+        return with_brief_by(kept, PERSON)
+    return with_brief_by(kept, brief.attributes.get(BRIEF_BY) or brief.attributes.get(SUMMARY_BY, "generated"))
 
 
 def _merge_sets(base: Iterable[str], ours: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:

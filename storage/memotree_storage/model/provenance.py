@@ -4,19 +4,25 @@ Three attributes of a node record this. `SUMMARY_OF` is a hash of the input of t
 input differs, the summary is stale. Staleness itself is not stored anywhere: editing a leaf touches no file of its
 ancestors, and a merge or revert leaves nothing to correct. A summary without these attributes was written by a person
 and is never regenerated automatically.
+
+A brief comes from where the summary comes from; a fourth attribute, `BRIEF_BY`, records the exception. So most files
+have no line about their brief.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 
 PENDING_MODEL: Final = "model"
 """A value of `SUMMARY_PENDING`: the chat model failed, so the node has a built-in summary for now."""
 
 PENDING_CONTENT: Final = "content"
 """A value of `SUMMARY_PENDING`: the content was changed after a person had given the summary."""
+
+PERSON: Final = "person"
+"""A value of `BRIEF_BY`: the summary was generated, but a person gave the brief."""
 
 _HEX_DIGITS: Final = 16
 
@@ -34,18 +40,43 @@ def hash_of_children(children: Iterable[tuple[str, str]]) -> str:
     return digest.hexdigest()[:_HEX_DIGITS]
 
 
+def summary_is_made(attributes: Mapping[str, str]) -> bool:
+    """Whether the summary of a node was generated."""
+    return SUMMARY_OF in attributes
+
+
+def brief_is_made(attributes: Mapping[str, str]) -> bool:
+    """Whether the brief of a node was generated."""
+    by = attributes.get(BRIEF_BY)
+    return by != PERSON if by else summary_is_made(attributes)
+
+
+def with_brief_by(attributes: Mapping[str, str], by: str) -> dict[str, str]:
+    """Return the attributes with a record of who made the brief: a method, or `PERSON`.
+
+    Nothing is recorded where the summary comes from there, too.
+    """
+    kept = {name: value for name, value in attributes.items() if name != BRIEF_BY}
+    return kept if summary_is_made(kept) == (by != PERSON) else {**kept, BRIEF_BY: by}
+
+
 def is_older(attributes: Mapping[str, str]) -> bool:
     """Whether the summary of a node was given by a person before the content was last changed."""
     return attributes.get(SUMMARY_PENDING) == PENDING_CONTENT and SUMMARY_OF not in attributes
 
 
+def shown_summary(summary: str, attributes: Mapping[str, str]) -> str:
+    """Return the summary of a node as people and models read it: with a remark if it is older than the content."""
+    return f"{summary} (older than the content)" if summary and is_older(attributes) else summary
+
+
 def with_provenance(attributes: Mapping[str, str], made_by: str, made_of: str, pending: str = "") -> dict[str, str]:
-    """Return the attributes of a node whose summary has just been generated."""
+    """Return the attributes of a node whose brief and summary have just been generated."""
     kept = without_provenance(attributes)
     provenance = {SUMMARY_BY: made_by, SUMMARY_OF: made_of}
     return {**kept, **provenance, **({SUMMARY_PENDING: pending} if pending else {})}
 
 
 def without_provenance(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes of a node whose summary was written by a person."""
+    """Return the attributes of a node whose brief and summary were written by a person."""
     return {name: value for name, value in attributes.items() if name not in RESERVED}

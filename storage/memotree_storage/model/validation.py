@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.attribute_names import RESERVED
 from memotree_storage.model.node import NODE_TYPES, RELATION_TYPES, Archive, Node, Relation, Source, is_id
 from memotree_storage.model.position import position_fault
 
@@ -27,7 +28,7 @@ class Limits:
     content_bytes: int = 1 << 20
     tags: int = 64
     tag_chars: int = 100
-    attributes: int = 64
+    attributes: int = 64  # without those that only MemoTree sets
     attribute_key_chars: int = 64
     attribute_value_bytes: int = 4 << 10
     relations: int = 1000
@@ -287,9 +288,10 @@ def _tag_faults(tags: Sequence[str], limits: Limits) -> Iterator[FieldViolation]
 
 
 def _attribute_faults(attributes: Mapping[str, str], limits: Limits) -> Iterator[FieldViolation]:
-    if len(attributes) > limits.attributes:
+    given = len(attributes.keys() - RESERVED)
+    if given > limits.attributes:
         yield FieldViolation(
-            "attributes", f"has {len(attributes)} attributes, over the limit of {limits.attributes}; remove some"
+            "attributes", f"has {given} attributes, over the limit of {limits.attributes}; remove some"
         )
         return
     for key, value in attributes.items():

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from memotree_storage.model.attribute_names import SUMMARY_PENDING
 from memotree_storage.model.merge import MergeResult, merge_entries
 from memotree_storage.model.node import Archive, Node, Relation, Source
+from memotree_storage.model.provenance import PENDING_CONTENT
 
 ID = "7xk2m9qd4tnvw0ha"
 A, B, C = "c41hz8rjy6ksm3pe", "0d9vq2fgw7bnx5tj", "5sc6yp1ewk8mz3rb"
@@ -20,7 +22,8 @@ def fields(result: MergeResult) -> list[str]:
 @pytest.mark.requirement("GIT-6")
 def test_content_here_and_summary_there_merge() -> None:
     result = merge_entries(BASE, replace(BASE, content="new"), replace(BASE, summary="s", brief="b"))
-    assert result == MergeResult(replace(BASE, content="new", summary="s", brief="b"))
+    marked = {**BASE.attributes, SUMMARY_PENDING: PENDING_CONTENT}
+    assert result == MergeResult(replace(BASE, content="new", summary="s", brief="b", attributes=marked))
 
 
 @pytest.mark.requirement("GIT-6")
