@@ -193,7 +193,8 @@ class Settings(BaseSettings):
     job_retention: Duration = Field(default=timedelta(days=30), description="How long a finished job is kept.")
     renew_summaries: bool = Field(
         default=True,
-        description="Whether summaries that a commit makes stale are renewed in the background, in a further commit.",
+        description="Whether summaries above a change follow: built-in ones in the same commit, those of a chat model "
+        "in the background, in a further commit.",
     )
     recall_cache_bytes: ByteSize = Field(
         default=ByteSize(2**29), ge=2**20, description="The most memory for the trees that recall caches, in bytes."

@@ -14,6 +14,7 @@ from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
 from memotree.canvas.field_paths import RequestFields
+from memotree.canvas.valid_time import begun, check_valid_time
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
@@ -87,6 +88,7 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         )
     kind = request.type or DEFAULT_TYPE
     summaries.check_attributes(request.attributes, {})
+    check_valid_time(request.attributes)
     if kind == SUMMARY_TYPE and request.content:
         raise DerivedContentError.of(node_id, "leave it empty")
     index = request.position if request.HasField("position") else None
@@ -107,6 +109,7 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         attributes=dict(request.attributes),
         source=read_source(request.source) if request.HasField("source") else None,
     )
+    node = begun(node)
     generate = request.auto_generate_summary if request.HasField("auto_generate_summary") else True
     if generate and not request.HasField("summary"):
         given = {"brief"} if request.HasField("brief") else set[str]()
@@ -135,6 +138,8 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
         raise DerivedContentError.of(node.id, "edit those")
     summaries.check_attributes(request.attributes, node.attributes)
     changed = _with_given(node, request, given)
+    if "attributes" in given:
+        check_valid_time(changed.attributes)
     if changed.type == SUMMARY_TYPE != node.type and changed.content:
         raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")
     warnings: list[str] = []

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import is_id, is_id_prefix
+from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
 
 from memotree.canvas.edits import EditResult, resolved
 from memotree.canvas.field_paths import RequestFields
+from memotree.canvas.valid_time import begun
 from memotree.request import lookup
 from memotree.request.messages import TITLE, node_message, read_relation, relation_message, relation_name
 from memotree.sessions.editing import SessionEditor
@@ -49,9 +51,17 @@ async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: st
     relation = await resolved(editor, read_relation(request.relation, "relation"), node.id, "relation")
     others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
     changed = replace(node, relations=tuple(sorted([*others, relation])))
+    if relation.type == SUPERSEDES and await _is_new(editor, node.id):
+        changed = begun(changed)
     fields = RequestFields({"relations": "relation"}, relations=[relation])
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.translate)
     return EditResult(placed._replace(version=version), node.content)
+
+
+async def _is_new(editor: SessionEditor, node_id: str) -> bool:
+    """Whether a node was created in this session."""
+    base = Snapshot(editor.conn, replace(editor.state, session_id=None))
+    return node_id not in await tree.versions(base, [node_id])
 
 
 async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, message: str) -> EditResult:

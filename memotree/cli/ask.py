@@ -12,6 +12,7 @@ from memotree.cli.forest_options import (
     ArchivesOption,
     BudgetOption,
     ModelOption,
+    OutdatedOption,
     QueryArgument,
     SinceOption,
     StrategyChoice,
@@ -19,6 +20,7 @@ from memotree.cli.forest_options import (
     TypesOption,
     UnderOption,
     UntilOption,
+    ValidAtOption,
 )
 from memotree.cli.options import TagsOption, word
 from memotree.cli.output import ID, counted, short
@@ -47,6 +49,8 @@ def ask(
     since: SinceOption = "",
     until: UntilOption = "",
     under: UnderOption = "",
+    valid_at: ValidAtOption = "",
+    outdated: OutdatedOption = False,
 ) -> None:
     """Answer a question from the memory, with citations.
 
@@ -68,6 +72,8 @@ def ask(
         since=since,
         until=until,
         under=under or None,
+        valid_at=valid_at,
+        include_outdated=outdated,
     ):
         if isinstance(event, AskStep):
             steps.append(event)

@@ -44,4 +44,8 @@ SinceOption = Annotated[
     typer.Option("--since", metavar="TIME", help="Only nodes from this time or later (a date or an RFC 3339 time)."),
 ]
 UntilOption = Annotated[str, typer.Option("--until", metavar="TIME", help="Only nodes from before this time.")]
+ValidAtOption = Annotated[
+    str, typer.Option("--valid-at", metavar="TIME", help="Only what holds at this time (a date or an RFC 3339 time).")
+]
+OutdatedOption = Annotated[bool, typer.Option("--outdated", help="Also what does not hold any more.")]
 UnderOption = Annotated[str, typer.Option("--under", metavar="NODE", help="Only this node and the nodes below it.")]

@@ -13,6 +13,7 @@ from memotree.cli.forest_options import (
     ArchivesOption,
     BudgetOption,
     ModelOption,
+    OutdatedOption,
     QueryArgument,
     SinceOption,
     StrategyChoice,
@@ -20,9 +21,10 @@ from memotree.cli.forest_options import (
     TypesOption,
     UnderOption,
     UntilOption,
+    ValidAtOption,
 )
 from memotree.cli.options import TagsOption, word
-from memotree.cli.output import ID
+from memotree.cli.output import ID, counted, when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,6 +49,8 @@ def recall(
     since: SinceOption = "",
     until: UntilOption = "",
     under: UnderOption = "",
+    valid_at: ValidAtOption = "",
+    outdated: OutdatedOption = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show why each node was found.")] = False,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print only the packed Markdown text, ready for a prompt.")
@@ -65,6 +69,8 @@ def recall(
         since=since,
         until=until,
         under=under or None,
+        valid_at=valid_at,
+        include_outdated=outdated,
         include_trace=trace,
     )
     cli.output.show(found, lambda: found.text if prompt else look(found))
@@ -72,6 +78,9 @@ def recall(
         used = f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
         sure = f"confidence: {found.confidence} ({found.likelihood:.2f})."
         cli.output.note(Text((used if found.passages else "") + sure, "dim"))
+    if found.outdated_left_out and not cli.output.as_json:
+        left = f"{counted(found.outdated_left_out, 'node')} left out that do not hold any more; --outdated shows them."
+        cli.output.note(Text(left, "dim"))
 
 
 def look(found: "RecallResult") -> "RenderableType":
@@ -88,7 +97,8 @@ def _passage(passage: "Passage") -> "RenderableType":
     for heading in passage.headings:
         head.append(f" > {heading}", "cyan")
     parts: list[RenderableType] = [head, Padding(Text(passage.text.strip()), (0, 0, 0, _INDENT), expand=False)]
-    parts += [Padding(why, (0, 0, 0, _INDENT), expand=False) for each in passage.nodes for why in _why(each)]
+    remarks = [line for each in passage.nodes for line in (*_period(each), *_why(each))]
+    parts += [Padding(line, (0, 0, 0, _INDENT), expand=False) for line in remarks]
     return Group(*parts, Text(""))
 
 
@@ -98,8 +108,16 @@ def _node(found: "RecalledNode") -> "RenderableType":
         (f"{found.score:.2f}", "green"), "  ", (found.node.title, "bold cyan"), "  ", (found.node.id, ID)
     )
     parts = [Text(text.strip())] if text else []
-    indented = [Padding(part, (0, 0, 0, _INDENT), expand=False) for part in [*parts, *_why(found)]]
+    indented = [Padding(part, (0, 0, 0, _INDENT), expand=False) for part in [*parts, *_period(found), *_why(found)]]
     return Group(head, *indented, Text(""))
+
+
+def _period(found: "RecalledNode") -> list[Text]:
+    """The line that says when a node holds; empty for one that always does."""
+    parts = [f"valid from {when(found.valid_from)}"] if found.valid_from else []
+    parts += [f"valid until {when(found.valid_to)}"] if found.valid_to else []
+    parts += [f"superseded by {', '.join(found.superseded_by)}"] if found.superseded_by else []
+    return [Text.assemble((found.node.id, ID), "  ", ("; ".join(parts), "magenta"))] if parts else []
 
 
 def _why(found: "RecalledNode") -> list[Text]:

@@ -43,6 +43,8 @@ class AsyncForestQueries:
         since: datetime | str = "",
         until: datetime | str = "",
         under: NodeRef | None = None,
+        valid_at: datetime | str = "",
+        include_outdated: bool = False,
         include_trace: bool = False,
     ) -> RecallResult:
         """Finds the text in the trees that is relevant to a question.
@@ -59,6 +61,8 @@ class AsyncForestQueries:
             since: Only nodes from this time or later.
             until: Only nodes from before this time.
             under: Only this node and the nodes below it.
+            valid_at: Only nodes that hold at this time; without it, those that do not hold any more are left out.
+            include_outdated: Whether to consider nodes that do not hold, too.
             include_trace: Whether to return how each part was found: its signals and the nodes above it.
         """
         request = wire.RecallRequest(
@@ -68,7 +72,7 @@ class AsyncForestQueries:
             strategy=to_wire(RecallStrategy, strategy),
             top_k=top_k,
             token_budget=token_budget,
-            filter=_filter(archives, model_id, tags, node_types, since, until, under),
+            filter=_filter(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
             include_trace=include_trace,
         )
         return RecallResult.from_wire(await self._transport.call(request, wire.RecallResponse))
@@ -101,6 +105,8 @@ class AsyncForestQueries:
         since: datetime | str = "",
         until: datetime | str = "",
         under: NodeRef | None = None,
+        valid_at: datetime | str = "",
+        include_outdated: bool = False,
     ) -> AsyncIterator[AskStep | Answer]:
         """Answers a question with citations; yields each step as it is taken, and the answer last.
 
@@ -116,12 +122,14 @@ class AsyncForestQueries:
             since: Only nodes from this time or later.
             until: Only nodes from before this time.
             under: Only this node and the nodes below it.
+            valid_at: Only nodes that hold at this time; without it, those that do not hold any more are left out.
+            include_outdated: Whether to consider nodes that do not hold, too.
         """
         request = wire.AskRequest(
             workspace=self._workspace,
             revision=self._revision,
             query=query,
-            filter=_filter(archives, model_id, tags, node_types, since, until, under),
+            filter=_filter(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
             max_steps=max_steps,
             token_budget=token_budget,
             strategy=to_wire(RecallStrategy, strategy),
@@ -285,6 +293,8 @@ def _filter(
     since: datetime | str,
     until: datetime | str,
     under: NodeRef | None,
+    valid_at: datetime | str,
+    include_outdated: bool,
 ) -> wire.RecallFilter:
     return wire.RecallFilter(
         archives=[archive_id(archive) for archive in archives],
@@ -294,6 +304,8 @@ def _filter(
         since=_written(since),
         until=_written(until),
         scope_node_id=node_id(under),
+        valid_at=_written(valid_at),
+        include_outdated=include_outdated,
     )
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Self, overload
 
 from memotree.client.enums import StaleReason, from_wire
 from memotree.client.jobs import ModelUsage
-from memotree.client.node_values import Archive, Node, Source, confidence_name
+from memotree.client.node_values import Archive, Node, Source, confidence_name, moment
 from memotree.v1 import forest_service_pb2 as wire
 
 
@@ -85,13 +86,22 @@ class RecallTrace:
 
 @dataclass(frozen=True, slots=True)
 class RecalledNode:
-    """One recalled node (a leaf at level DETAIL, others at SUMMARY); ``trace`` is set if it was asked for."""
+    """One recalled node (a leaf at level DETAIL, others at SUMMARY); ``trace`` is set if it was asked for.
+
+    Attributes:
+        valid_from: From when on it holds; ``None`` if it does not say.
+        valid_to: From when on it does not hold any more: by its attribute, or since a node that supersedes it holds.
+        superseded_by: The ids of the nodes that supersede it.
+    """
 
     node: Node
     score: float
     tokens: int = 0
     citation: Citation | None = None
     trace: RecallTrace | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_by: tuple[str, ...] = ()
 
     @classmethod
     def from_wire(cls, message: wire.RecalledNode) -> Self:
@@ -102,6 +112,9 @@ class RecalledNode:
             message.tokens,
             Citation.from_wire(message.citation) if message.HasField("citation") else None,
             RecallTrace.from_wire(message.trace) if message.HasField("trace") else None,
+            moment(message, "valid_from"),
+            moment(message, "valid_to"),
+            tuple(message.superseded_by),
         )
 
 
@@ -142,6 +155,7 @@ class RecallResult:
         commit_id: The commit that was read; for a session, its base.
         confidence: Whether anything here answers the question: "none", "weak" or "strong".
         likelihood: How likely that is, from 0 to 1.
+        outdated_left_out: For HYBRID: how many nodes were left out because they do not hold.
     """
 
     passages: tuple[Passage, ...] = ()
@@ -154,6 +168,7 @@ class RecallResult:
     warnings: tuple[str, ...] = ()
     confidence: str = ""
     likelihood: float = 0.0
+    outdated_left_out: int = 0
 
     @classmethod
     def from_wire(cls, message: wire.RecallResponse) -> Self:
@@ -169,6 +184,7 @@ class RecallResult:
             tuple(message.warnings),
             confidence_name(message.confidence),
             message.likelihood,
+            message.outdated_left_out,
         )
 
 

@@ -1,6 +1,7 @@
 """The gateway to all models: calls the configured models, or built-in ones if those fail or none are configured."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -103,6 +104,12 @@ class Models:
     def has_ranking(self) -> bool:
         """Whether a reranking model is configured."""
         return self._ranking is not None
+
+    def without_chat(self) -> "Models":
+        """Returns these models without the chat model, so that summaries are built in and made at once."""
+        models = copy(self)
+        models._chat = None  # noqa: SLF001 - of this class
+        return models
 
     async def embed(self, texts: Sequence[str], meter: Meter) -> Vectors:
         """Returns one unit vector per text, in order.

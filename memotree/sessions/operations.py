@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
 
+import structlog
 from memotree_storage import faults
 from memotree_storage.commit.rebase import read_bases, rebase_session
 from memotree_storage.commit.refs import BranchNotFoundError
@@ -21,7 +22,7 @@ from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import session_transaction, transaction, workspace_transaction
 from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
-from memotree_storage.errors import InvalidInputError
+from memotree_storage.errors import InvalidInputError, MemoTreeError
 from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
@@ -45,13 +46,16 @@ from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 _DEFAULT_AGENT: Final = "agent"
+_log = structlog.get_logger(__name__)
 _MAX_TTL: Final = timedelta(days=366)
 
 
 class SummaryRenewer(Protocol):
     """Renews the summaries that depend on nodes changed in sessions."""
 
-    async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
+    async def renew_in_session(
+        self, workspace: str, session_id: str, choice: Collection[str] = (), *, with_models: bool
+    ) -> list[str]:
         """Stage new summaries where the (chosen) changes of a session made them stale; return the nodes' ids."""
         ...
 
@@ -214,14 +218,28 @@ class SessionOperations:
         Once the ref may have moved, a cancellation waits for the end, because the commit then exists.
         """
         order = self._order(request)
-        if request.renew_summaries and self._summaries is not None:
-            renewed = await self._summaries.renew_in_session(
-                lookup.needed("workspace", request.workspace),
-                lookup.needed("session_id", request.session_id),
-                order.choice,
-            )
-            order = replace(order, choice=[*order.choice, *renewed] if order.choice else ())
+        renewed = await self._renewed(request, order.choice)
+        order = replace(order, choice=[*order.choice, *renewed] if order.choice else ())
         return await finish_past_commit_point(partial(self._commit, request, order))
+
+    async def _renewed(self, request: pb.CommitChangesRequest, choice: Sequence[str]) -> list[str]:
+        """Stage the summaries that follow the changes; return the ids of their nodes.
+
+        A built-in one that cannot be made now does not stop the commit: the background renews it.
+        """
+        if self._summaries is None:
+            return []
+        workspace = lookup.needed("workspace", request.workspace)
+        session_id = lookup.needed("session_id", request.session_id)
+        try:
+            return await self._summaries.renew_in_session(
+                workspace, session_id, choice, with_models=request.renew_summaries
+            )
+        except MemoTreeError as error:
+            if request.renew_summaries:
+                raise
+            _log.info("summaries do not follow in the same commit", session=session_id, why=error.message)
+            return []
 
     async def finish(self) -> None:
         """Wait a few seconds for background work; for a graceful stop."""

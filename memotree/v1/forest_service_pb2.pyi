@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from memotree.v1 import job_service_pb2 as _job_service_pb2
@@ -292,6 +293,8 @@ class RecallFilter(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     UNTIL_FIELD_NUMBER: _builtins.int
     SCOPE_NODE_ID_FIELD_NUMBER: _builtins.int
+    VALID_AT_FIELD_NUMBER: _builtins.int
+    INCLUDE_OUTDATED_FIELD_NUMBER: _builtins.int
     model_id: _builtins.str
     """Only archives of this model."""
     since: _builtins.str
@@ -300,6 +303,12 @@ class RecallFilter(_message.Message):
     """Only nodes whose attribute "time", or else the commit that made them, is before this (RFC 3339 or a date)."""
     scope_node_id: _builtins.str
     """Only this node and the nodes below it."""
+    valid_at: _builtins.str
+    """Only nodes that hold at this time (RFC 3339 or a date), by their attributes "valid_from" and "valid_to" and the
+    nodes that supersede them. When not given, nodes that do not hold any more are left out.
+    """
+    include_outdated: _builtins.bool
+    """Whether nodes that do not hold (any more, or at valid_at) are considered too."""
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these archives: ids, unique prefixes or names."""
@@ -322,10 +331,12 @@ class RecallFilter(_message.Message):
         since: _builtins.str = ...,
         until: _builtins.str = ...,
         scope_node_id: _builtins.str = ...,
+        valid_at: _builtins.str = ...,
+        include_outdated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archives", b"archives", "model_id", b"model_id", "node_types", b"node_types", "scope_node_id", b"scope_node_id", "since", b"since", "tags", b"tags", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archives", b"archives", "include_outdated", b"include_outdated", "model_id", b"model_id", "node_types", b"node_types", "scope_node_id", b"scope_node_id", "since", b"since", "tags", b"tags", "until", b"until", "valid_at", b"valid_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -506,6 +517,9 @@ class RecalledNode(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     CITATION_FIELD_NUMBER: _builtins.int
     TRACE_FIELD_NUMBER: _builtins.int
+    VALID_FROM_FIELD_NUMBER: _builtins.int
+    VALID_TO_FIELD_NUMBER: _builtins.int
+    SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
     score: _builtins.float
     """From 0 to 1; for HYBRID, the likelihood of the answer times its share of the best leaf's score."""
     tokens: _builtins.int
@@ -522,6 +536,18 @@ class RecalledNode(_message.Message):
     def trace(self) -> Global___RecallTrace:
         """Why it was found; with include_trace."""
 
+    @_builtins.property
+    def valid_from(self) -> _timestamp_pb2.Timestamp:
+        """From when on it holds; absent if it does not say."""
+
+    @_builtins.property
+    def valid_to(self) -> _timestamp_pb2.Timestamp:
+        """From when on it does not hold any more: by its attribute, or since a node that supersedes it holds."""
+
+    @_builtins.property
+    def superseded_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes that supersede it."""
+
     def __init__(
         self,
         *,
@@ -530,10 +556,13 @@ class RecalledNode(_message.Message):
         tokens: _builtins.int = ...,
         citation: Global___Citation | None = ...,
         trace: Global___RecallTrace | None = ...,
+        valid_from: _timestamp_pb2.Timestamp | None = ...,
+        valid_to: _timestamp_pb2.Timestamp | None = ...,
+        superseded_by: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "node", b"node", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "node", b"node", "trace", b"trace", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "node", b"node", "score", b"score", "tokens", b"tokens", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "node", b"node", "score", b"score", "superseded_by", b"superseded_by", "tokens", b"tokens", "trace", b"trace", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -601,6 +630,7 @@ class RecallResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     LIKELIHOOD_FIELD_NUMBER: _builtins.int
+    OUTDATED_LEFT_OUT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """For HYBRID: all passages as one Markdown text with headings and node ids, ready for a prompt."""
     tokens_used: _builtins.int
@@ -615,6 +645,8 @@ class RecallResponse(_message.Message):
     """Whether anything here answers the question."""
     likelihood: _builtins.float
     """How likely that is, from 0 to 1; the score of the best leaf of HYBRID."""
+    outdated_left_out: _builtins.int
+    """How many nodes were left out because they do not hold; of HYBRID."""
     @_builtins.property
     def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
         """For HYBRID: the packed passages in document order, the document with the best passage first."""
@@ -640,10 +672,11 @@ class RecallResponse(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         confidence: _types_pb2.Confidence.ValueType = ...,
         likelihood: _builtins.float = ...,
+        outdated_left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "confidence", b"confidence", "leaves_considered", b"leaves_considered", "likelihood", b"likelihood", "nodes", b"nodes", "passages", b"passages", "text", b"text", "token_budget", b"token_budget", "tokens_used", b"tokens_used", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "confidence", b"confidence", "leaves_considered", b"leaves_considered", "likelihood", b"likelihood", "nodes", b"nodes", "outdated_left_out", b"outdated_left_out", "passages", b"passages", "text", b"text", "token_budget", b"token_budget", "tokens_used", b"tokens_used", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

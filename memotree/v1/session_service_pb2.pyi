@@ -592,8 +592,8 @@ class CommitChangesRequest(_message.Message):
     request_id: _builtins.str
     """Makes the call safe to repeat: calls with the same id make only one commit."""
     renew_summaries: _builtins.bool
-    """Whether summaries that these changes make stale are renewed within the commit; otherwise they are renewed in the
-    background, in a further commit.
+    """Whether the chat model renews the summaries above these changes within the commit. Otherwise the built-in method
+    does, and the model renews them in the background, in a further commit.
     """
     @_builtins.property
     def specific_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

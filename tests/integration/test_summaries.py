@@ -15,6 +15,8 @@ from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMA
 from memotree_storage.model.provenance import PENDING_MODEL
 from memotree_storage.postgres.database import DatabaseUnavailableError
 
+from memotree.forest.summaries.renewal_job import SummaryRenewal
+from memotree.models.extractive import MADE_BY
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 
@@ -133,7 +135,51 @@ async def test_a_summary_is_not_stale_after_a_later_commit_restores_its_sources(
 # --- Renewal ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def without_following(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Summaries cannot be made within a commit, as if another commit had always come between."""
+
+    async def fail(*arguments: object, **options: object) -> list[str]:
+        del arguments, options
+        raise DatabaseUnavailableError("PostgreSQL does not answer.")
+
+    monkeypatch.setattr(SummaryRenewal, "renew_in_session", fail)
+
+
 @pytest.mark.requirement("FOREST-5")
+async def test_built_in_summaries_above_a_change_follow_in_the_same_commit(world: World) -> None:
+    async with forest_of(world, background=True) as forest:
+        ingested = await IngestedBook.of(forest)
+        before = (await forest.node(ingested.chapter)).summary
+        await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
+        assert await forest.stale() == []
+        assert forest.commits()[0] == "Change something"
+        assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
+        assert (await forest.node(ingested.chapter)).summary != before
+
+
+@pytest.mark.requirement("FOREST-5", "USE-3")
+async def test_with_a_chat_model_built_in_summaries_follow_at_once_and_its_own_in_the_background(
+    world: World, endpoint: ModelEndpoint
+) -> None:
+    async with forest_of(world, endpoint, background=True) as forest:
+        ingested = await IngestedBook.of(forest)
+        before = {key: (await forest.node(key)).attributes for key in (ingested.leaf, ingested.chapter)}
+        assert all(each[SUMMARY_BY] not in {"verbatim", MADE_BY} for each in before.values())
+        await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
+        assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
+        async with asyncio.timeout(DEADLINE):
+            while await forest.stale():  # noqa: ASYNC110 - a client can only look
+                await asyncio.sleep(0.01)
+        assert forest.commits()[:2] == ["Renew 2 summaries", "Change something"]
+        for key, attributes in before.items():
+            now = (await forest.node(key)).attributes
+            assert now[SUMMARY_BY] == attributes[SUMMARY_BY]
+            assert SUMMARY_PENDING not in now
+
+
+@pytest.mark.requirement("FOREST-5")
+@pytest.mark.usefixtures("without_following")
 async def test_the_background_renews_all_summaries_that_a_commit_made_stale_in_one_commit(world: World) -> None:
     async with forest_of(world, background=True) as forest:
         ingested = await IngestedBook.of(forest)
@@ -148,6 +194,7 @@ async def test_the_background_renews_all_summaries_that_a_commit_made_stale_in_o
         assert "engines" in (await forest.node(ingested.leaf)).summary
 
 
+@pytest.mark.usefixtures("without_following")
 async def test_a_background_check_that_fails_in_an_outage_is_repeated(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

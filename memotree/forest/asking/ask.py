@@ -1,7 +1,8 @@
 """Ask: recalls nodes, then lets the chat model answer or explore in a bounded number of steps. Answers cite nodes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -20,6 +21,7 @@ from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words
 from memotree.forest.citations import cite
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
 from memotree.forest.recall.recall import NOTHING_RELEVANT
+from memotree.forest.recall.superseded import superseded_among
 from memotree.forest.usage import usage_rows
 from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore
 from memotree.models.meter import Meter
@@ -101,9 +103,16 @@ class _Question:
     meter: Meter = field(default_factory=Meter)
     warnings: list[str] = field(default_factory=list)
 
-    def admits(self, version: Version) -> bool:
-        """Whether a node may be shown: the filter of the request also applies to explored nodes."""
-        return self.wanted.admits(version) and (self.scope is None or version.entry_id in self.scope)
+    async def admitted(self, snapshot: Snapshot, versions: Mapping[str, Version]) -> set[str]:
+        """Returns the ids of the nodes that may be shown: the filter of the request also applies to explored nodes."""
+        now = time.time() if self.wanted.is_dated else self.wanted.moment
+        ended = await superseded_among(snapshot, versions, now)
+        return {
+            key
+            for key, version in versions.items()
+            if self.wanted.admits(version, ended[key].at if key in ended else None)
+            and (self.scope is None or key in self.scope)
+        }
 
 
 class Ask:
@@ -230,7 +239,8 @@ class Ask:
         wanted = [node_id for node_id in above if node_id and asked.context.get(node_id) is None]
         async with self._store.database.connection() as conn:
             versions = await tree.versions(Snapshot(conn, asked.state), wanted)
-            kept = [key for key in wanted if key in versions and asked.admits(versions[key])][:_MOST_ABOVE]
+            admitted = await asked.admitted(Snapshot(conn, asked.state), versions)
+            kept = [key for key in wanted if key in admitted][:_MOST_ABOVE]
             nodes = await nodes_at(Snapshot(conn, asked.state), self._store, kept, SUMMARY)
         hint = "stands above passages that were found; more of the same may be below"
         shown += [Shown(node, "", hint, above[node.id], -1) for node in nodes]
@@ -280,7 +290,8 @@ class Ask:
     async def _below(self, asked: _Question, node_id: str, found: Sequence[pb.DrilledNode], count: int) -> list[Shown]:
         async with self._store.database.connection() as conn:
             versions = await tree.versions(Snapshot(conn, asked.state), [one.node.id for one in found])
-        admitted = [one for one in found if one.node.id in versions and asked.admits(versions[one.node.id])]
+            ids = await asked.admitted(Snapshot(conn, asked.state), versions)
+        admitted = [one for one in found if one.node.id in ids]
         good = sum(1 for one in admitted if one.score >= DEFAULT_THRESHOLD)
         shown = [
             Shown(

@@ -8,16 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from math import inf
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.model.node import ID_LENGTH, SUMMARY_TYPE
+from memotree_storage.model.times import read_time
+from memotree_storage.model.validity import seconds
 from memotree_storage.postgres.archive_trees import TreeNode
 from numpy.typing import NDArray
 
 from memotree.forest.recall.filters import Filter
-from memotree.forest.recall.node_times import read_time
 from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, make_leaf_index
 
 _BLOB: Final = 40
@@ -32,6 +35,27 @@ _WHOLE: Final = 0.9
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validity:
+    """From when (``begins``, inclusive) to when (``ends``, exclusive) each of some leaves holds, in seconds since 1970.
+
+    Infinite for a leaf that does not say.
+    """
+
+    begins: NDArray[np.float64]
+    ends: NDArray[np.float64]
+
+    @property
+    def weight(self) -> int:
+        """Size in bytes."""
+        return self.begins.nbytes + self.ends.nbytes
+
+    def admitted(self, wanted: Filter) -> Mask:
+        """Returns a mask of the leaves that hold as the filter demands."""
+        holds: Mask = self.ends > wanted.moment
+        return holds & (self.begins <= wanted.moment) if wanted.is_dated else holds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +75,7 @@ class ArchiveSnapshot:
         tags_of: For each leaf the index of its set in ``tag_sets``.
         moments: For each leaf its attribute `time`, else the time of the commit of its version, in seconds since 1970;
             infinity for a staged leaf without that attribute.
+        validity: From when to when each leaf says that it holds; ``None`` if no leaf says anything.
         leaf_index: The leaves as they are scored, in the same order.
     """
 
@@ -65,6 +90,7 @@ class ArchiveSnapshot:
     tag_sets: tuple[frozenset[str], ...]
     tags_of: NDArray[np.int32]
     moments: NDArray[np.float64]
+    validity: "Validity | None"
     leaf_index: LeafIndex
 
     def __len__(self) -> int:
@@ -76,7 +102,8 @@ class ArchiveSnapshot:
         own = (self.ids, self.parents, self.ends, self.places, self.blobs, self.type_of, self.tags_of, self.moments)
         vectors = self.leaf_index.vectors
         shared = 0 if vectors.base is None else vectors.nbytes
-        return 2000 + sum(array.nbytes for array in own) + self.leaf_index.weight - shared
+        weight = 2000 + sum(array.nbytes for array in own) + self.leaf_index.weight - shared
+        return weight if self.validity is None else weight + self.validity.weight
 
     def leaf_id(self, number: int) -> str:
         """Returns the id of a leaf."""
@@ -127,16 +154,21 @@ class ArchiveSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchCorpus:
-    """Several archive snapshots of one state, and one leaf index with the leaves of all of them, in that order."""
+    """Several archive snapshots of one state, and one leaf index with the leaves of all of them, in that order.
+
+    ``validity`` also has the ends of the leaves that are superseded at this state, in whichever archive by; it is
+    ``None`` if every leaf always holds.
+    """
 
     snapshots: tuple[ArchiveSnapshot, ...]
     starts: NDArray[np.int64]
     leaf_index: LeafIndex
+    validity: Validity | None = None
 
     @property
     def weight(self) -> int:
         """Size of the leaf index in bytes; the archive snapshots count themselves."""
-        return self.leaf_index.weight
+        return self.leaf_index.weight + (0 if self.validity is None else self.validity.weight)
 
     def place(self, leaf: int) -> tuple[ArchiveSnapshot, int]:
         """Returns the archive snapshot of a leaf of the corpus, and the leaf's number in it."""
@@ -144,15 +176,42 @@ class SearchCorpus:
         return self.snapshots[owner], leaf - int(self.starts[owner])
 
 
-def make_corpus(snapshots: Sequence[ArchiveSnapshot], dimensions: int) -> SearchCorpus:
-    """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's."""
+def make_corpus(
+    snapshots: Sequence[ArchiveSnapshot], dimensions: int, superseded: Mapping[str, float] = MappingProxyType({})
+) -> SearchCorpus:
+    """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's.
+
+    Args:
+        snapshots: The archive snapshots.
+        dimensions: Length of a vector.
+        superseded: When each node that is superseded at this state ended, by id, in seconds since 1970.
+    """
     starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
     whole = concatenate([each.leaf_index for each in snapshots], dimensions)
     shared = tuple(
         replace(each, leaf_index=replace(each.leaf_index, vectors=whole.vectors[start : start + len(each)]))
         for each, start in zip(snapshots, starts.tolist(), strict=False)
     )
-    return SearchCorpus(shared, starts, whole)
+    return SearchCorpus(shared, starts, whole, _validity(snapshots, superseded))
+
+
+def _validity(snapshots: Sequence[ArchiveSnapshot], superseded: Mapping[str, float]) -> Validity | None:
+    """Returns when the leaves of some snapshots hold, with the ends of superseded ones."""
+    size = sum(len(each) for each in snapshots)
+    begins, ends, start, says = np.full(size, -inf), np.full(size, inf), 0, False
+    gone = np.array(sorted(superseded), dtype=f"S{ID_LENGTH}")
+    for each in snapshots:
+        if each.validity is not None:
+            begins[start : start + len(each)] = each.validity.begins
+            ends[start : start + len(each)] = each.validity.ends
+            says = True
+        if len(gone):
+            ids = each.ids[each.places]
+            for number in np.flatnonzero(np.isin(ids, gone)).tolist():
+                ends[start + number] = min(ends[start + number], superseded[bytes(ids[number]).decode()])
+                says = True
+        start += len(each)
+    return Validity(begins, ends) if says else None
 
 
 def is_leaf(node: TreeNode) -> bool:
@@ -189,6 +248,7 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
         tags_of=np.array([sets.setdefault(frozenset(leaf.tags), len(sets)) for leaf in leaves], dtype=np.int32),
         tag_sets=tuple(sets),
         moments=np.array([_moment(leaf.time, leaf.committed_at) for leaf in leaves], dtype=np.float64),
+        validity=_own_validity(leaves),
         leaf_index=make_leaf_index(
             features,
             starts,
@@ -197,6 +257,15 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
             [_note(leaf.time) for leaf in leaves],
             _headings(nodes, parents, _widths(ends, places), places, sizes),
         ),
+    )
+
+
+def _own_validity(leaves: Sequence[TreeNode]) -> Validity | None:
+    if not any(leaf.valid_from or leaf.valid_to for leaf in leaves):
+        return None
+    return Validity(
+        np.array([seconds(leaf.valid_from, -inf) for leaf in leaves], dtype=np.float64),
+        np.array([seconds(leaf.valid_to, inf) for leaf in leaves], dtype=np.float64),
     )
 
 

@@ -1,16 +1,18 @@
 """The filter of a recall, resolved in the snapshot that is read."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.attribute_names import TIME
+from memotree_storage.model.times import read_time
+from memotree_storage.model.validity import begins, ends
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot
 
-from memotree.forest.recall.node_times import read_time
 from memotree.request import lookup
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -21,6 +23,10 @@ class Filter:
 
     ``since`` (inclusive) and ``until`` (exclusive) are compared with a node's attribute `time`, else with the time of
     the commit that made its version. A change that is not committed yet is later than any time.
+
+    ``moment`` is the day whose facts are wanted, in seconds since 1970. A node that does not hold any more then is not
+    admitted, unless ``with_outdated``; one that does not hold yet is not admitted if ``is_dated``: the caller gave the
+    day.
     """
 
     archive_ids: frozenset[str] | None = None
@@ -29,6 +35,9 @@ class Filter:
     since: datetime | None = None
     until: datetime | None = None
     scope_id: str = ""
+    moment: float = field(default_factory=time.time)
+    is_dated: bool = False
+    with_outdated: bool = False
 
     @property
     def is_timed(self) -> bool:
@@ -40,14 +49,32 @@ class Filter:
         """Whether the filter admits every node of its archives."""
         return not (self.is_timed or self.tags or self.types or self.scope_id)
 
-    def admits(self, version: Version) -> bool:
-        """Whether the filter admits a version; ignores the scope."""
+    def admits(self, version: Version, superseded_at: float | None) -> bool:
+        """Whether the filter admits a version; ignores the scope.
+
+        Args:
+            version: The version.
+            superseded_at: When another node superseded it, in seconds since 1970; ``None`` if none did.
+        """
         return (
             (self.archive_ids is None or version.archive_id in self.archive_ids)
             and (not self.types or version.type in self.types)
             and self.tags <= set(version.tags)
             and self.admits_time(version.attributes.get(TIME, ""), version.committed_at)
+            and self.admits_validity(version.attributes, superseded_at)
         )
+
+    def admits_validity(self, attributes: Mapping[str, str], superseded_at: float | None) -> bool:
+        """Whether a node holds as the filter demands.
+
+        Args:
+            attributes: Its attributes.
+            superseded_at: When another node superseded it, in seconds since 1970; ``None`` if none did.
+        """
+        if self.with_outdated:
+            return True
+        end = ends(attributes) if superseded_at is None else min(ends(attributes), superseded_at)
+        return end > self.moment and (not self.is_dated or begins(attributes) <= self.moment)
 
     def admits_time(self, written: str, committed_at: datetime | None) -> bool:
         """Whether the filter admits a node by its attribute `time` and the time of its commit (``None`` if staged)."""
@@ -73,6 +100,7 @@ async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequ
         InvalidInputError: If a time cannot be parsed, or ``until`` is not after ``since``.
     """
     since, until = _moment("filter.since", given.since), _moment("filter.until", given.until)
+    valid_at = _moment("filter.valid_at", given.valid_at)
     if since is not None and until is not None and since >= until:
         raise InvalidInputError.at("filter.until", "must be after filter.since; no node can match otherwise.")
     wanted: set[str] | None = None
@@ -96,6 +124,9 @@ async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequ
         since,
         until,
         scope_id,
+        time.time() if valid_at is None else valid_at.timestamp(),
+        valid_at is not None,
+        given.include_outdated,
     )
 
 

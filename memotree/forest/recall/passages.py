@@ -29,6 +29,7 @@ class PackedLeaf:
         title: Its title, if that says more than the content does.
         headings: The headings above it, outermost first.
         span: The offsets of its content in the source document, or ``None``.
+        remark: When it holds, if it says so or is superseded.
     """
 
     node_id: str
@@ -40,6 +41,7 @@ class PackedLeaf:
     title: str = ""
     headings: tuple[str, ...] = ()
     span: tuple[int, int] | None = None
+    remark: str = ""
 
     @property
     def shown(self) -> str:
@@ -144,7 +146,8 @@ def _begins_with(text: str, heading: str) -> bool:
 def _line(leaf: PackedLeaf) -> str:
     """Renders a leaf with its id: before a text of one line, on a line above a longer text."""
     text = leaf.shown.strip("\n")
-    return f"[{leaf.node_id}]\n{text}" if "\n" in text else f"[{leaf.node_id}] {text}"
+    head = f"[{leaf.node_id}] ({leaf.remark})" if leaf.remark else f"[{leaf.node_id}]"
+    return f"{head}\n{text}" if "\n" in text else f"{head} {text}"
 
 
 def _runs(leaves: Sequence[PackedLeaf]) -> Iterator[list[PackedLeaf]]:

@@ -1,6 +1,6 @@
 """Ranks the leaves of a corpus and chooses those that fit the budget, with the share of each signal in their scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -48,12 +48,14 @@ class Chosen:
 class Selection:
     """The chosen leaves, and how many admitted leaves they were chosen from.
 
-    ``oversized`` is the best leaf if it has more tokens than the whole budget.
+    ``oversized`` is the best leaf if it has more tokens than the whole budget, and ``outdated`` how many leaves were
+    not admitted because they do not hold.
     """
 
     leaves: list[Chosen]
     considered: int
     oversized: Chosen | None = None
+    outdated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class ScoredLeaves:
         admitted: A mask of the leaves that may be chosen; all if ``None``.
         scores: The scores of the leaves without reranking.
         likelihood: How likely the best leaf answers the question, from 0 to 1.
+        outdated: How many leaves the filter would admit if they held.
         judged: What a reranking model adds to the score of the leaves that it judged, by index.
     """
 
@@ -72,6 +75,7 @@ class ScoredLeaves:
     admitted: Mask | None
     scores: Scores
     likelihood: float = 1.0
+    outdated: int = 0
     judged: Mapping[int, float] = field(default_factory=dict)
 
     @property
@@ -98,7 +102,7 @@ class ScoredLeaves:
     def choose(self, budget: int) -> Selection:
         """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread."""
         if not self.considered:
-            return Selection([], 0)
+            return Selection([], 0, outdated=self.outdated)
         leaf_index, total = self.corpus.leaf_index, self._total()
         best = int(np.argmax(total))
         oversized = self.leaf(best) if leaf_index.tokens[best] > budget and total[best] > 0 else None
@@ -109,7 +113,7 @@ class ScoredLeaves:
                 break
             total[repeated] = 0.0
             packed = pack(total, leaf_index, budget // 2 if oversized else budget)
-        return Selection([self.leaf(place) for place in packed.tolist()], self.considered, oversized)
+        return Selection([self.leaf(place) for place in packed.tolist()], self.considered, oversized, self.outdated)
 
     def reranked(self, relevance: Mapping[int, float]) -> "ScoredLeaves":
         """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index."""
@@ -166,13 +170,13 @@ def score_leaves(
         idf: Returns the inverse document frequency of a word; computed from these leaves if ``None``.
         has_known_vectors: Whether the vectors are those of the model that the likelihood was fitted for.
     """
-    admitted = _admitted(corpus.snapshots, wanted)
+    admitted, outdated = _admitted(corpus, wanted)
     scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, idf=idf)
     likelihood = 0.0
     if scores.total.any():
         found = scores.evidence
         likelihood = LEAVES.likelihood(question, found.words, found.meaning, has_known_vectors=has_known_vectors)
-    return ScoredLeaves(corpus, admitted, scores, likelihood)
+    return ScoredLeaves(corpus, admitted, scores, likelihood, outdated)
 
 
 def _shares(scores: Scores, place: int) -> tuple[tuple[str, float], ...]:
@@ -185,10 +189,20 @@ def _shares(scores: Scores, place: int) -> tuple[tuple[str, float], ...]:
     return tuple((name, float(share)) for name, share in node_results.items() if share > 0)
 
 
-def _admitted(snapshots: Sequence[ArchiveSnapshot], wanted: Filter) -> Mask | None:
-    if wanted.admits_all:
-        return None
-    parts = [each.admitted(wanted) for each in snapshots]
-    return np.concatenate(
-        [np.ones(len(each), dtype=bool) if part is None else part for each, part in zip(snapshots, parts, strict=True)]
-    )
+def _admitted(corpus: SearchCorpus, wanted: Filter) -> tuple[Mask | None, int]:
+    """Returns a mask of the leaves that a filter admits, and how many more it would admit if they held."""
+    admitted: Mask | None = None
+    if not wanted.admits_all:
+        parts = [each.admitted(wanted) for each in corpus.snapshots]
+        admitted = np.concatenate(
+            [
+                np.ones(len(each), dtype=bool) if part is None else part
+                for each, part in zip(corpus.snapshots, parts, strict=True)
+            ]
+        )
+    if corpus.validity is None or wanted.with_outdated:
+        return admitted, 0
+    holds = corpus.validity.admitted(wanted)
+    both: Mask = holds if admitted is None else holds & admitted
+    before = len(holds) if admitted is None else int(admitted.sum())
+    return both, before - int(both.sum())

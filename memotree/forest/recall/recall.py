@@ -308,7 +308,7 @@ class Recall:
                 node_ids=ids,
             )
             hits = await self._store.search.find(view.state, query)
-            good = [hit for hit in hits if wanted.admits(hit.version)]
+            good = [hit for hit in hits if wanted.admits(hit.version, _ended(view, hit.version.entry_id))]
             if len(good) >= asked.top_k or len(hits) < limit or limit >= _MOST_ASKED:
                 return good[: asked.top_k]
             limit *= 4
@@ -397,6 +397,9 @@ def _within(
 
 def _about(choice: Selection, leaves: int, asked: _Question) -> list[str]:
     """Returns the warnings about a choice."""
+    if not choice.considered and choice.outdated:
+        found = f"{choice.outdated} of the {leaves} leaves here match the filter, but do not hold on that day"
+        return [f"{found}; pass include_outdated to have them too, or another day in valid_at."]
     if not choice.considered:
         return [f"The filter admits none of the {leaves} leaves here; widen it."]
     if not choice.leaves and choice.oversized is None:
@@ -442,8 +445,14 @@ def _packed_answer(
         tokens_used=sum(leaf.tokens for passage in passages for leaf in passage.leaves),
         token_budget=asked.budget,
         leaves_considered=choice.considered,
+        outdated_left_out=choice.outdated,
         warnings=asked.warnings,
     )
+
+
+def _ended(view: StateView, node_id: str) -> float | None:
+    ended = view.superseded.get(node_id)
+    return None if ended is None else ended.at
 
 
 def _part(each: Chosen) -> ResultPart:
@@ -464,6 +473,7 @@ def _packed(each: Chosen, result: NodeResult) -> PackedLeaf:
         title="" if result.headings[-1:] == (result.title,) else result.title,
         headings=result.headings,
         span=(int(source["start"]), int(source["end"])) if source else None,
+        remark=result.period.remark,
     )
 
 

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Final, Self, TypeAlias
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.mirror.contents import read_nodes
@@ -13,6 +15,7 @@ from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import count_tokens
+from memotree_storage.model.validity import begins, ends
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -21,11 +24,13 @@ from memotree_storage.store import Store
 
 from memotree.forest.citations import cite
 from memotree.forest.recall.snapshot_cache import StateView
+from memotree.forest.recall.superseded import Superseded
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 _NAMED: Final = 5
+_DAY_SECONDS: Final = 86_400
 _AT_ONCE: Final = 500
 _HEADS: Final = frozenset({SECTION, DOCUMENT_ID})
 """The attributes of summary nodes whose titles are real headings: sections, and documents in a joined archive."""
@@ -64,6 +69,40 @@ class ResultPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """When a node holds: from ``begin`` (inclusive) to ``end`` (exclusive), in seconds since 1970, maybe infinite.
+
+    ``by`` are the ids of the nodes that supersede it.
+    """
+
+    begin: float
+    end: float
+    by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, str], ended: Superseded | None) -> Self:
+        """Returns the period of a node with these attributes that was superseded, or was not."""
+        own = ends(attributes)
+        return cls(begins(attributes), own if ended is None else min(own, ended.at), () if ended is None else ended.by)
+
+    @property
+    def remark(self) -> str:
+        """The period in words; empty if the node always holds."""
+        parts = [f"from {_day(self.begin)}"] if isfinite(self.begin) else []
+        parts += [f"until {_day(self.end)}"] if isfinite(self.end) else []
+        said = " ".join(["valid", *parts]) if parts else ""
+        return f"{said}, superseded by {', '.join(self.by)}" if self.by else said
+
+    def write(self, message: pb.RecalledNode) -> None:
+        """Writes the period into a message."""
+        if isfinite(self.begin):
+            message.valid_from.FromMilliseconds(round(self.begin * 1000))
+        if isfinite(self.end):
+            message.valid_to.FromMilliseconds(round(self.end * 1000))
+        message.superseded_by.extend(self.by)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeResult:
     """A node with everything that an answer says about it.
 
@@ -77,6 +116,7 @@ class NodeResult:
         score: From 0 to 1.
         citation: Its citation.
         trace: Why it was found; ``None`` unless requested.
+        period: When it holds.
     """
 
     version: Version
@@ -88,6 +128,7 @@ class NodeResult:
     score: float
     citation: pb.Citation
     trace: pb.RecallTrace | None
+    period: Period
 
     def message(self, tokens: int, text: str | None = None) -> pb.RecalledNode:
         """Returns the message of the recalled node; ``text``, if given, is an excerpt that replaces its content."""
@@ -96,7 +137,9 @@ class NodeResult:
             node = types_pb2.Node()
             node.CopyFrom(self.node)
             node.content, node.content_cut = text, True
-        return pb.RecalledNode(node=node, score=self.score, tokens=tokens, citation=self.citation, trace=self.trace)
+        message = pb.RecalledNode(node=node, score=self.score, tokens=tokens, citation=self.citation, trace=self.trace)
+        self.period.write(message)
+        return message
 
 
 class ResultBuilder:
@@ -188,7 +231,13 @@ class ResultBuilder:
             score=part.score,
             citation=citation,
             trace=_trace(part, above, known) if self._has_trace else None,
+            period=Period.of(version.attributes, self._view.superseded.get(version.entry_id)),
         )
+
+
+def _day(moment: float) -> str:
+    when = datetime.fromtimestamp(moment, UTC)
+    return f"{when:%Y-%m-%d}" if moment % _DAY_SECONDS == 0 else f"{when:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def has_own_content(version: Version) -> bool:

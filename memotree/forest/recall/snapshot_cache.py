@@ -8,10 +8,13 @@ bounded in bytes and evicts the least recently used entries first.
 
 import asyncio
 import hashlib
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache
@@ -26,10 +29,12 @@ from memotree_storage.postgres import archive_trees, sessions, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import ArchiveVersion
+from memotree_storage.postgres.superseding import Superseding, superseding
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, SearchCorpus, is_leaf, make_corpus, make_snapshots
+from memotree.forest.recall.superseded import Superseded, superseded
 
 _VIEWS: Final = 256
 _COMPARED: Final = 3
@@ -53,7 +58,7 @@ class SessionMovedError(UnavailableError):
         super().__init__("The session was changed while its trees were read. Send the same call again.")
 
 
-@dataclass(slots=True)
+@dataclass
 class StateView:
     """One state: its archives, and the cache keys of those archive snapshots that were read.
 
@@ -66,6 +71,8 @@ class StateView:
         archives: The archives by id.
         keys: The cache key of each archive's snapshot.
         counts: The estimated number of leaves of each archive; for a base only.
+        superseding: The SUPERSEDES relations of the nodes of each archive that has any.
+        read_at: When the view was read, in seconds since 1970.
     """
 
     key: str
@@ -76,6 +83,13 @@ class StateView:
     archives: Mapping[str, ArchiveVersion]
     keys: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] | None = None
+    superseding: Mapping[str, Sequence[Superseding]] = field(default_factory=dict)
+    read_at: float = field(default_factory=time.time)
+
+    @cached_property
+    def superseded(self) -> Mapping[str, Superseded]:
+        """The superseded nodes by id."""
+        return superseded(chain.from_iterable(self.superseding.values()), self.read_at)
 
     def name(self, archive_id: str) -> str:
         """Returns the name of an archive, or ``""`` if the state does not have it."""
@@ -127,7 +141,9 @@ class SnapshotCache:
                 await _check_digest(snapshot, digest)
                 touched = frozenset(await archive_trees.staged_archives(snapshot))
                 archives = {one.entry_id: one for one in await tree.archives(snapshot)}
+                changed = await superseding(snapshot, touched)
             known = StateView(key, now, digest, touched, below, archives)
+            known.superseding = _with_changed(below.superseding, touched, changed)
         return self._used(known)
 
     async def _base(self, state: State) -> StateView:
@@ -165,7 +181,10 @@ class SnapshotCache:
                 if other.counts is not None:
                     same = {key: value for key, value in other.counts.items() if key not in changed}
                     view.counts = same | await archive_trees.leaf_counts(Snapshot(conn, view.state), changed)
+                now = await superseding(Snapshot(conn, view.state), changed) if changed else []
+                view.superseding = _with_changed(other.superseding, changed, now)
                 return
+        view.superseding = _with_changed({}, (), await superseding(Snapshot(conn, view.state)))
 
     async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
         """Returns the estimated number of leaves of each archive, without staged changes."""
@@ -285,7 +304,8 @@ class SnapshotCache:
                 kept = self._kept.get(key)
                 if not isinstance(kept, SearchCorpus):
                     snapshots = await self.snapshots(view, archive_ids)
-                    kept = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions)
+                    ended = {key: one.at for key, one in view.superseded.items()}
+                    kept = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions, ended)
                     self._share(view, kept)
                     self._keep(key, kept)
         if key in self._kept:
@@ -306,6 +326,16 @@ class SnapshotCache:
         while self._weight > self._limit:
             _, dropped = self._kept.popitem(last=False)
             self._weight -= dropped.weight
+
+
+def _with_changed(
+    before: Mapping[str, Sequence[Superseding]], archive_ids: Collection[str], now: Iterable[Superseding]
+) -> Mapping[str, Sequence[Superseding]]:
+    """Returns relations by archive: those of before, with those of some archives replaced."""
+    fresh: dict[str, list[Superseding]] = {}
+    for one in now:
+        fresh.setdefault(one.archive_id, []).append(one)
+    return {**{key: value for key, value in before.items() if key not in archive_ids}, **fresh}
 
 
 def _name_of(view: StateView, archive_ids: Collection[str]) -> str:

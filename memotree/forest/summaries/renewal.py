@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from memotree_storage.mirror.contents import read_nodes_at
-from memotree_storage.model.attribute_names import SUMMARY_BY
+from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.model.provenance import (
     PENDING_MODEL,
@@ -56,6 +56,10 @@ class Renewed:
     def is_new(self) -> bool:
         """Whether the summary or its attributes differ from the stored ones."""
         return (self.summary, dict(self.attributes)) != (self.before.summary, dict(self.before.attributes))
+
+    def until_model(self) -> "Renewed":
+        """Returns the same, marked as used until the chat model makes a summary."""
+        return replace(self, attributes={**self.attributes, SUMMARY_PENDING: PENDING_MODEL}, pending=True)
 
     def version(self) -> Version:
         """Returns the node's version with the new summary, from which its ancestors are summarised."""

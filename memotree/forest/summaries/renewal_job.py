@@ -19,8 +19,10 @@ from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.mirror.contents import read_nodes_at
+from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import history, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
@@ -183,7 +185,9 @@ class SummaryRenewal:
 
     # --- Within a session --------------------------------------------------------------------------------------------
 
-    async def renew_in_session(self, workspace: str, session_id: str, choice: Collection[str] = ()) -> list[str]:
+    async def renew_in_session(
+        self, workspace: str, session_id: str, choice: Collection[str] = (), *, with_models: bool
+    ) -> list[str]:
         """Stages new summaries for nodes that the changes of a session made stale, and returns the ids of these nodes.
 
         Args:
@@ -191,7 +195,11 @@ class SummaryRenewal:
             session_id: The session.
             choice: The ids, or prefixes of ids, of the changed nodes that count; all if empty. Nodes whose changes are
                 left out are not touched.
+            with_models: Whether the chat model makes them, if there is one. Otherwise the built-in method does, and the
+                background has the model make them again. Then nothing is done if the background is switched off.
         """
+        if not (with_models or self._background):
+            return []
         async with self._store.database.connection() as conn:
             session = await sessions.find_session(
                 conn, (await registry.find_workspace(conn, workspace)).workspace_id, session_id
@@ -199,11 +207,16 @@ class SummaryRenewal:
             rows = await staging.staged(conn, session.session_id, data=False)
             base = replace(session.tree, session_id=None)
             chosen = {row.entry_id for row in rows if not choice or row.entry_id.startswith(tuple(choice))}
+            if not with_models and not await _is_summed_up(conn, session.tree, base, rows, chosen):
+                return []
             scope = await around(conn, [session.tree, base], chosen)
             left_out = {row.entry_id for row in rows} - chosen
             if left_out:
                 scope = await without(Snapshot(conn, base), scope, left_out)
-        due = await renew(self._store, self._models, session.tree, scope, Meter())
+        models = self._models if with_models else self._models.without_chat()
+        due = await renew(self._store, models, session.tree, scope, Meter())
+        if models.has_chat != self._models.has_chat:
+            due = [item.until_model() for item in due]
         made = [item for item in due if item.is_new]
         return await self._stage(session, made) if made else []
 
@@ -278,6 +291,19 @@ class SummaryRenewal:
                 lane=f"{workspace_id}/{branch}",
                 inputs={_NODES: json.dumps([item.version.entry_id for item in found]).encode()},
             )
+
+
+async def _is_summed_up(
+    conn: Connection, now: State, base: State, rows: Sequence[Staged], chosen: Collection[str]
+) -> bool:
+    """Whether the summary of a node above a change is made of the changed node's: now, or where it was before."""
+    known = [row.entry_id for row in rows if row.entry_id in chosen and row.derived_blob is not None]
+    before = await tree.versions(Snapshot(conn, base), known) if known else {}
+    parents = {row.version.parent_id for row in rows if row.entry_id in chosen}
+    parents |= {version.parent_id for version in before.values()}
+    parents.discard("")
+    above = await tree.versions(Snapshot(conn, now), parents) if parents else {}
+    return any(version.type == SUMMARY_TYPE for version in (*above.values(), *before.values()))
 
 
 async def _archives(snapshot: Snapshot, archive: str) -> list[str]:

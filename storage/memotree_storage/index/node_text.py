@@ -18,6 +18,8 @@ from memotree_storage.model.attribute_names import (
     TAGS,
     TIME,
     TURN_ID,
+    VALID_FROM,
+    VALID_TO,
 )
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
 from memotree_storage.model.titles import own_title, titled
@@ -25,9 +27,9 @@ from memotree_storage.model.tokens import count_tokens
 
 _RECORDS: Final = RESERVED | {
     *(DOCUMENT_ID, MEDIA_TYPE, SHA256, INGESTION, TAGS, SPLITTER, CHUNK_SIZE, SIMILARITY_THRESHOLD, MERGE_LIMIT),
-    *(SECTION, TURN_ID, JOINED_FROM),
+    *(SECTION, TURN_ID, JOINED_FROM, VALID_FROM, VALID_TO),
 }
-"""The attributes in which MemoTree keeps its records; nobody searches for them."""
+"""The attributes in which MemoTree keeps its records, and the valid time; nobody searches for their words."""
 
 _OF_TURNS: Final = frozenset({SPEAKER, TIME})
 """The attributes of an ingested turn that its text begins with, or that a recall reads as such."""

@@ -22,6 +22,14 @@ BRIEF_BY: Final = "brief_by"
 RESERVED: Final = frozenset({SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING, BRIEF_BY})
 """The attributes that only MemoTree may set."""
 
+# --- When a node holds; see `validity` ---
+
+VALID_FROM: Final = "valid_from"
+"""From when on what the node says holds; without it, always."""
+
+VALID_TO: Final = "valid_to"
+"""From when on it does not hold any more; without it, it still does."""
+
 # --- Of the archive of a document, or of the node that replaces it in a joined archive ---
 
 DOCUMENT_ID: Final = "document_id"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from psycopg.rows import class_row
 
-from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION, SPEAKER, TIME
+from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION, SPEAKER, TIME, VALID_FROM, VALID_TO
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import LINE, Snapshot
@@ -36,6 +36,8 @@ class TreeNode(NamedTuple):
         document_id: The document that it was cut from, or ``None``.
         heading: Its title if that is a heading for the nodes below it, or ``None``: leaves of documents have none, and
             the titles of nodes that only join similar neighbours are generated.
+        valid_from: Its attribute ``valid_from``, or ``None``.
+        valid_to: Its attribute ``valid_to``, or ``None``.
         committed_at: When its version was committed; ``None`` while it is staged.
         depth: The number of its ancestors.
     """
@@ -53,6 +55,8 @@ class TreeNode(NamedTuple):
     speaker: str | None
     document_id: str | None
     heading: str | None
+    valid_from: str | None
+    valid_to: str | None
     committed_at: datetime | None
     depth: int
 
@@ -61,7 +65,20 @@ _Text: TypeAlias = str | None
 _Tags: TypeAlias = list[str] | None
 _Time: TypeAlias = datetime | None
 _Row: TypeAlias = tuple[
-    str, str, str, str, str, int, int | None, str, _Tags, _Text, _Text, _Text, _Text, _Time, int, bool, bool
+    str,
+    str,
+    str,
+    str,
+    str,
+    int,
+    int | None,
+    str,
+    _Tags,
+    *tuple[_Text, _Text, _Text, _Text, _Text, _Text],
+    _Time,
+    int,
+    bool,
+    bool,
 ]
 """The fields of `TreeNode`, with the depth of its line instead of its own and ``None`` for no tags; then whether it is
 an archive, and whether it is dead.
@@ -75,9 +92,9 @@ _PARENT: Final = 1
 _POSITION: Final = 2
 _ARCHIVE: Final = 3
 _TAGS: Final = 8
-_DEPTH: Final = 14
-_IS_ARCHIVE: Final = 15
-_DEAD: Final = 16
+_DEPTH: Final = 16
+_IS_ARCHIVE: Final = 17
+_DEAD: Final = 18
 
 
 def _heading(row: str) -> str:
@@ -96,12 +113,14 @@ _LEAVES: Final = f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
          nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
-         {_heading("s")}, null::timestamptz, -1, s.is_archive, s.dead
+         {_heading("s")}, s.attributes ->> '{VALID_FROM}', s.attributes ->> '{VALID_TO}',
+         null::timestamptz, -1, s.is_archive, s.dead
     from work.staged s where s.session_id = %(session)s
   union all
   select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
          nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
-         {_heading("v")}, c.committed_at, line.depth, v.is_archive, v.dead
+         {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
+         c.committed_at, line.depth, v.is_archive, v.dead
     from line join mirror.version v on v.line_id = line.line_id
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
@@ -259,8 +278,23 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
 
 def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:
     entry_id, _, position, archive_id, kind, tokens, version_id, blob = row[:_TAGS]
-    tags, when, speaker, document_id, heading, committed_at = row[_TAGS:_DEPTH]
+    tags, when, speaker, document_id, heading, valid_from, valid_to, committed_at = row[_TAGS:_DEPTH]
     return TreeNode(
-        *(entry_id, parent_id, position, archive_id, kind, tokens, version_id, blob),
-        *(tags or (), when, speaker, document_id, heading, committed_at, depth),
+        entry_id,
+        parent_id,
+        position,
+        archive_id,
+        kind,
+        tokens,
+        version_id,
+        blob,
+        tags or (),
+        when,
+        speaker,
+        document_id,
+        heading,
+        valid_from,
+        valid_to,
+        committed_at,
+        depth,
     )

@@ -82,7 +82,7 @@ commit changes both at the same time."""
 _COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
 
 
-def _version_of(entry: str, columns: str = _COLUMNS) -> str:
+def version_of(entry: str, columns: str = _COLUMNS) -> str:
     """SQL: the version of an entry, given by an expression for its id; one row or none; it may be dead."""
     return f"""(
       select * from (
@@ -159,7 +159,7 @@ _VERSIONS: Final = f"""
   with {LINE}
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from unnest(%(ids)s::text[]) as wanted(id)
-    cross join lateral {_version_of("wanted.id")} v
+    cross join lateral {version_of("wanted.id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where %(dead)s or not v.dead"""  # noqa: S608
 
@@ -219,7 +219,7 @@ _PLACED: Final = f"""
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
          (select array_agg(entry_id order by height desc) from up where not looped),
          {{more}}
-    from {_version_of("%(id)s")} v
+    from {version_of("%(id)s")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead"""  # noqa: S608
 
@@ -244,7 +244,7 @@ _ARCHIVES: Final = f"""
     select v.entry_id from line join mirror.version v on v.line_id = line.line_id where v.is_archive
   )
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {_version_of("candidate.entry_id")} v
+    from candidate cross join lateral {version_of("candidate.entry_id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead order by v.title collate "C", v.entry_id"""  # noqa: S608
 
@@ -256,7 +256,7 @@ _ALL: Final = f"""
     select v.entry_id from line join mirror.version v on v.line_id = line.line_id
   )
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {_version_of("candidate.entry_id")} v
+    from candidate cross join lateral {version_of("candidate.entry_id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead order by v.entry_id"""  # noqa: S608
 
@@ -269,7 +269,7 @@ _POINTING: Final = f"""
      where v.targets && %(ids)s::text[] and v.targets <> '{{}}'
   )
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {_version_of("candidate.entry_id", _COLUMNS + ", v.targets")} v
+    from candidate cross join lateral {version_of("candidate.entry_id", _COLUMNS + ", v.targets")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead and v.targets && %(ids)s::text[] order by v.entry_id"""  # noqa: S608
 
@@ -283,7 +283,7 @@ _WITH_ATTRIBUTE: Final = f"""
      where v.attributes ->> %(name)s = %(value)s
   )
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {_version_of("candidate.entry_id", _COLUMNS)} v
+    from candidate cross join lateral {version_of("candidate.entry_id", _COLUMNS)} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead and not v.is_archive and v.attributes ->> %(name)s = %(value)s order by v.entry_id"""  # noqa: S608
 

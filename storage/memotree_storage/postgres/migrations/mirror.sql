@@ -87,6 +87,7 @@ create index version_archives on mirror.version (line_id) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 
 create index version_by_archive on mirror.version (line_id, archive_id);
+create index version_supersedes on mirror.version (line_id, archive_id) where relations @> '[["SUPERSEDES"]]';
 
 -- What a search inside documents needs of each version with a content of its own: the terms of the content (ascending
 -- 32-bit ids and how often each stands there, both little-endian) and its vector (32-bit floats). Written by the indexer

@@ -43,6 +43,8 @@ def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> Tree
         "speaker": None,
         "document_id": None,
         "heading": None,
+        "valid_from": None,
+        "valid_to": None,
         "committed_at": datetime(2024, 1, 1, tzinfo=UTC),
         "depth": 0,
     }

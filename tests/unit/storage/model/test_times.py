@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-
-from memotree.forest.recall.node_times import read_time
+from memotree_storage.model.times import read_time
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parses the attribute `time` of a node: when its content was said or written, as people and programs write it.
+"""Parses the times in the attributes `time`, `valid_from` and `valid_to`, as people and programs write them.
 
 The formats are RFC 3339 and ISO 8601 (`2023-05-08T13:56:00Z`, `2023-05-08 13:56`, `2023-05-08`, `2023-05`, `2023`), and
 English dates with the month as a word and an optional time of day before or after it (`1:56 pm on 8 May, 2023`,

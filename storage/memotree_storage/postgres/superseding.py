@@ -1,0 +1,63 @@
+"""Which nodes are superseded at a state: the targets of the SUPERSEDES relations of alive nodes."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from psycopg.rows import args_row
+
+from memotree_storage.model.attribute_names import VALID_FROM
+from memotree_storage.model.validity import SUPERSEDES
+from memotree_storage.postgres.tree import LINE, Snapshot, version_of
+
+# Any relation with the type among its texts; a description may be the same word, so the type is compared once more.
+_HAS_RELATION: Final = f"""relations @> '[["{SUPERSEDES}"]]'"""
+
+_READ: Final = "v.archive_id, v.entry_id, v.relations, v.attributes, v.dead"
+_SUPERSEDING: Final = f"""
+  with {LINE},
+  candidate as (
+    select s.entry_id from work.staged s where s.session_id = %(session)s and s.{_HAS_RELATION}
+    union
+    select v.entry_id from line join mirror.version v on v.line_id = line.line_id
+     where v.{_HAS_RELATION} and v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+       and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+  )
+  select v.archive_id, v.entry_id, relation ->> 1, v.attributes ->> '{VALID_FROM}', c.committed_at
+    from candidate
+    cross join lateral {version_of("candidate.entry_id", _READ)} v
+    cross join lateral jsonb_array_elements(v.relations) relation
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead and relation ->> 0 = '{SUPERSEDES}'
+     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Superseding:
+    """One relation: a node of ``archive_id`` that supersedes another.
+
+    Attributes:
+        archive_id: The archive of the superseding node.
+        entry_id: The superseding node.
+        target_id: The node that it supersedes.
+        valid_from: The superseding node's attribute of that name, or ``None``.
+        committed_at: When its version was committed; ``None`` while it is staged.
+    """
+
+    archive_id: str
+    entry_id: str
+    target_id: str
+    valid_from: str | None
+    committed_at: datetime | None
+
+
+async def superseding(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[Superseding]:
+    """Return the SUPERSEDES relations of all alive nodes of some archives (``None``: of all) at a state.
+
+    The cost follows the number of such relations.
+    """
+    wanted = None if archive_ids is None else sorted(archive_ids)
+    async with snapshot.conn.cursor(row_factory=args_row(Superseding)) as cursor:
+        await cursor.execute(_SUPERSEDING, snapshot.state.arguments(archives=wanted))
+        return await cursor.fetchall()
