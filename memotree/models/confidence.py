@@ -87,8 +87,8 @@ class Calibration:
         return 1.0 / (1.0 + exp(-total))
 
 
-LEAVES: Final = Calibration(both=(-7.2, 6.2, 12.6), words=(-4.5, 9.8), meaning=(-7.0, 20.0))
+LEAVES: Final = Calibration(both=(-7.5, 5.9, 13.8), words=(-4.7, 10.0), meaning=(-6.4, 18.8))
 """For a recall of leaves. Words: the weighted share of the question's content words in a window of 120 tokens."""
 
-NODES: Final = Calibration(both=(-11.4, 7.1, 21.1), words=(-5.0, 15.2), meaning=(-10.3, 24.3))
+NODES: Final = Calibration(both=(-8.6, 6.9, 17.1), words=(-4.5, 14.6), meaning=(-8.0, 21.1))
 """For a search of nodes. Words: the score of a search by words, a share of the most that any text could have."""

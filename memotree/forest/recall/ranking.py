@@ -13,7 +13,7 @@ from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.query_words import Related
-from memotree.forest.recall.scoring.scores import Idf, Scores, score
+from memotree.forest.recall.scoring.scores import Frequency, Scores, score
 from memotree.models.confidence import LEAVES
 
 _SHORT: Final = 16
@@ -151,7 +151,7 @@ def score_leaves(
     question: str,
     vector: Vector,
     related: Related | None = None,
-    idf: Idf | None = None,
+    frequency: Frequency | None = None,
     *,
     has_known_vectors: bool = True,
 ) -> ScoredLeaves:
@@ -163,11 +163,11 @@ def score_leaves(
         question: The question.
         vector: Its embedding.
         related: Returns words of a similar meaning.
-        idf: Returns the inverse document frequency of a word; computed from these leaves if ``None``.
+        frequency: Returns how many texts have a word; counted in these leaves if ``None``.
         has_known_vectors: Whether the vectors are those of the model that the likelihood was fitted for.
     """
     admitted = _admitted(corpus.snapshots, wanted)
-    scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, idf=idf)
+    scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, frequency=frequency)
     likelihood = 0.0
     if scores.total.any():
         found = scores.evidence
