@@ -13,12 +13,12 @@ from typing import Final
 from bench.evidence import EvaluationSet
 from bench.recall_asking import WORKSPACE, Ingested, Where, packed_parts, recall_of
 from memotree.forest.recall.archive_snapshot import SearchCorpus
-from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.recall import CACHE_BYTES
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SnapshotCache
+from memotree.forest.recall.word_frequency import workspace_frequency
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.request import lookup
 from memotree.server.compose import open_store_and_models
@@ -63,14 +63,14 @@ async def run(
         related = BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
         corpora: dict[tuple[str, ...], SearchCorpus] = {}
         async with store.database.connection() as conn:
-            rarities = [
-                await workspace_idf(conn, place.state.workspace_id, question.text, related)
+            frequencies = [
+                await workspace_frequency(conn, place.state.workspace_id, question.text, related)
                 for question in data.questions
             ]
         for where in places:
             for name, settings in PARTS.items():
                 rows = found.setdefault(name, {}).setdefault(where, {})
-                for question, vector, idf in zip(data.questions, vectors, rarities, strict=True):
+                for question, vector, frequency in zip(data.questions, vectors, frequencies, strict=True):
                     wanted = (
                         [*filter(None, [ingested.archives[question.document]])]
                         if where == "own"
@@ -81,8 +81,15 @@ async def run(
                     corpus = corpora[tuple(wanted)]
                     words = None if name == WITHOUT_RELATED else related
                     # If all archives are searched, the frequencies of words come from the leaves themselves.
-                    rare = idf if where == "own" and len(ingested.archives) > 1 else None
-                    scores = score(corpus.leaf_index, question.text, vector, related=words, idf=rare, settings=settings)
+                    counted = frequency if where == "own" and len(ingested.archives) > 1 else None
+                    scores = score(
+                        corpus.leaf_index,
+                        question.text,
+                        vector,
+                        related=words,
+                        frequency=counted,
+                        settings=settings,
+                    )
                     for budget in budgets:
                         taken = [corpus.place(leaf) for leaf in pack(scores.total, corpus.leaf_index, budget).tolist()]
                         packed = packed_parts([snapshot.leaf_id(number) for snapshot, number in taken], ingested)

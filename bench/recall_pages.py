@@ -82,7 +82,7 @@ def sheets(document: Mapping[str, Any]) -> Iterator[Sheet]:
         yield _scale(document)
         return
     if document["kind"] == "confidence":
-        yield _confidence(document)
+        yield from _confidence(document)
         return
     run = _Run(document)
     yield run.recall()
@@ -98,16 +98,17 @@ def _scale(document: Mapping[str, Any]) -> Sheet:
     return Sheet(title, ("what", "figure"), [(name, str(value)) for name, value in document["rows"].items()])
 
 
-def _confidence(document: Mapping[str, Any]) -> Sheet:
-    title = f"Confidence over {', '.join(document['sets'])} ({document['date']})"
+def _confidence(document: Mapping[str, Any]) -> Iterator[Sheet]:
     headings = ("questions", "number", "strong", "weak", "none", "area under the curve", "false alarms at 95 % kept")
-    rows = []
-    for where, kinds in document["places"].items():
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for place, kinds in document["places"].items():
+        way, where = place.split(": ")
         for kind, cell in kinds.items():
             levels = (f"{cell[level]:.0f} %" for level in ("strong", "weak", "none"))
             told = (f"{cell['area']:.3f}", f"{cell['false_alarms']:.0f} %") if "area" in cell else ("", "")
-            rows.append((f"{where}: {kind}", str(cell["questions"]), *levels, *told))
-    return Sheet(title, headings, rows)
+            rows.setdefault(way, []).append((f"{where}: {kind}", str(cell["questions"]), *levels, *told))
+    over = f"{', '.join(document['sets'])} ({document['date']})"
+    return (Sheet(f"Confidence of {way} over {over}", headings, each) for way, each in rows.items())
 
 
 class _Run:

@@ -1,9 +1,11 @@
-"""How likely it is that what was found answers a question, from two signals that do not depend on other results.
+"""How likely it is that what was found answers a question, from two signals that hardly depend on other results.
 
-Words: the share of the question's words that stand together in one place, rare words weighing more. Meaning: the cosine
-of that place's vector with the question's. A logistic function of both gives a likelihood from 0 to 1. Its weights were
-fitted on questions with an answer in the texts and questions without one (those of other texts, general knowledge,
-nonsense), on one half of the documents of five sets, and tested on the other half: docs/reference/recall.md.
+Words: the share of the question's words that stand together in one place, rare words weighing more. How rare they are
+is smoothed (`memotree_storage.index.terms.smoothed_idf`), so the share is about the same beside one note and beside a
+thousand. Meaning: the cosine of that place's vector with the question's. A logistic function of both gives a likelihood
+from 0 to 1. Its weights were fitted on questions with an answer in the texts and questions without one (those of other
+texts, general knowledge, nonsense), on one half of the documents of five sets, asked of one document and of all
+documents of a set. They were tested on the other half: docs/reference/recall.md.
 
 The weights of meaning hold for the built-in embedding model, and for texts of spaced scripts: it compares Chinese ones
 by their characters, so even unrelated ones are close to each other, and their cosines are reduced accordingly. Cosines
@@ -22,8 +24,9 @@ from memotree.models.relevance import UNRELATED, UNRELATED_UNSPACED, unspaced_sh
 class Confidence(Enum):
     """What a likelihood means for a reader.
 
-    Below 0.2 there is probably no answer: 95 % of the questions that have one are above. From 0.7 there probably is
-    one: nineteen of twenty questions without an answer are below.
+    Below 0.2 there probably is no answer: 94 % or more of the questions that have one are above. From 0.7 there
+    probably is one: of the questions about something else, 1 % are above in one document, and 7 to 13 % in dozens of
+    documents, where more texts could resemble the question by chance.
     """
 
     NONE = "none"
@@ -87,8 +90,8 @@ class Calibration:
         return 1.0 / (1.0 + exp(-total))
 
 
-LEAVES: Final = Calibration(both=(-7.2, 6.2, 12.6), words=(-4.5, 9.8), meaning=(-7.0, 20.0))
+LEAVES: Final = Calibration(both=(-7.5, 5.9, 13.8), words=(-4.7, 10.0), meaning=(-6.4, 18.8))
 """For a recall of leaves. Words: the weighted share of the question's content words in a window of 120 tokens."""
 
-NODES: Final = Calibration(both=(-11.4, 7.1, 21.1), words=(-5.0, 15.2), meaning=(-10.3, 24.3))
+NODES: Final = Calibration(both=(-8.6, 6.9, 17.1), words=(-4.5, 14.6), meaning=(-8.0, 21.1))
 """For a search of nodes. Words: the score of a search by words, a share of the most that any text could have."""

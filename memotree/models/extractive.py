@@ -16,6 +16,7 @@ from itertools import chain
 from math import fsum, log2
 from typing import Final
 
+from memotree_storage.index.common_words import is_common
 from memotree_storage.index.terms import words_of
 
 from memotree.models.markup import UNPRINTED, Kind, blocks
@@ -49,16 +50,6 @@ _HEADING_FACTOR: Final = 0.15
 _ASIDE_FACTOR: Final = 0.4
 _GOOD_ENOUGH: Final = 0.5
 _UNSPACED_FROM: Final = "\u2e80"  # scripts from here on use the East Asian semicolon
-
-# Words that are frequent in every text, so they say nothing about one. Terms are folded: no plural endings.
-_COMMON_WORDS: Final = (
-    "a about after all also an and any are as at be been but by can could did do does doe for from had has have he "
-    "her his how i if in into is it its just like may more most must my no not of on one only or other our out "
-    "over she should so some such than that the their them then there these they thi this to up us use used was "
-    "wa we were what when where which who will with would you your"
-)
-_COMMON: Final = frozenset(_COMMON_WORDS.split())
-_COMMON_UNSPACED: Final = frozenset("的了是在和有不这也就人都一个上中大为以到说们与及或其而于之")
 
 # --- Sentences ---
 _FULL_STOPS: Final = "\u3002\uff01\uff1f\uff61"  # of Chinese and Japanese; no blank has to follow them
@@ -247,7 +238,7 @@ def _split(line: str) -> Iterator[str]:
 
 def content_words(text: str) -> tuple[str, ...]:
     """Returns the terms of a text in order, without words that are frequent in every text."""
-    return tuple(term for term in words_of(text) if term not in _COMMON and not _COMMON_UNSPACED.issuperset(term))
+    return tuple(term for term in words_of(text) if not is_common(term))
 
 
 def _one_line(text: str) -> str:

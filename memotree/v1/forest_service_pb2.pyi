@@ -521,7 +521,9 @@ class RecalledNode(_message.Message):
     VALID_TO_FIELD_NUMBER: _builtins.int
     SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
     score: _builtins.float
-    """From 0 to 1; for HYBRID, the likelihood of the answer times its share of the best leaf's score."""
+    """From 0 to 1; for HYBRID, how likely it answers the question: its share of the best leaf's words and vectors times
+    the likelihood by these. With a reranking model, the mean of that and of its relevance by the model.
+    """
     tokens: _builtins.int
     """The tokens of its title and content in the answer's text."""
     @_builtins.property
@@ -905,7 +907,10 @@ class Answer(_message.Message):
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     confidence: _types_pb2.Confidence.ValueType
-    """Whether anything that was recalled answers the question; NONE says that nothing is known."""
+    """Whether anything that was recalled answers the question: the confidence of the recall that the answer began with. If
+    extractive, NONE says that the text is a sentence that nothing is known. It does not judge the text of a chat model,
+    which may have explored further, or may say that it does not know whatever the confidence is.
+    """
     @_builtins.property
     def citations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Citation]:
         """The sources, in the order of use."""

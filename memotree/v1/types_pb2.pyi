@@ -144,7 +144,9 @@ class _ConfidenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Confidence
     """Something probably answers it."""
 
 class Confidence(_Confidence, metaclass=_ConfidenceEnumTypeWrapper):
-    """How likely it is that what was found answers the question. It does not depend on what else is stored."""
+    """How likely it is that what was found answers the question. What else is stored hardly changes it for a text that
+    answers; the more texts there are, the more often one resembles a question about something else.
+    """
 
 CONFIDENCE_UNSPECIFIED: Confidence.ValueType  # 0
 """Not given: the call compares no texts, such as a search along relations."""

@@ -13,7 +13,7 @@ from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.query_words import Related
-from memotree.forest.recall.scoring.scores import Idf, Scores, score
+from memotree.forest.recall.scoring.scores import Frequency, Scores, score
 from memotree.models.confidence import LEAVES
 
 _SHORT: Final = 16
@@ -21,7 +21,7 @@ _SHORT: Final = 16
 
 _MOST_ROUNDS: Final = 5
 _OWN_PART: Final = 0.5
-"""The share of a leaf's own score in the final score; the rest comes from the reranking model."""
+"""The share of a leaf's own score in the final score; the rest is its relevance by the reranking model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,15 @@ class Selection:
 class ScoredLeaves:
     """The leaves of a corpus with their scores.
 
+    The score of a leaf is a likelihood: its share of the best leaf's words and vectors times ``best_own``, plus what a
+    reranking model adds.
+
     Attributes:
         corpus: The leaves.
         admitted: A mask of the leaves that may be chosen; all if ``None``.
-        scores: The scores of the leaves without reranking.
-        likelihood: How likely the best leaf answers the question, from 0 to 1.
+        scores: The shares of the leaves by words and vectors, 1 for the best.
+        likelihood: How likely the best leaf answers the question, from 0 to 1; its score.
+        best_own: The score of the best leaf by words and vectors alone; half of it if a model reranked.
         outdated: How many leaves the filter would admit if they held.
         judged: What a reranking model adds to the score of the leaves that it judged, by index.
     """
@@ -74,7 +78,8 @@ class ScoredLeaves:
     corpus: SearchCorpus
     admitted: Mask | None
     scores: Scores
-    likelihood: float = 1.0
+    likelihood: float
+    best_own: float
     outdated: int = 0
     judged: Mapping[int, float] = field(default_factory=dict)
 
@@ -90,14 +95,11 @@ class ScoredLeaves:
         return [place for place in ranked.tolist() if total[place] > 0]
 
     def leaf(self, place: int) -> Chosen:
-        """Returns a leaf with its score, which is a share of the likelihood, and the share of each signal in it."""
-        score, shares = float(self.scores.total[place]), _shares(self.scores, place)
-        if self.judged:
-            extra = self.judged.get(place, 0.0)
-            score, shares = _OWN_PART * score + extra, tuple((name, _OWN_PART * share) for name, share in shares)
-            shares += (("rerank", extra),) if extra else ()
-        absolute = tuple((name, self.likelihood * share) for name, share in shares)
-        return Chosen(*self.corpus.place(place), self.likelihood * score, absolute)
+        """Returns a leaf with its score, and the share of each signal in it."""
+        shares = tuple((name, self.best_own * share) for name, share in _shares(self.scores, place))
+        extra = self.judged.get(place, 0.0)
+        score = self.best_own * float(self.scores.total[place]) + extra
+        return Chosen(*self.corpus.place(place), score, (*shares, ("rerank", extra)) if extra else shares)
 
     def choose(self, budget: int) -> Selection:
         """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread."""
@@ -116,18 +118,18 @@ class ScoredLeaves:
         return Selection([self.leaf(place) for place in packed.tolist()], self.considered, oversized, self.outdated)
 
     def reranked(self, relevance: Mapping[int, float]) -> "ScoredLeaves":
-        """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index."""
-        best = max(relevance.values(), default=0.0)
-        return replace(
-            self,
-            likelihood=_OWN_PART * self.likelihood + (1.0 - _OWN_PART) * best,
-            judged={place: (1.0 - _OWN_PART) * value for place, value in relevance.items()},
-        )
+        """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index.
+
+        The score of a leaf is then the mean of its own and of its relevance, and the likelihood is the best score.
+        """
+        judged = {place: (1.0 - _OWN_PART) * value for place, value in relevance.items()}
+        found = replace(self, best_own=_OWN_PART * self.best_own, judged=judged)
+        best = found.best(1)
+        return replace(found, likelihood=found.leaf(best[0]).score if best else 0.0)
 
     def _total(self) -> NDArray[np.float64]:
-        total = self.scores.total.astype(np.float64)
+        total = self.best_own * self.scores.total.astype(np.float64)
         if self.judged:
-            total *= _OWN_PART
             total[list(self.judged)] += list(self.judged.values())
         return total if self.admitted is None else np.where(self.admitted, total, 0.0)
 
@@ -155,7 +157,7 @@ def score_leaves(
     question: str,
     vector: Vector,
     related: Related | None = None,
-    idf: Idf | None = None,
+    frequency: Frequency | None = None,
     *,
     has_known_vectors: bool = True,
 ) -> ScoredLeaves:
@@ -167,16 +169,16 @@ def score_leaves(
         question: The question.
         vector: Its embedding.
         related: Returns words of a similar meaning.
-        idf: Returns the inverse document frequency of a word; computed from these leaves if ``None``.
+        frequency: Returns how many texts have a word; counted in these leaves if ``None``.
         has_known_vectors: Whether the vectors are those of the model that the likelihood was fitted for.
     """
     admitted, outdated = _admitted(corpus, wanted)
-    scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, idf=idf)
+    scores = score(corpus.leaf_index, question, vector, admitted=admitted, related=related, frequency=frequency)
     likelihood = 0.0
     if scores.total.any():
         found = scores.evidence
         likelihood = LEAVES.likelihood(question, found.words, found.meaning, has_known_vectors=has_known_vectors)
-    return ScoredLeaves(corpus, admitted, scores, likelihood, outdated)
+    return ScoredLeaves(corpus, admitted, scores, likelihood, likelihood, outdated)
 
 
 def _shares(scores: Scores, place: int) -> tuple[tuple[str, float], ...]:

@@ -30,14 +30,14 @@ from memotree_storage.store import Store
 from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.excerpts import best_stretch
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
-from memotree.forest.recall.idf import workspace_idf
 from memotree.forest.recall.passages import PackedLeaf, joined, markdown
 from memotree.forest.recall.ranking import Chosen, ScoredLeaves, Selection, score_leaves
 from memotree.forest.recall.results import NodeResult, ResultBuilder, ResultPart, Seen
 from memotree.forest.recall.scoring.query_words import Related
-from memotree.forest.recall.scoring.scores import Idf
+from memotree.forest.recall.scoring.scores import Frequency
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache, StateView, same_moment
+from memotree.forest.recall.word_frequency import workspace_frequency
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.confidence import NODES, Confidence
 from memotree.models.meter import Meter
@@ -179,11 +179,11 @@ class Recall:
                 confidence=types_pb2.CONFIDENCE_NONE,
             )
         vector = (await self._models.embedder.embed([asked.text]))[0]
-        idf = None if len(archive_ids) == len(view.archives) else await self._idf(view, asked.text)
+        frequency = None if len(archive_ids) == len(view.archives) else await self._frequency(view, asked.text)
         scored = await asyncio.to_thread(
             partial(
                 score_leaves,
-                *(corpus, wanted, asked.text, vector, self._related, idf),
+                *(corpus, wanted, asked.text, vector, self._related, frequency),
                 has_known_vectors=self._has_known_vectors,
             )
         )
@@ -217,9 +217,9 @@ class Recall:
         asked.warnings += meter.warnings
         return scored.reranked(dict(zip(texts, relevance, strict=True)))
 
-    async def _idf(self, view: StateView, question: str) -> Idf:
+    async def _frequency(self, view: StateView, question: str) -> Frequency:
         async with self._store.database.connection() as conn:
-            return await workspace_idf(conn, view.state.workspace_id, question, self._related)
+            return await workspace_frequency(conn, view.state.workspace_id, question, self._related)
 
     async def _archives(self, asked: _Question, view: StateView, wanted: Filter) -> list[str]:
         """Returns the archives whose leaves are scored: all that are admitted, or those that the index finds."""

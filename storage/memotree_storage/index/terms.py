@@ -11,7 +11,8 @@ A text is split into terms in the same way when it is stored and when it is sear
 
 Weights follow BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), with term
 frequencies summed over the fields before they saturate (BM25F). The average length is a constant, so that a stored
-weight depends only on its own text; the inverse document frequency is part of the query's weights.
+weight depends only on its own text; the inverse document frequency is part of the query's weights. It is that of the
+workspace, smoothed (see `smoothed_idf`), so that a few notes are not taken for a sample of the language.
 """
 
 import re
@@ -28,6 +29,7 @@ from typing import Final
 
 import numpy as np
 
+from memotree_storage.index.common_words import is_common
 from memotree_storage.index.node_text import NodeText
 from memotree_storage.model.tokens import UNSPACED
 from memotree_storage.ports import TermVector
@@ -40,6 +42,12 @@ B: Final = 0.75
 
 AVERAGE_LENGTH: Final = 256
 """The length, in words and unspaced characters, at which a text is neither discounted nor favoured."""
+
+ASSUMED_DOCUMENTS: Final = 1000
+"""How many documents of ordinary language are counted beside those of a workspace."""
+
+COMMON_SHARE: Final = 0.5
+"""The share of the assumed documents that have a common word."""
 
 TITLE_BOOST: Final = 3.0
 TAG_BOOST: Final = 2.0
@@ -451,8 +459,19 @@ def idf(document_count: int, document_frequency: int) -> float:
     return log1p((max(document_count, 0) - found + 0.5) / (found + 0.5))
 
 
+def smoothed_idf(document_count: int, document_frequency: int, *, common: bool = False) -> float:
+    """Return the inverse document frequency of a term as if `ASSUMED_DOCUMENTS` more documents were there.
+
+    Half of them have a common word, and none has any other. A word of no document counts as one of one document. So in
+    a workspace of one note, the words that it has weigh as much as those that it lacks, and "the" weighs little.
+    """
+    having = max(document_frequency + (COMMON_SHARE * ASSUMED_DOCUMENTS if common else 0), 1)
+    count = max(document_count, document_frequency, 0) + ASSUMED_DOCUMENTS
+    return log1p((count - having + 0.5) / (having + 0.5))
+
+
 def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> TermVector:
-    """Return the query as a vector in which each term is weighted by its inverse document frequency.
+    """Return the query as a vector in which each term is weighted by its inverse document frequency, smoothed.
 
     Its dot product with `document_terms` is the BM25 score.
 
@@ -461,15 +480,22 @@ def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], doc
         frequencies: In how many documents each term id occurs; a missing one occurs in none.
         document_count: How many documents there are.
     """
-    weights = {term.id: idf(document_count, frequencies.get(term.id, 0)) for term in terms}
+    weights = _smoothed(terms, frequencies, document_count)
     ids = sorted(weights)
     return TermVector(tuple(ids), tuple(float(np.float32(weights[key])) for key in ids))
 
 
 def max_score(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> float:
     """Return the upper bound of a document's score, without bonus terms: the sum of the weights times ``K1 + 1``."""
-    needed = {term.id for term in terms if not term.bonus}
-    return (K1 + 1) * sum(idf(document_count, frequencies.get(key, 0)) for key in needed)
+    needed = (term for term in terms if not term.bonus)
+    return (K1 + 1) * sum(_smoothed(needed, frequencies, document_count).values())
+
+
+def _smoothed(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> dict[int, float]:
+    return {
+        term.id: smoothed_idf(document_count, frequencies.get(term.id, 0), common=is_common(term.term))
+        for term in terms
+    }
 
 
 def relative_score(score: float, best: float) -> float:

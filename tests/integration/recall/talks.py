@@ -1,7 +1,7 @@
 """Two conversations of two models, and recall over them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from integration.worlds import World
@@ -20,10 +20,15 @@ TRACTOR = "Why does the diesel engine of the tractor smoke?"
 
 @dataclass(frozen=True)
 class Models:
-    """The models that recall needs; with ``liked`` also a reranking model, which prefers texts with that word."""
+    """The models that recall needs; with ``liked`` also a reranking model, which prefers texts with these words.
+
+    Attributes:
+        embedder: The embedding model.
+        liked: The relevance of a text that has a word; 0 for a text without any.
+    """
 
     embedder: Embedder
-    liked: str = ""
+    liked: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def has_ranking(self) -> bool:
@@ -31,7 +36,7 @@ class Models:
 
     async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
         del query, meter
-        return [float(self.liked in text) for text in texts]
+        return [max((value for word, value in self.liked.items() if word in text), default=0.0) for text in texts]
 
 
 def talk(archive: str, lines: list[str], **fields: Any) -> list[Node]:

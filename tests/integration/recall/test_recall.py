@@ -13,6 +13,7 @@ from integration.recall.talks import (
     LCA,
     MUCH,
     SEA,
+    TRACTOR,
     Forest,
     Models,
     leaves,
@@ -36,19 +37,36 @@ from memotree.v1 import forest_service_pb2 as pb
 
 
 async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(forest: Forest) -> None:
-    liked = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked="ginger"))
-    request = pb.RecallRequest(
-        workspace=forest.world.workspace, query=EVERYTHING, token_budget=MUCH, include_trace=True
-    )
-    answer = await liked.recall(request)
+    answer = await reranked(forest, EVERYTHING, {"ginger": 1.0})
     found = leaves(answer)
     best = max(found, key=lambda one: one.score)
     assert "ginger" in best.node.content
-    assert answer.likelihood > 0.5, "half of it is the relevance of the best leaf"
     signals = {signal.name: signal.score for signal in best.trace.signals}
-    assert signals["rerank"] == pytest.approx(0.5 * answer.likelihood)
+    assert signals["rerank"] == pytest.approx(0.5)
     assert sum(signals.values()) == pytest.approx(best.score, abs=1e-6)
     assert all(one.score <= 0.5 for one in found if "ginger" not in one.node.content)
+
+
+@pytest.mark.requirement("USE-4")
+@pytest.mark.parametrize("liked", [{"tractor": 0.1}, {"tractor": 1.0}, {"roses": 0.9, "tractor": 0.4}, {"boat": 0.05}])
+async def test_half_of_a_score_is_the_relevance_by_the_reranking_model(forest: Forest, liked: dict[str, float]) -> None:
+    before = {one.node.id: one.score for one in leaves(await forest(TRACTOR, token_budget=MUCH))}
+    answer = await reranked(forest, TRACTOR, liked)
+    after = {one.node.id: one for one in leaves(answer)}
+    assert before.keys() == after.keys()
+    for node_id, one in after.items():
+        relevance = max((value for word, value in liked.items() if word in one.node.content), default=0.0)
+        assert one.score == pytest.approx(0.5 * before[node_id] + 0.5 * relevance, abs=1e-6)
+        assert sum(signal.score for signal in one.trace.signals) == pytest.approx(one.score, abs=1e-6)
+    assert answer.likelihood == pytest.approx(max(one.score for one in after.values()), abs=1e-6)
+
+
+async def reranked(forest: Forest, question: str, liked: dict[str, float]) -> pb.RecallResponse:
+    """The answer with a reranking model that prefers texts with some words."""
+    recalling = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked))
+    return await recalling.recall(
+        pb.RecallRequest(workspace=forest.world.workspace, query=question, token_budget=MUCH, include_trace=True)
+    )
 
 
 async def test_a_copy_of_a_document_does_not_fill_the_budget_twice(forest: Forest) -> None:

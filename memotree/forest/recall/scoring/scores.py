@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
+from memotree_storage.index.terms import idf, smoothed_idf
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
@@ -54,8 +55,8 @@ _MOST_LONGER: Final = 3.0
 """A document counts as at most this many times as long as the mean: among short notes, a book is not punished for its
 length."""
 
-Idf: TypeAlias = Callable[[Sequence[int]], float]
-"""Returns the inverse document frequency (above 0) of a word, given by the term ids of its forms."""
+Frequency: TypeAlias = Callable[[Sequence[int]], tuple[int, int]]
+"""Returns how many texts have a word, given by the term ids of its forms, and how many texts there are."""
 
 Places: TypeAlias = NDArray[np.int64]
 Sums: TypeAlias = list[tuple[float, NDArray[np.float64]]]
@@ -100,10 +101,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for the best leaves, independent of all other leaves.
+    """What speaks for the best leaves, as independent of all other leaves as possible.
 
     Attributes:
         words: The share of the question's words, rare ones weighing more, that a window of 120 tokens has; the best.
+            How rare they are is smoothed, so that the share hardly depends on the number of leaves.
         meaning: The cosine of a leaf's vector with the question's; the best, at least 0.
     """
 
@@ -144,7 +146,7 @@ def score(
     *,
     admitted: NDArray[np.bool_] | None = None,
     related: Related | None = None,
-    idf: Idf | None = None,
+    frequency: Frequency | None = None,
     settings: Settings = DEFAULT,
 ) -> Scores:
     """Scores the leaves of an index. Takes milliseconds of CPU, so call it in a thread.
@@ -155,13 +157,13 @@ def score(
         vector: Its embedding, a unit vector.
         admitted: A mask of the leaves that may be found; all if ``None``. Other leaves still count as context.
         related: Returns words of a similar meaning.
-        idf: Returns the inverse document frequency of a word; computed from this index if ``None``. Give one if the
-            index is small, because one document alone is too small a sample.
+        frequency: Returns how many texts have a word; counted in this index if ``None``. Give one if the index is
+            small, because one document alone is too small a sample.
         settings: The weights.
     """
     asked = concepts(question, related)
-    rarity = idf or partial(idf_in, leaf_index)
-    sums, every = _sums(leaf_index, asked, rarity, settings.heading) if settings.words else ([], 0.0)
+    counted = frequency or partial(frequency_in, leaf_index)
+    sums, shares = _sums(leaf_index, asked, counted, settings.heading) if settings.words else ([], [])
     places = _candidates(leaf_index, sums, vector, admitted, settings)
     empty = np.zeros((_SIGNALS + 1, len(leaf_index)), dtype=np.float32)
     if not len(places):
@@ -176,19 +178,20 @@ def score(
         empty[:, places] = np.concatenate([total[None], parts]) / best
     ranked = np.argsort(-total, kind="stable")[:_BEST]
     top = places[ranked[total[ranked] > 0]]
-    return replace(Scores(*empty), evidence=_evidence(leaf_index, sums, every, vector, top))
+    return replace(Scores(*empty), evidence=_evidence(leaf_index, sums, shares, vector, top))
 
 
-def _evidence(leaf_index: LeafIndex, sums: Sums, every: float, vector: NDArray[np.float32], top: Places) -> Evidence:
-    """Returns what speaks for some leaves; ``every`` is the sum of the weights of all words of the question."""
+def _evidence(
+    leaf_index: LeafIndex, sums: Sums, shares: Sequence[float], vector: NDArray[np.float32], top: Places
+) -> Evidence:
+    """Returns what speaks for some leaves; ``shares`` are those of the words that occur in the weight of all words."""
     if not len(top):
         return Evidence()
     low, high = _places(leaf_index.low, _NEAR, top), _places(leaf_index.high, _NEAR, top)
     shared = np.zeros(len(top))
-    for weight, running in sums:
-        shared += weight * np.minimum(1.0, _inside(running, low, high))
-    words = float(shared.max()) / every if every > 0 else 0.0
-    return Evidence(min(1.0, words), max(0.0, float((leaf_index.vectors[top] @ vector).max())))
+    for share, (_, running) in zip(shares, sums, strict=True):
+        shared += share * np.minimum(1.0, _inside(running, low, high))
+    return Evidence(min(1.0, float(shared.max())), max(0.0, float((leaf_index.vectors[top] @ vector).max())))
 
 
 def _parts(
@@ -231,25 +234,34 @@ def _parts(
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
-def _sums(leaf_index: LeafIndex, asked: list[Concept], idf: Idf, heading: float) -> tuple[Sums, float]:
-    """Returns the prefix sums of the words that occur, and the sum of the weights of all words, also of the others."""
-    found: Sums = []
+def _sums(
+    leaf_index: LeafIndex, asked: list[Concept], frequency: Frequency, heading: float
+) -> tuple[Sums, list[float]]:
+    """Returns the prefix sums of the words that occur, and the share of each in the smoothed weight of all words."""
+    found, smoothed = Sums(), list[float]()
     every = 0.0
     for concept in asked:
         own = [_postings(leaf_index, concept.terms, heading)]
         others = [(term, share) for term, share in concept.related if leaf_index.text.has(term)]
-        weight = idf(concept.terms)
-        every += weight
+        having, count = frequency(concept.terms)
+        even = smoothed_idf(count, having)
+        every += even
         if not len(own[0][0]) and not others:
             continue
-        weight = weight if len(own[0][0]) else idf((others[0][0],))
+        weight = idf(count, having) if len(own[0][0]) else _idf(frequency, others[0][0])
         for term, share in others:
             leaves, counts = leaf_index.text.of((term,))
-            own.append((leaves, counts * np.float32(share * min(1.0, idf((term,)) / weight))))
+            own.append((leaves, counts * np.float32(share * min(1.0, _idf(frequency, term) / weight))))
         places, weights = (np.concatenate(parts) for parts in zip(*own, strict=True))
         often = np.bincount(places, weights=weights, minlength=len(leaf_index))
         found.append((weight, np.concatenate([[0.0], np.cumsum(often)])))
-    return found, every
+        smoothed.append(even)
+    return found, [even / every for even in smoothed]
+
+
+def _idf(frequency: Frequency, term: int) -> float:
+    having, count = frequency((term,))
+    return idf(count, having)
 
 
 def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tuple[Ints, Floats]:
@@ -262,15 +274,15 @@ def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tu
     return leaves, counts
 
 
-def idf_in(leaf_index: LeafIndex, terms: Sequence[int]) -> float:
-    """Returns BM25's inverse document frequency of a word in all its forms, among the leaves of an index."""
+def frequency_in(leaf_index: LeafIndex, terms: Sequence[int]) -> tuple[int, int]:
+    """Returns how many leaves of an index have a word in any of its forms, and how many leaves there are."""
     leaves, _ = leaf_index.text.of(terms)
     below, _ = leaf_index.headings.of(terms)
     if len(terms) == 1 and not len(below):
         having = len(leaves)  # usual, and needs no pass over the leaves
     else:
         having = int(np.count_nonzero(np.bincount(np.concatenate([leaves, below]))))
-    return float(np.log1p((len(leaf_index) - having + 0.5) / (having + 0.5)))
+    return having, len(leaf_index)
 
 
 def _words(leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number: int) -> NDArray[np.float64]:
@@ -282,9 +294,9 @@ def _words(leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number:
     usual = max(total / max(float(leaf_index.tokens.sum()), 1.0) * SCALES[number], total / len(leaf_index), 1.0)
     saturation = _SATURATION[number]
     floor = saturation * (1.0 - _B + _B * _inside(leaf_index.words_before, low, high) / usual)
-    for idf, running in sums:
+    for weight, running in sums:
         often = _inside(running, low, high)
-        found += idf * often / (often + floor)
+        found += weight * often / (often + floor)
     return _best_at_one(found)
 
 
@@ -425,7 +437,7 @@ def _candidates(
 def _alone(sums: Sums) -> NDArray[np.float64]:
     """Returns a score of each leaf by its own words only."""
     found = np.zeros(len(sums[0][1]) - 1)
-    for idf, running in sums:
+    for weight, running in sums:
         often = np.diff(running)
-        found += idf * often / (often + 1.0)
+        found += weight * often / (often + 1.0)
     return found

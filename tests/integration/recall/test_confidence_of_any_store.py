@@ -1,0 +1,117 @@
+"""How sure an answer is does not depend on how much else is stored."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from integration.recall.talks import COLLAPSED, HYBRID, LCA, Models
+from integration.worlds import World
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.position import many_between
+
+from memotree.canvas.search import NodeSearch
+from memotree.forest.recall.recall import Recall
+from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import node_service_pb2, types_pb2
+
+pytestmark = pytest.mark.requirement("USE-4")
+
+FACTS = {
+    "Why does the diesel engine of the tractor smoke?": (
+        "The tractor",
+        "The diesel engine of the tractor smokes, because its injection pump is worn.",
+    ),
+    "When does the ferry to the island leave?": ("The ferry", "The ferry to the island leaves at nine in the morning."),
+    "How many retries are allowed after a request?": (
+        "Retries",
+        "At most five retries are allowed after a request, with pauses that grow.",
+    ),
+    "Who may approve a release of the payment service?": (
+        "Releases",
+        "A release of the payment service is approved by Nora or, when she is away, by Karim.",
+    ),
+}
+"""Questions, each with the title and the content of the note that answers it."""
+
+UNKNOWN = ["xqzzy blorp", "What is the capital of France?", "Who painted the Mona Lisa?", "How do I frobnicate this?"]
+BESIDE = [1, 10, 100, 1000]
+"""How many unrelated notes stand beside the one that answers a question."""
+
+WAYS = ["LCA", "COLLAPSED", "HYBRID", "SEARCH_TYPE_FULL_TEXT", "SEARCH_TYPE_SEMANTIC", "SEARCH_TYPE_HYBRID"]
+STRATEGIES: dict[str, Any] = {"LCA": LCA, "COLLAPSED": COLLAPSED, "HYBRID": HYBRID}
+
+_COOKS = ("Bea", "Carlos", "Dina", "Emil", "Fatima", "Goran", "Hana", "Ivo", "Jana", "Kofi")
+_DISHES = ("lentil soup", "plum cake", "rice pudding", "bean stew", "carrot salad", "onion pie", "apple crumble")
+_SPICES = ("cumin", "nutmeg", "cinnamon", "basil", "thyme", "ginger", "paprika", "saffron", "mint", "clove", "dill")
+
+
+def unrelated(count: int) -> list[tuple[str, str]]:
+    """The titles and contents of notes about cooking."""
+    return [
+        (
+            f"{_DISHES[number % 7].capitalize()} {number}",
+            f"This is how {_COOKS[number % 10]} does it: {number} minutes, with {_SPICES[number % 11]} at the end.",
+        )
+        for number in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Sure:
+    """How sure an answer is."""
+
+    confidence: int
+    likelihood: float
+
+
+async def asked(world: World, questions: list[str]) -> dict[tuple[str, str], Sure]:
+    """How sure the answer to each question is, by each way to ask it."""
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    found: dict[tuple[str, str], Sure] = {}
+    for question in questions:
+        for way in WAYS:
+            if way in STRATEGIES:
+                request = pb.RecallRequest(workspace=world.workspace, query=question, strategy=STRATEGIES[way])
+                answer = await recalling.recall(request)
+                found[question, way] = Sure(answer.confidence, answer.likelihood)
+                continue
+            kind = node_service_pb2.SearchType.Value(way)
+            search = node_service_pb2.SearchNodesRequest(workspace=world.workspace, query=question, search_type=kind)
+            hits = await NodeSearch(world.store, search).run()
+            found[question, way] = Sure(hits.confidence, hits.likelihood)
+    return found
+
+
+async def put_notes(world: World, notes: list[tuple[str, str]]) -> None:
+    archive = Archive(new_id(), f"Notes {new_id()}")
+    places = many_between(None, None, len(notes))
+    nodes = [
+        Node(new_id(), archive.id, None, place, title=title, content=content)
+        for place, (title, content) in zip(places, notes, strict=True)
+    ]
+    await world.put(archive, *nodes)
+
+
+@pytest.mark.parametrize("question", FACTS)
+async def test_a_right_note_is_as_sure_beside_any_number_of_others(world: World, question: str) -> None:
+    await put_notes(world, [FACTS[question]])
+    alone = await asked(world, [question])
+    assert {sure.confidence for sure in alone.values()} == {types_pb2.CONFIDENCE_STRONG}, alone
+    there = 0
+    for count in BESIDE:
+        await put_notes(world, unrelated(count)[there:])
+        there = count
+        beside = await asked(world, [question])
+        assert {sure.confidence for sure in beside.values()} == {types_pb2.CONFIDENCE_STRONG}, (count, beside)
+        for key, sure in beside.items():
+            assert sure.likelihood == pytest.approx(alone[key].likelihood, abs=0.1), (count, key)
+
+
+async def test_what_nobody_stored_is_unknown_beside_any_number_of_notes(world: World) -> None:
+    await put_notes(world, [*FACTS.values()])
+    there = 0
+    for count in [0, *BESIDE]:
+        await put_notes(world, unrelated(count)[there:])
+        there = count
+        found = await asked(world, UNKNOWN)
+        assert {sure.confidence for sure in found.values()} == {types_pb2.CONFIDENCE_NONE}, (count, found)
