@@ -1,5 +1,6 @@
 """``memotree recall``: find the text in memory that is relevant to a question."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,7 +30,7 @@ from memotree.cli.output import ID, counted, when
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memotree.client import Passage, RecalledNode, RecallResult
+    from memotree.client import Passage, RecalledNode, RecallResult, Receipt
 
 _INDENT = 6
 
@@ -52,6 +53,14 @@ def recall(
     valid_at: ValidAtOption = "",
     outdated: OutdatedOption = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show why each node was found.")] = False,
+    receipt: Annotated[
+        Path | None,
+        typer.Option("--receipt", exists=True, dir_okay=False, help="Give the answer of this receipt again."),
+    ] = None,
+    save_receipt: Annotated[
+        Path | None,
+        typer.Option("--save-receipt", dir_okay=False, help="Write the receipt to this file."),
+    ] = None,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print only the packed Markdown text, ready for a prompt.")
     ] = False,
@@ -59,7 +68,7 @@ def recall(
     """Find the text in memory that is relevant to a question, packed within a token budget."""
     found = cli.here.recall(
         " ".join(question),
-        strategy=word(strategy),
+        strategy=word(strategy) if receipt is None else None,
         top_k=top_k,
         token_budget=budget,
         archives=archives,
@@ -72,7 +81,10 @@ def recall(
         valid_at=valid_at,
         include_outdated=outdated,
         include_trace=trace,
+        receipt=None if receipt is None else _read(receipt),
     )
+    if save_receipt is not None and found.receipt is not None:
+        save_receipt.write_text(found.receipt.text + "\n", encoding="utf-8")
     cli.output.show(found, lambda: found.text if prompt else look(found))
     if (found.passages or found.nodes) and not cli.output.as_json:
         used = f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
@@ -81,6 +93,15 @@ def recall(
     if found.outdated_left_out and not cli.output.as_json:
         left = f"{counted(found.outdated_left_out, 'node')} left out that do not hold any more; --outdated shows them."
         cli.output.note(Text(left, "dim"))
+
+
+def _read(path: Path) -> "Receipt":
+    from memotree.client import Receipt  # noqa: PLC0415 - `--help` needs no gRPC
+
+    try:
+        return Receipt.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint="--receipt") from error
 
 
 def look(found: "RecallResult") -> "RenderableType":

@@ -91,6 +91,13 @@ class RecallStrategy(StrEnum):
     HYBRID = "HYBRID"
 
 
+class DropReason(StrEnum):
+    """Why a node that recall found is not part of the answer."""
+
+    BUDGET = "BUDGET"
+    COPY = "COPY"
+
+
 class StaleReason(StrEnum):
     """Why a summary needs renewal: its node's content changed, its children changed, or the chat model failed."""
 
@@ -121,6 +128,7 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     SearchScope: (node_service_pb2.SearchScope, "SEARCH_SCOPE_"),
     UpdateMode: (node_service_pb2.UpdateMode, "UPDATE_MODE_"),
     RecallStrategy: (forest_service_pb2.RecallStrategy, "RECALL_STRATEGY_"),
+    DropReason: (forest_service_pb2.DropReason, "DROP_REASON_"),
     StaleReason: (forest_service_pb2.StaleReason, "STALE_REASON_"),
 }
 

@@ -11,6 +11,7 @@ from memotree.client.forest_values import (
     AskStep,
     DrillDownResult,
     RecallResult,
+    Receipt,
     StaleSummaries,
     Turn,
 )
@@ -46,6 +47,7 @@ class AsyncForestQueries:
         valid_at: datetime | str = "",
         include_outdated: bool = False,
         include_trace: bool = False,
+        receipt: Receipt | None = None,
     ) -> RecallResult:
         """Finds the text in the trees that is relevant to a question.
 
@@ -64,6 +66,8 @@ class AsyncForestQueries:
             valid_at: Only nodes that hold at this time; without it, those that do not hold any more are left out.
             include_outdated: Whether to consider nodes that do not hold, too.
             include_trace: Whether to return how each part was found: its signals and the nodes above it.
+            receipt: The receipt of an earlier answer to the same question, to get that answer again. Everything else
+                but ``include_trace`` comes from it.
         """
         request = wire.RecallRequest(
             workspace=self._workspace,
@@ -75,6 +79,9 @@ class AsyncForestQueries:
             filter=_filter(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
             include_trace=include_trace,
         )
+        if receipt is not None:
+            request.ClearField("revision")
+            request.receipt.CopyFrom(receipt.to_wire())
         return RecallResult.from_wire(await self._transport.call(request, wire.RecallResponse))
 
     async def drill_down(self, node: NodeRef, query: str, *, threshold: float | None = None) -> DrillDownResult:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self, overload
 
-from memotree.client.enums import StaleReason, from_wire
+from google.protobuf.json_format import MessageToJson, Parse, ParseError
+
+from memotree.client.enums import DropReason, RecallStrategy, StaleReason, from_wire
 from memotree.client.jobs import ModelUsage
 from memotree.client.node_values import Archive, Node, Source, confidence_name, moment
 from memotree.v1 import forest_service_pb2 as wire
@@ -143,6 +145,89 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedNode:
+    """A node that was found and is not part of the answer, because of the token budget or as a copy of another."""
+
+    node_id: str
+    score: float
+    tokens: int
+    reason: DropReason
+
+    @classmethod
+    def from_wire(cls, message: wire.DroppedNode) -> Self:
+        """Reads the message."""
+        reason = from_wire(DropReason, message.reason, DropReason.BUDGET)
+        return cls(message.node_id, message.score, message.tokens, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How an answer of recall came about; given to ``recall``, it gives the same answer again.
+
+    Attributes:
+        commit_id: The commit that was read; for a session, its base.
+        session_id: The session, if it had staged changes.
+        query_sha256: SHA-256 of the query in hexadecimal.
+        strategy: The strategy that applied.
+        token_budget: The token budget that applied.
+        moment: The time at which nodes had to hold.
+        method: The method of ranking and its version.
+        embedding_model: The embedding model.
+        rerank_model: The reranking model; "" without one.
+        dropped: The best nodes that were found and are not part of the answer, best first.
+        answer_sha256: SHA-256 of the answer in hexadecimal.
+        text: The whole receipt as JSON, to be stored.
+    """
+
+    commit_id: str
+    session_id: str
+    query_sha256: str
+    strategy: RecallStrategy
+    token_budget: int
+    moment: datetime | None
+    method: str
+    embedding_model: str
+    rerank_model: str
+    dropped: tuple[DroppedNode, ...]
+    answer_sha256: str
+    text: str
+
+    @classmethod
+    def from_wire(cls, message: wire.RecallReceipt) -> Self:
+        """Reads the message."""
+        return cls(
+            message.commit_id,
+            message.session_id,
+            message.query_sha256,
+            from_wire(RecallStrategy, message.strategy, RecallStrategy.HYBRID),
+            message.token_budget,
+            moment(message, "moment"),
+            message.method,
+            message.embedding_model,
+            message.rerank_model,
+            tuple(DroppedNode.from_wire(each) for each in message.dropped),
+            message.answer_sha256,
+            MessageToJson(message, preserving_proto_field_name=True, indent=None, sort_keys=True),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Reads a stored receipt.
+
+        Raises:
+            ValueError: If the text is no receipt.
+        """
+        try:
+            return cls.from_wire(Parse(text, wire.RecallReceipt()))
+        except ParseError as error:
+            raise ValueError(f"This is no receipt of a recall: {error}") from error
+
+    def to_wire(self) -> wire.RecallReceipt:
+        """Returns the message."""
+        return Parse(self.text, wire.RecallReceipt())
+
+
+@dataclass(frozen=True, slots=True)
 class RecallResult:
     """The result of a recall.
 
@@ -156,6 +241,7 @@ class RecallResult:
         confidence: Whether anything here answers the question: "none", "weak" or "strong".
         likelihood: How likely that is, from 0 to 1.
         outdated_left_out: For HYBRID: how many nodes were left out because they do not hold.
+        receipt: How the answer came about; given to ``recall``, it gives the same answer again.
     """
 
     passages: tuple[Passage, ...] = ()
@@ -169,6 +255,7 @@ class RecallResult:
     confidence: str = ""
     likelihood: float = 0.0
     outdated_left_out: int = 0
+    receipt: Receipt | None = None
 
     @classmethod
     def from_wire(cls, message: wire.RecallResponse) -> Self:
@@ -185,6 +272,7 @@ class RecallResult:
             confidence_name(message.confidence),
             message.likelihood,
             message.outdated_left_out,
+            Receipt.from_wire(message.receipt) if message.HasField("receipt") else None,
         )
 
 

@@ -105,6 +105,11 @@ class Models:
         """Whether a reranking model is configured."""
         return self._ranking is not None
 
+    @property
+    def ranking_model(self) -> str:
+        """The name of the reranking model; "" if none is configured."""
+        return self._ranking.model if self._ranking else ""
+
     def without_chat(self) -> "Models":
         """Returns these models without the chat model, so that summaries are built in and made at once."""
         models = copy(self)

@@ -51,6 +51,30 @@ RECALL_STRATEGY_HYBRID: RecallStrategy.ValueType  # 3
 """Leaves, chosen by words and meaning on all levels, and packed in document order within the token budget."""
 Global___RecallStrategy: _TypeAlias = RecallStrategy  # noqa: Y015
 
+class _DropReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DropReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DropReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DROP_REASON_UNSPECIFIED: _DropReason.ValueType  # 0
+    """Not given."""
+    DROP_REASON_BUDGET: _DropReason.ValueType  # 1
+    """The token budget was used up by better nodes, or too small for this one."""
+    DROP_REASON_COPY: _DropReason.ValueType  # 2
+    """Another document has a leaf with exactly the same text and a better score."""
+
+class DropReason(_DropReason, metaclass=_DropReasonEnumTypeWrapper):
+    """Why a node that was found is not part of an answer."""
+
+DROP_REASON_UNSPECIFIED: DropReason.ValueType  # 0
+"""Not given."""
+DROP_REASON_BUDGET: DropReason.ValueType  # 1
+"""The token budget was used up by better nodes, or too small for this one."""
+DROP_REASON_COPY: DropReason.ValueType  # 2
+"""Another document has a leaf with exactly the same text and a better score."""
+Global___DropReason: _TypeAlias = DropReason  # noqa: Y015
+
 class _StaleReason:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -356,6 +380,7 @@ class RecallRequest(_message.Message):
     TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     INCLUDE_TRACE_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -376,6 +401,12 @@ class RecallRequest(_message.Message):
     def filter(self) -> Global___RecallFilter:
         """Which nodes to consider."""
 
+    @_builtins.property
+    def receipt(self) -> Global___RecallReceipt:
+        """The receipt of an earlier answer, to get the same answer again. The query must be the same; leave everything else
+        but workspace and include_trace out. FAILED_PRECONDITION when that is not possible any more.
+        """
+
     def __init__(
         self,
         *,
@@ -387,14 +418,171 @@ class RecallRequest(_message.Message):
         token_budget: _builtins.int = ...,
         filter: Global___RecallFilter | None = ...,
         include_trace: _builtins.bool = ...,
+        receipt: Global___RecallReceipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_trace", b"include_trace", "query", b"query", "revision", b"revision", "strategy", b"strategy", "token_budget", b"token_budget", "top_k", b"top_k", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_trace", b"include_trace", "query", b"query", "receipt", b"receipt", "revision", b"revision", "strategy", b"strategy", "token_budget", b"token_budget", "top_k", b"top_k", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecallRequest: _TypeAlias = RecallRequest  # noqa: Y015
+
+@_typing.final
+class DroppedNode(_message.Message):
+    """A node that was found and is not part of the answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """The node."""
+    score: _builtins.float
+    """From 0 to 1, as for a recalled node."""
+    tokens: _builtins.int
+    """The tokens that it would have taken."""
+    reason: Global___DropReason.ValueType
+    """Why it was dropped."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        score: _builtins.float = ...,
+        tokens: _builtins.int = ...,
+        reason: Global___DropReason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "reason", b"reason", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DroppedNode: _TypeAlias = DroppedNode  # noqa: Y015
+
+@_typing.final
+class TermCount(_message.Message):
+    """How many indexed versions of a workspace have a term; rare words count more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TERM_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    term: _builtins.int
+    """The hash of the term."""
+    versions: _builtins.int
+    """The number of versions."""
+    def __init__(
+        self,
+        *,
+        term: _builtins.int = ...,
+        versions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["term", b"term", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TermCount: _TypeAlias = TermCount  # noqa: Y015
+
+@_typing.final
+class RecallReceipt(_message.Message):
+    """How an answer of Recall came about. Sent back in RecallRequest, it gives the same answer again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    SESSION_DIGEST_FIELD_NUMBER: _builtins.int
+    QUERY_SHA256_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    TOP_K_FIELD_NUMBER: _builtins.int
+    TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    MOMENT_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    EMBEDDING_MODEL_FIELD_NUMBER: _builtins.int
+    RERANK_MODEL_FIELD_NUMBER: _builtins.int
+    SELECTED_ARCHIVES_FIELD_NUMBER: _builtins.int
+    INDEXED_VERSIONS_FIELD_NUMBER: _builtins.int
+    TERM_COUNTS_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    ANSWER_SHA256_FIELD_NUMBER: _builtins.int
+    commit_id: _builtins.str
+    """The commit that was read; for a session, its base."""
+    session_id: _builtins.str
+    """The session, when it had staged changes."""
+    session_digest: _builtins.str
+    """A digest of those changes; the answer can be repeated while they are the same."""
+    query_sha256: _builtins.str
+    """SHA-256 of the query in hexadecimal. The query itself is not kept."""
+    strategy: Global___RecallStrategy.ValueType
+    """The strategy that applied."""
+    top_k: _builtins.int
+    """The number of nodes that applied."""
+    token_budget: _builtins.int
+    """The token budget that applied."""
+    method: _builtins.str
+    """The method of ranking and its version."""
+    embedding_model: _builtins.str
+    """The embedding model."""
+    rerank_model: _builtins.str
+    """The reranking model; empty without one."""
+    indexed_versions: _builtins.int
+    """How many versions of the workspace were indexed; 0 when that did not count."""
+    answer_sha256: _builtins.str
+    """SHA-256 of the answer in hexadecimal: of its nodes, their versions and the text."""
+    @_builtins.property
+    def filter(self) -> Global___RecallFilter:
+        """The filter, with full ids."""
+
+    @_builtins.property
+    def moment(self) -> _timestamp_pb2.Timestamp:
+        """The time at which nodes had to hold."""
+
+    @_builtins.property
+    def selected_archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The archives that the index selected; empty when all leaves that the filter admits were scored."""
+
+    @_builtins.property
+    def term_counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TermCount]:
+        """In how many of them the words of the query occurred, as far as that counted."""
+
+    @_builtins.property
+    def dropped(self) -> _containers.RepeatedCompositeFieldContainer[Global___DroppedNode]:
+        """The best nodes that were found and are not part of the answer, best first, at most ten."""
+
+    def __init__(
+        self,
+        *,
+        commit_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        session_digest: _builtins.str = ...,
+        query_sha256: _builtins.str = ...,
+        strategy: Global___RecallStrategy.ValueType = ...,
+        top_k: _builtins.int = ...,
+        token_budget: _builtins.int = ...,
+        filter: Global___RecallFilter | None = ...,
+        moment: _timestamp_pb2.Timestamp | None = ...,
+        method: _builtins.str = ...,
+        embedding_model: _builtins.str = ...,
+        rerank_model: _builtins.str = ...,
+        selected_archives: _abc.Iterable[_builtins.str] | None = ...,
+        indexed_versions: _builtins.int = ...,
+        term_counts: _abc.Iterable[Global___TermCount] | None = ...,
+        dropped: _abc.Iterable[Global___DroppedNode] | None = ...,
+        answer_sha256: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "moment", b"moment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_sha256", b"answer_sha256", "commit_id", b"commit_id", "dropped", b"dropped", "embedding_model", b"embedding_model", "filter", b"filter", "indexed_versions", b"indexed_versions", "method", b"method", "moment", b"moment", "query_sha256", b"query_sha256", "rerank_model", b"rerank_model", "selected_archives", b"selected_archives", "session_digest", b"session_digest", "session_id", b"session_id", "strategy", b"strategy", "term_counts", b"term_counts", "token_budget", b"token_budget", "top_k", b"top_k"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallReceipt: _TypeAlias = RecallReceipt  # noqa: Y015
 
 @_typing.final
 class RecallSignal(_message.Message):
@@ -633,6 +821,7 @@ class RecallResponse(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     LIKELIHOOD_FIELD_NUMBER: _builtins.int
     OUTDATED_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """For HYBRID: all passages as one Markdown text with headings and node ids, ready for a prompt."""
     tokens_used: _builtins.int
@@ -661,6 +850,10 @@ class RecallResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Warnings for a person."""
 
+    @_builtins.property
+    def receipt(self) -> Global___RecallReceipt:
+        """How the answer came about; it gives the same answer again."""
+
     def __init__(
         self,
         *,
@@ -675,10 +868,11 @@ class RecallResponse(_message.Message):
         confidence: _types_pb2.Confidence.ValueType = ...,
         likelihood: _builtins.float = ...,
         outdated_left_out: _builtins.int = ...,
+        receipt: Global___RecallReceipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "confidence", b"confidence", "leaves_considered", b"leaves_considered", "likelihood", b"likelihood", "nodes", b"nodes", "outdated_left_out", b"outdated_left_out", "passages", b"passages", "text", b"text", "token_budget", b"token_budget", "tokens_used", b"tokens_used", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "confidence", b"confidence", "leaves_considered", b"leaves_considered", "likelihood", b"likelihood", "nodes", b"nodes", "outdated_left_out", b"outdated_left_out", "passages", b"passages", "receipt", b"receipt", "text", b"text", "token_budget", b"token_budget", "tokens_used", b"tokens_used", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -77,6 +77,7 @@ class OnlyVectors:
 
     embedder: Embedder
     has_ranking: bool = False
+    ranking_model: str = ""
 
     async def rerank(self, query: str, texts: Sequence[str], meter: object) -> list[float]:
         raise NotImplementedError

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import ceil
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.attribute_names import TIME
@@ -86,13 +87,16 @@ class Filter:
         return (self.since is None or when >= self.since) and (self.until is None or when < self.until)
 
 
-async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequence[ArchiveVersion]) -> Filter:
+async def read_filter(
+    snapshot: Snapshot, given: pb.RecallFilter, archives: Sequence[ArchiveVersion], moment: float | None = None
+) -> Filter:
     """Reads and resolves the filter of a request.
 
     Args:
         snapshot: The snapshot that is read.
         given: The filter in the request.
         archives: All archives of the snapshot.
+        moment: The time at which nodes must hold unless the request names one, in seconds since 1970; now if ``None``.
 
     Raises:
         ArchiveNotFoundError: If one of the archives does not exist.
@@ -124,7 +128,7 @@ async def read_filter(snapshot: Snapshot, given: pb.RecallFilter, archives: Sequ
         since,
         until,
         scope_id,
-        time.time() if valid_at is None else valid_at.timestamp(),
+        (_now() if moment is None else moment) if valid_at is None else valid_at.timestamp(),
         valid_at is not None,
         given.include_outdated,
     )
@@ -135,6 +139,11 @@ async def scope_ids(snapshot: Snapshot, wanted: Filter) -> set[str] | None:
     if not wanted.scope_id:
         return None
     return {item.entry_id for item in await tree.subtree(snapshot, [wanted.scope_id])}
+
+
+def _now() -> float:
+    """The time in seconds since 1970, rounded up to microseconds, as a receipt has it."""
+    return ceil(time.time() * 1e6) / 1e6
 
 
 def _moment(field: str, text: str) -> datetime | None:

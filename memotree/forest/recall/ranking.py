@@ -1,6 +1,6 @@
 """Ranks the leaves of a corpus and chooses those that fit the budget, with the share of each signal in their scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,9 +15,13 @@ from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Frequency, Scores, score
 from memotree.models.confidence import LEAVES
+from memotree.v1 import forest_service_pb2 as pb
 
 _SHORT: Final = 16
 """Leaves with fewer tokens are never treated as copies of each other."""
+
+MOST_DROPPED: Final = 10
+"""The most leaves that are named as dropped."""
 
 _MOST_ROUNDS: Final = 5
 _OWN_PART: Final = 0.5
@@ -48,14 +52,15 @@ class Chosen:
 class Selection:
     """The chosen leaves, and how many admitted leaves they were chosen from.
 
-    ``oversized`` is the best leaf if it has more tokens than the whole budget, and ``outdated`` how many leaves were
-    not admitted because they do not hold.
+    ``oversized`` is the best leaf if it has more tokens than the whole budget, ``outdated`` how many leaves were not
+    admitted because they do not hold, and ``dropped`` the best leaves that were not chosen, with the reason.
     """
 
     leaves: list[Chosen]
     considered: int
     oversized: Chosen | None = None
     outdated: int = 0
+    dropped: Sequence[tuple[Chosen, pb.DropReason.ValueType]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +114,23 @@ class ScoredLeaves:
         best = int(np.argmax(total))
         oversized = self.leaf(best) if leaf_index.tokens[best] > budget and total[best] > 0 else None
         packed = pack(total, leaf_index, budget // 2 if oversized else budget)
+        copies = set[int]()
         for _ in range(_MOST_ROUNDS):
             repeated = _repeated(leaf_index, packed, total)
             if not repeated:
                 break
+            copies.update(repeated)
             total[repeated] = 0.0
             packed = pack(total, leaf_index, budget // 2 if oversized else budget)
-        return Selection([self.leaf(place) for place in packed.tolist()], self.considered, oversized, self.outdated)
+        taken = {*packed.tolist(), *([best] if oversized else [])}
+        dropped = [
+            (self.leaf(place), pb.DROP_REASON_COPY if place in copies else pb.DROP_REASON_BUDGET)
+            for place in self.best(len(taken) + MOST_DROPPED)
+            if place not in taken
+        ]
+        return Selection(
+            [self.leaf(place) for place in packed.tolist()], self.considered, oversized, self.outdated, dropped
+        )
 
     def reranked(self, relevance: Mapping[int, float]) -> "ScoredLeaves":
         """Returns a copy with the scores of a reranking model for some leaves: from 0 to 1, by index.

@@ -3,19 +3,26 @@
 from collections.abc import Sequence
 
 from memotree_storage.index import frequencies
+from memotree_storage.index.frequencies import Frequencies
+from memotree_storage.index.terms import query_terms
 from memotree_storage.postgres.database import Connection
 
 from memotree.forest.recall.scoring.query_words import Related, concepts, terms_of
 from memotree.forest.recall.scoring.scores import Frequency
 
 
-async def workspace_frequency(
+async def read_term_counts(
     conn: Connection, workspace_id: str, question: str, related: Related | None = None
-) -> Frequency:
-    """Returns how many indexed versions of a workspace have each word of a question."""
-    having, versions = await frequencies.read(conn, workspace_id, terms_of(concepts(question, related)))
+) -> Frequencies:
+    """Returns how many indexed versions of a workspace have each term of a question, for any strategy."""
+    terms = {*terms_of(concepts(question, related)), *(term.id for term in query_terms(question))}
+    return await frequencies.read(conn, workspace_id, terms)
+
+
+def frequency_in_workspace(counts: Frequencies) -> Frequency:
+    """Returns how many indexed versions have a word, from the counts of its terms."""
 
     def frequency(ids: Sequence[int]) -> tuple[int, int]:
-        return sum(having.get(term, 0) for term in ids), versions
+        return sum(counts.having.get(term, 0) for term in ids), counts.versions
 
     return frequency

@@ -7,9 +7,9 @@ in the outbox; ``verify`` checks this.
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
@@ -59,14 +59,22 @@ async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> tuple[dict[int, int], int]:
-    """Return how many indexed versions have each of the terms (0 left out), and how many versions there are."""
+class Frequencies(NamedTuple):
+    """In how many indexed versions of a workspace some terms occur (0 left out), and how many versions there are."""
+
+    having: Mapping[int, int]
+    versions: int
+
+
+async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> Frequencies:
+    """Return the frequencies of some terms."""
     cursor = await conn.execute(
         "select term, documents from mirror.term where workspace_id = %s and term = any(%s)",
         (workspace_id, [ALL_DOCUMENTS, *terms]),
     )
     found = {row[0]: row[1] for row in await cursor.fetchall()}
-    return found, found.pop(ALL_DOCUMENTS, 0)
+    versions = found.pop(ALL_DOCUMENTS, 0)
+    return Frequencies(found, versions)
 
 
 async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:

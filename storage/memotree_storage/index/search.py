@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.index import frequencies
+from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.node_text import embedded_text, text_of
 from memotree_storage.index.terms import document_terms, max_score, query_terms, relative_score, term_weights
@@ -54,7 +55,10 @@ _FEW_ROWS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What to search for and where. Empty filters match everything; ``node_ids=None`` means no limit."""
+    """What to search for and where. Empty filters match everything; ``node_ids=None`` means no limit.
+
+    ``term_counts`` are the frequencies of the terms of the text, if they are not to be read.
+    """
 
     text: str
     limit: int
@@ -64,6 +68,7 @@ class SearchQuery:
     tags: Collection[str] = ()
     archive_ids: Collection[str] = ()
     node_ids: Collection[str] | None = None
+    term_counts: Frequencies | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +133,11 @@ class Search:
         terms = query_terms(query.text)
         if not terms:
             return {}
-        async with self._database.connection() as conn:
-            known, documents = await frequencies.read(conn, state.workspace_id, (term.id for term in terms))
-        documents += len(overlay)
+        found = query.term_counts
+        if found is None:
+            async with self._database.connection() as conn:
+                found = await frequencies.read(conn, state.workspace_id, (term.id for term in terms))
+        known, documents = found.having, found.versions + len(overlay)
         weights = term_weights(terms, known, documents)
         best = max_score(terms, known, documents)
         hits = await self._checked(state, query, lambda part: self._index.best_terms(part, weights))

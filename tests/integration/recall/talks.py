@@ -34,6 +34,10 @@ class Models:
     def has_ranking(self) -> bool:
         return bool(self.liked)
 
+    @property
+    def ranking_model(self) -> str:
+        return f"likes {self.liked}" if self.liked else ""
+
     async def rerank(self, query: str, texts: Sequence[str], meter: Meter) -> list[float]:
         del query, meter
         return [max((value for word, value in self.liked.items() if word in text), default=0.0) for text in texts]

@@ -28,7 +28,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import content_hash
-from memotree.forest.recall import recall as recall_module
+from memotree.forest.recall import question
 from memotree.forest.recall.recall import Recall
 from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb
@@ -316,5 +316,5 @@ async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(f
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
-    assert (recall_module.DEFAULT_TOP_K, recall_module.MOST_TOP_K) == (10, 1000)
-    assert (recall_module.DEFAULT_BUDGET, recall_module.MOST_BUDGET) == (2000, 200_000)
+    assert (question.DEFAULT_TOP_K, question.MOST_TOP_K) == (10, 1000)
+    assert (question.DEFAULT_BUDGET, question.MOST_BUDGET) == (2000, 200_000)

@@ -1,0 +1,162 @@
+"""Builds the answers of recall from what was chosen: the packed passages of HYBRID, the nodes of LCA and COLLAPSED."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from memotree_storage.index.search import FoundNode
+from memotree_storage.model.titles import titled
+from memotree_storage.model.tokens import count_tokens
+
+from memotree.forest.recall.ancestry import Representative
+from memotree.forest.recall.excerpts import best_stretch
+from memotree.forest.recall.passages import PackedLeaf, joined, markdown
+from memotree.forest.recall.question import Question
+from memotree.forest.recall.ranking import Chosen, Selection
+from memotree.forest.recall.results import NodeResult, ResultPart
+from memotree.forest.recall.snapshot_cache import StateView
+from memotree.v1 import forest_service_pb2 as pb
+
+
+def part_for(top: Representative) -> ResultPart:
+    """Returns the result for the representative of a tree's hits."""
+    path = top.hits[0].path
+    return ResultPart(
+        top.node_id,
+        top.score,
+        (("meaning", top.score),),
+        path[: path.index(top.node_id)],
+        tuple(hit.node_id for hit in top.hits) if len(top.hits) > 1 else (),
+    )
+
+
+def shares_of(hit: FoundNode) -> tuple[tuple[str, float], ...]:
+    """Divides the score of a hit in proportion to its scores by words and by meaning."""
+    both = hit.words + hit.meaning
+    signals = (("words", hit.words), ("meaning", hit.meaning))
+    return tuple((name, hit.score * share / both) for name, share in signals if share > 0)
+
+
+def within_budget(
+    chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: Question
+) -> tuple[list[pb.RecalledNode], int, list[pb.DroppedNode]]:
+    """Returns the nodes that fit the budget, best first, their tokens, and the nodes that do not fit."""
+    nodes, used, dropped = list[pb.RecalledNode](), 0, list[pb.DroppedNode]()
+    present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
+    for result in present:
+        if not asked.budget or used + result.tokens <= asked.budget:
+            used += result.tokens
+            nodes.append(result.message(result.tokens))
+        else:
+            key = result.version.entry_id
+            dropped.append(
+                pb.DroppedNode(node_id=key, score=result.score, tokens=result.tokens, reason=pb.DROP_REASON_BUDGET)
+            )
+    if present and not nodes:
+        asked.warnings.append(
+            f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or use the strategy "
+            "HYBRID, which cuts a node that is too long."
+        )
+    elif not present:
+        asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
+    return nodes, used, dropped
+
+
+def remarks(choice: Selection, leaves: int, asked: Question) -> list[str]:
+    """Returns the warnings about a choice."""
+    if not choice.considered and choice.outdated:
+        found = f"{choice.outdated} of the {leaves} leaves here match the filter, but do not hold on that day"
+        return [f"{found}; pass include_outdated to have them too, or another day in valid_at."]
+    if not choice.considered:
+        return [f"The filter admits none of the {leaves} leaves here; widen it."]
+    if not choice.leaves and choice.oversized is None:
+        return ["Nothing was found. Ask in other words, or widen the filter."]
+    return _about_oversized(choice, asked)
+
+
+def _about_oversized(choice: Selection, asked: Question) -> list[str]:
+    if choice.oversized is None:
+        return []
+    found = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
+    why = f"more than the budget of {asked.budget}: only its best excerpt is included"
+    return [f"{found}, {why}. Give a greater budget, or split the node."]
+
+
+def packed_answer(
+    asked: Question,
+    choice: Selection,
+    chosen: Sequence[Chosen],
+    node_results: Mapping[str, NodeResult],
+    view: StateView,
+) -> pb.RecallResponse:
+    """Returns the packed leaves as passages and as one text."""
+    room = asked.budget - sum(each.tokens for each in choice.leaves)
+    leaves = [
+        _excerpt(each, node_results[each.node_id], asked.text, room)
+        if each is choice.oversized
+        else _packed(each, node_results[each.node_id])
+        for each in chosen
+        if each.node_id in node_results
+    ]
+    passages = joined([leaf for leaf in leaves if leaf.text])
+    if choice.oversized is not None and not passages:
+        asked.warnings = [warning for warning in asked.warnings if warning not in _about_oversized(choice, asked)]
+        asked.warnings.append(
+            f"The budget of {asked.budget} tokens is too small for anything: not even a part of the best leaf, "
+            f"{choice.oversized.node_id} with {choice.oversized.tokens} tokens, fits. Give a greater budget."
+        )
+    names = {passage.archive_id: view.name(passage.archive_id) for passage in passages}
+    return pb.RecallResponse(
+        passages=[
+            pb.Passage(
+                archive_id=passage.archive_id,
+                archive_name=names[passage.archive_id],
+                headings=passage.headings,
+                nodes=[node_results[leaf.node_id].message(leaf.tokens, leaf.text) for leaf in passage.leaves],
+                text=passage.text,
+                score=passage.score,
+            )
+            for passage in passages
+        ],
+        text=markdown(passages, names),
+        tokens_used=sum(leaf.tokens for passage in passages for leaf in passage.leaves),
+        token_budget=asked.budget,
+        leaves_considered=choice.considered,
+        outdated_left_out=choice.outdated,
+        warnings=asked.warnings,
+    )
+
+
+def dropped_node(each: Chosen, reason: pb.DropReason.ValueType) -> pb.DroppedNode:
+    """Returns the message of a leaf that is not part of the answer."""
+    return pb.DroppedNode(node_id=each.node_id, score=each.score, tokens=each.tokens, reason=reason)
+
+
+def part_of(each: Chosen) -> ResultPart:
+    """Returns the result for a chosen leaf."""
+    above, below = each.snapshot.above(each.number), each.snapshot.child_count(each.number)
+    return ResultPart(each.node_id, each.score, each.shares, tuple(above), child_count=below)
+
+
+def _packed(each: Chosen, result: NodeResult) -> PackedLeaf:
+    """Returns a chosen leaf with its text."""
+    source = result.version.source
+    return PackedLeaf(
+        node_id=each.node_id,
+        archive_id=each.snapshot.archive_id,
+        place=each.number,
+        score=each.score,
+        tokens=each.tokens,
+        text=result.text,
+        title="" if result.headings[-1:] == (result.title,) else result.title,
+        headings=result.headings,
+        span=(int(source["start"]), int(source["end"])) if source else None,
+        remark=result.period.remark,
+    )
+
+
+def _excerpt(each: Chosen, result: NodeResult, question: str, room: int) -> PackedLeaf:
+    """Returns a chosen leaf with the excerpt of its text that fits; with its title if that leaves room for half."""
+    title = result.title if 2 * count_tokens(f"{result.title}:\n") <= room else ""
+    text = best_stretch(result.text, question, room - (count_tokens(f"{title}:\n") if title else 0)).text
+    whole = _packed(each, result)
+    return replace(whole, text=text, title=title if text else "", tokens=count_tokens(titled(title, text)), span=None)

@@ -1,0 +1,164 @@
+"""Receipts: how an answer of recall came about, so that the same answer can be given again.
+
+A commit never changes, so most of an answer follows from the commit, the question and the settings. Two inputs are not
+part of the commit, and a receipt records them: the time at which nodes had to hold, and in how many versions of the
+workspace the words of the question occurred, which later commits and other branches change.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Final
+
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.index.frequencies import Frequencies
+
+from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.question import Question
+from memotree.forest.recall.snapshot_cache import StateView
+from memotree.v1 import forest_service_pb2 as pb
+
+METHOD: Final = "recall-1"
+"""The version of the method. Change it when the answer to any question changes."""
+
+
+class ReceiptNotRepeatableError(FailedPreconditionError):
+    """The answer of a receipt cannot be given again, because something that it came from is another now."""
+
+    reason = "RECEIPT_NOT_REPEATABLE"
+
+    @classmethod
+    def of(cls, why: str) -> "ReceiptNotRepeatableError":
+        """The error with its cause."""
+        return cls(f"The answer of this receipt cannot be given again: {why}. Ask without the receipt.")
+
+
+def request_again(request: pb.RecallRequest) -> pb.RecallRequest:
+    """Returns a request with the settings of its receipt; a request without a receipt is returned as it is.
+
+    Raises:
+        InvalidInputError: If the query is not that of the receipt, or another field is set, too.
+    """
+    if not request.HasField("receipt"):
+        return request
+    receipt = request.receipt
+    if _hash(request.query) != receipt.query_sha256:
+        raise InvalidInputError.at("query", "is not the one that the receipt is about; its SHA-256 differs.")
+    for name in ("revision", "strategy", "top_k", "token_budget", "filter"):
+        if getattr(request, name) != getattr(pb.RecallRequest(), name):
+            raise InvalidInputError.at(name, "comes from the receipt; leave it out.")
+    if not receipt.commit_id or not receipt.HasField("moment"):
+        raise InvalidInputError.at("receipt", "is not a whole receipt; send the one of an answer as it is.")
+    return pb.RecallRequest(
+        workspace=request.workspace,
+        revision=receipt.session_id or receipt.commit_id,
+        query=request.query,
+        strategy=receipt.strategy,
+        top_k=receipt.top_k,
+        token_budget=receipt.token_budget,
+        filter=receipt.filter,
+        include_trace=request.include_trace,
+        receipt=receipt,
+    )
+
+
+def check_view(receipt: pb.RecallReceipt, view: StateView) -> None:
+    """Checks that a state is the one that a receipt is about.
+
+    Raises:
+        ReceiptNotRepeatableError: If the session has other changes or another base now.
+    """
+    if (receipt.commit_id, receipt.session_digest) != (view.state.commit_id, view.digest):
+        raise ReceiptNotRepeatableError.of(
+            "it was about staged changes of a session, and these have been changed or committed since"
+        )
+
+
+def check_method(receipt: pb.RecallReceipt, embedding_model: str, rerank_model: str) -> None:
+    """Checks that an answer is made as it was for the receipt.
+
+    Raises:
+        ReceiptNotRepeatableError: If the method or a model is another one.
+    """
+    for what, before, now in (
+        ("method of ranking", receipt.method, METHOD),
+        ("embedding model", receipt.embedding_model, embedding_model),
+        ("reranking model", receipt.rerank_model, rerank_model),
+    ):
+        if before != now:
+            raise ReceiptNotRepeatableError.of(f"the {what} was {before or 'none'} and is {now or 'none'} now")
+
+
+def moment_of(receipt: pb.RecallReceipt) -> float:
+    """Returns the time at which nodes had to hold, in seconds since 1970.
+
+    Raises:
+        InvalidInputError: If it is no time.
+    """
+    try:
+        return receipt.moment.ToMicroseconds() / 1e6
+    except ValueError as error:
+        raise InvalidInputError.at(
+            "receipt.moment", "is not a time; send the receipt of an answer as it is."
+        ) from error
+
+
+def term_counts_of(receipt: pb.RecallReceipt) -> Frequencies | None:
+    """Returns the frequencies that a receipt records, if they counted."""
+    if not receipt.indexed_versions:
+        return None
+    return Frequencies({each.term: each.versions for each in receipt.term_counts}, receipt.indexed_versions)
+
+
+def make_receipt(asked: Question, view: StateView, wanted: Filter, models: tuple[str, str]) -> pb.RecallReceipt:
+    """Returns a receipt without what was dropped and without the hash of the answer.
+
+    Args:
+        asked: The question, after it was answered.
+        view: The state that was read.
+        wanted: The filter.
+        models: The embedding model and the reranking model ("" for none).
+    """
+    receipt = pb.RecallReceipt(
+        commit_id=view.state.commit_id,
+        session_id=view.state.session_id or "",
+        session_digest=view.digest,
+        query_sha256=_hash(asked.text),
+        strategy=asked.strategy,
+        top_k=asked.top_k,
+        token_budget=asked.budget,
+        filter=_written(wanted),
+        method=METHOD,
+        embedding_model=models[0],
+        rerank_model=models[1],
+        selected_archives=asked.selected,
+    )
+    receipt.moment.FromMicroseconds(round(wanted.moment * 1e6))
+    if asked.term_counts is not None:
+        receipt.indexed_versions = asked.term_counts.versions
+        receipt.term_counts.extend(
+            pb.TermCount(term=term, versions=count) for term, count in sorted(asked.term_counts.having.items())
+        )
+    return receipt
+
+
+def answer_hash(answer: pb.RecallResponse) -> str:
+    """Returns the SHA-256 of an answer: of the ids and versions of its nodes, and of its text."""
+    found = [*(one for passage in answer.passages for one in passage.nodes), *answer.nodes]
+    return _hash("\n".join([*(f"{one.node.id} {one.node.etag}" for one in found), answer.text]))
+
+
+def _written(wanted: Filter) -> pb.RecallFilter:
+    return pb.RecallFilter(
+        archives=sorted(wanted.archive_ids or ()),
+        tags=sorted(wanted.tags),
+        node_types=sorted(wanted.types),
+        since=wanted.since.isoformat() if wanted.since else "",
+        until=wanted.until.isoformat() if wanted.until else "",
+        scope_node_id=wanted.scope_id,
+        valid_at=datetime.fromtimestamp(wanted.moment, UTC).isoformat() if wanted.is_dated else "",
+        include_outdated=wanted.with_outdated,
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

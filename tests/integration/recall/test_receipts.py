@@ -1,0 +1,148 @@
+"""A receipt says how an answer came about, and gives the same answer again after other commits."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.recall.talks import COLLAPSED, HYBRID, LCA, SEA, TRACTOR, Forest, Models, leaves
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.model.node import Archive, Relation, new_id
+
+from memotree.client import Receipt
+from memotree.forest.recall.recall import Recall
+from memotree.forest.recall.receipts import ReceiptNotRepeatableError
+from memotree.v1 import forest_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("USE-13")
+
+EVERY = [LCA, COLLAPSED, HYBRID]
+
+
+def same(one: pb.RecallResponse, other: pb.RecallResponse) -> bool:
+    return one.SerializeToString(deterministic=True) == other.SerializeToString(deterministic=True)
+
+
+async def crowd(forest: Forest) -> None:
+    """Commit what changes the frequencies of words, supersedes a leaf, and matches the question better."""
+    world = forest.world
+    notes = [replace(node, content=f"{TRACTOR} {SEA[number % 3]}") for number, node in enumerate(world.nodes(30))]
+    other = Archive(new_id(), "more")
+    await world.put(other, *(replace(node, archive_id=other.id) for node in notes))
+    await world.put(world.node("New", content=TRACTOR, relations=(Relation("SUPERSEDES", forest.garden[4].id),)))
+
+
+@pytest.mark.parametrize("strategy", EVERY)
+@pytest.mark.parametrize("wanted", [{}, {"archives": ["notes"]}, {"tags": ["garden"]}, {"valid_at": "2024-05-01"}])
+async def test_the_same_receipt_gives_the_same_answer_again(
+    forest: Forest, strategy: int, wanted: dict[str, Any]
+) -> None:
+    asked: dict[str, Any] = {"strategy": strategy, "top_k": 5, "token_budget": 25, "filter": pb.RecallFilter(**wanted)}
+    answer = await forest(**asked)
+    assert answer.receipt.commit_id == answer.commit_id
+    await crowd(forest)
+    again = await forest(receipt=answer.receipt)
+    assert same(answer, again)
+    assert not same(answer, await forest(**asked)) or wanted == {"tags": ["garden"]}
+    fresh = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder))
+    request = pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=answer.receipt)
+    assert same(answer, await fresh.recall(request)), "without anything in memory, too"
+
+
+async def test_the_selection_of_archives_by_the_index_is_repeated(forest: Forest) -> None:
+    careful = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder), scan_leaves=6)
+    request = pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR)
+    answer = await careful.recall(request)
+    assert list(answer.receipt.selected_archives) == [forest.world.archive.id]
+    await crowd(forest)
+    again = await careful.recall(
+        pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=answer.receipt)
+    )
+    assert (again.text, again.receipt) == (answer.text, answer.receipt)
+
+
+async def test_a_receipt_names_what_was_dropped_and_why(forest: Forest) -> None:
+    answer = await forest(token_budget=25)
+    taken = {one.node.id for one in leaves(answer)}
+    dropped = answer.receipt.dropped
+    assert dropped
+    assert taken.isdisjoint(each.node_id for each in dropped)
+    assert [each.score for each in dropped] == sorted((each.score for each in dropped), reverse=True)
+    assert {each.reason for each in dropped} == {pb.DROP_REASON_BUDGET}
+    long = forest.world.node(
+        "Long", content=f"{TRACTOR} It does since the winter, and nobody in the village knows why."
+    )
+    other = Archive(new_id(), "copy")
+    await forest.world.put(other, long, replace(long, id=new_id(), archive_id=other.id))
+    answer = await forest(token_budget=1000)
+    assert pb.DROP_REASON_COPY in {each.reason for each in answer.receipt.dropped}
+    nodes = await forest(strategy=COLLAPSED, token_budget=10)
+    assert {each.reason for each in nodes.receipt.dropped} == {pb.DROP_REASON_BUDGET}
+
+
+async def test_a_receipt_of_staged_changes_holds_while_they_are_the_same(forest: Forest) -> None:
+    world = forest.world
+    session = await world.open()
+    await world.stage(session, world.node("Staged", content=f"{TRACTOR} It needs oil."))
+    answer = await forest(revision=session)
+    assert answer.receipt.session_id == session
+    await crowd(forest)
+    assert same(answer, await forest(receipt=answer.receipt))
+    await world.stage(session, world.node("More", content="Something else."))
+    with pytest.raises(ReceiptNotRepeatableError, match="staged changes"):
+        await forest(receipt=answer.receipt)
+
+
+async def test_a_receipt_of_another_model_or_method_is_refused_with_the_cause(forest: Forest) -> None:
+    receipt = (await forest()).receipt
+    for field, cause in (("method", "method"), ("embedding_model", "embedding"), ("rerank_model", "reranking")):
+        other = pb.RecallReceipt()
+        other.CopyFrom(receipt)
+        setattr(other, field, "another")
+        with pytest.raises(ReceiptNotRepeatableError, match=f"{cause}.* was another and is"):
+            await forest(receipt=other)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("revision", "main"),
+        ("strategy", LCA),
+        ("top_k", 3),
+        ("token_budget", 9),
+        ("filter", pb.RecallFilter(tags=["x"])),
+    ],
+)
+async def test_nothing_else_may_be_given_with_a_receipt(forest: Forest, field: str, value: Any) -> None:
+    receipt = (await forest()).receipt
+    with pytest.raises(InvalidInputError, match=field):
+        await forest(receipt=receipt, **{field: value})
+
+
+async def test_a_receipt_is_about_one_question_and_whole(forest: Forest) -> None:
+    receipt = (await forest()).receipt
+    with pytest.raises(InvalidInputError, match="SHA-256"):
+        await forest("What about the sea?", receipt=receipt)
+    with pytest.raises(InvalidInputError, match="whole receipt"):
+        await forest(receipt=pb.RecallReceipt(query_sha256=receipt.query_sha256))
+    receipt.moment.seconds = 1 << 62
+    with pytest.raises(InvalidInputError, match=r"receipt\.moment"):
+        await forest(receipt=receipt)
+
+
+async def test_a_receipt_is_stored_as_json(forest: Forest) -> None:
+    answer = await forest(token_budget=25)
+    stored = Receipt.from_wire(answer.receipt)
+    assert Receipt.from_json(stored.text) == stored
+    assert stored.to_wire() == answer.receipt
+    assert stored.dropped[0].reason == "BUDGET"
+    with pytest.raises(ValueError, match="no receipt"):
+        Receipt.from_json("{")
+
+
+@pytest.mark.requirement("FOREST-8")
+async def test_a_budget_that_is_too_small_for_anything_says_so(forest: Forest) -> None:
+    await forest.world.put(forest.world.node("Tractor", content="tractorengine" * 40))
+    answer = await forest("tractorengine" * 40, token_budget=1)
+    assert not leaves(answer)
+    assert [warning for warning in answer.warnings if "too small for anything" in warning]
+    assert not [warning for warning in answer.warnings if "excerpt" in warning or "Nothing was found" in warning]
