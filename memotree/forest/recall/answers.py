@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from memotree_storage.index.search import FoundNode
 from memotree_storage.model.titles import titled
@@ -15,6 +16,9 @@ from memotree.forest.recall.ranking import Chosen, Selection
 from memotree.forest.recall.results import NodeResult, ResultPart
 from memotree.forest.recall.snapshot_cache import StateView
 from memotree.v1 import forest_service_pb2 as pb
+
+_LEAST_EXCERPT: Final = 8
+"""In fewer tokens than this, a part of a longer text says nothing, or something wrong: half of a number."""
 
 
 def part_for(top: Representative) -> ResultPart:
@@ -61,7 +65,7 @@ def within_budget(
     return nodes, used, dropped
 
 
-def remarks(choice: Selection, leaves: int, asked: Question) -> list[str]:
+def remarks(choice: Selection, leaves: int) -> list[str]:
     """Returns the warnings about a choice."""
     if not choice.considered and choice.outdated:
         found = f"{choice.outdated} of the {leaves} leaves here match the filter, but do not hold on that day"
@@ -70,15 +74,18 @@ def remarks(choice: Selection, leaves: int, asked: Question) -> list[str]:
         return [f"The filter admits none of the {leaves} leaves here; widen it."]
     if not choice.leaves and choice.oversized is None:
         return ["Nothing was found. Ask in other words, or widen the filter."]
-    return _about_oversized(choice, asked)
+    return []
 
 
-def _about_oversized(choice: Selection, asked: Question) -> list[str]:
-    if choice.oversized is None:
-        return []
-    found = f"The best leaf, {choice.oversized.node_id}, has {choice.oversized.tokens} tokens"
-    why = f"more than the budget of {asked.budget}: only its best excerpt is included"
-    return [f"{found}, {why}. Give a greater budget, or split the node."]
+def _about_oversized(best: Chosen, budget: int, leaves: Sequence[PackedLeaf]) -> str:
+    """Returns the warning about a leaf that has more tokens than the whole budget."""
+    found = f"The best leaf, {best.node_id}, has {best.tokens} tokens"
+    if any(leaf.node_id == best.node_id and leaf.text for leaf in leaves):
+        why = f"more than the budget of {budget}: only its best excerpt is included"
+        return f"{found}, {why}. Give a greater budget, or split the node."
+    if any(leaf.text for leaf in leaves):
+        return f"{found}, and the budget of {budget} is too small for any part of it. Give a greater budget."
+    return f"The budget of {budget} tokens is too small for anything. {found}. Give a greater budget."
 
 
 def packed_answer(
@@ -98,12 +105,8 @@ def packed_answer(
         if each.node_id in node_results
     ]
     passages = joined([leaf for leaf in leaves if leaf.text])
-    if choice.oversized is not None and not passages:
-        asked.warnings = [warning for warning in asked.warnings if warning not in _about_oversized(choice, asked)]
-        asked.warnings.append(
-            f"The budget of {asked.budget} tokens is too small for anything: not even a part of the best leaf, "
-            f"{choice.oversized.node_id} with {choice.oversized.tokens} tokens, fits. Give a greater budget."
-        )
+    if choice.oversized is not None:
+        asked.warnings.append(_about_oversized(choice.oversized, asked.budget, leaves))
     names = {passage.archive_id: view.name(passage.archive_id) for passage in passages}
     return pb.RecallResponse(
         passages=[
@@ -158,5 +161,7 @@ def _excerpt(each: Chosen, result: NodeResult, question: str, room: int) -> Pack
     """Returns a chosen leaf with the excerpt of its text that fits; with its title if that leaves room for half."""
     title = result.title if 2 * count_tokens(f"{result.title}:\n") <= room else ""
     text = best_stretch(result.text, question, room - (count_tokens(f"{title}:\n") if title else 0)).text
+    if text != result.text and room < _LEAST_EXCERPT:
+        text = ""
     whole = _packed(each, result)
     return replace(whole, text=text, title=title if text else "", tokens=count_tokens(titled(title, text)), span=None)

@@ -220,7 +220,7 @@ class Recall:
         if self._models.has_ranking:
             scored = await self._reranked(scored, view, asked)
         choice = await asyncio.to_thread(scored.choose, asked.budget)
-        asked.warnings += remarks(choice, len(corpus.leaf_index), asked)
+        asked.warnings += remarks(choice, len(corpus.leaf_index))
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         confidence = Confidence.of(scored.likelihood)
         if confidence is Confidence.NONE and chosen:

@@ -137,12 +137,3 @@ async def test_a_receipt_is_stored_as_json(forest: Forest) -> None:
     assert stored.dropped[0].reason == "BUDGET"
     with pytest.raises(ValueError, match="no receipt"):
         Receipt.from_json("{")
-
-
-@pytest.mark.requirement("FOREST-8")
-async def test_a_budget_that_is_too_small_for_anything_says_so(forest: Forest) -> None:
-    await forest.world.put(forest.world.node("Tractor", content="tractorengine" * 40))
-    answer = await forest("tractorengine" * 40, token_budget=1)
-    assert not leaves(answer)
-    assert [warning for warning in answer.warnings if "too small for anything" in warning]
-    assert not [warning for warning in answer.warnings if "excerpt" in warning or "Nothing was found" in warning]
