@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.index.node_text import NodeText
+from memotree_storage.index.rarity import idf, smoothed_idf
 from memotree_storage.index.terms import (
     AVERAGE_LENGTH,
     K1,
@@ -16,11 +17,9 @@ from memotree_storage.index.terms import (
     TITLE_BOOST,
     document_terms,
     fold,
-    idf,
     max_score,
     query_terms,
     relative_score,
-    smoothed_idf,
     term_id,
     term_weights,
     tokens_of,
