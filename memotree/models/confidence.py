@@ -1,7 +1,7 @@
 """How likely it is that what was found answers a question, from two signals that hardly depend on other results.
 
 Words: the share of the question's words that stand together in one place, rare words weighing more. How rare they are
-is smoothed (`memotree_storage.index.terms.smoothed_idf`), so the share is about the same beside one note and beside a
+is smoothed (`memotree_storage.index.rarity.smoothed_idf`), so the share is about the same beside one note and beside a
 thousand. Meaning: the cosine of that place's vector with the question's. A logistic function of both gives a likelihood
 from 0 to 1. Its weights were fitted on questions with an answer in the texts and questions without one (those of other
 texts, general knowledge, nonsense), on one half of the documents of five sets, asked of one document and of all

@@ -12,7 +12,7 @@ A text is split into terms in the same way when it is stored and when it is sear
 Weights follow BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), with term
 frequencies summed over the fields before they saturate (BM25F). The average length is a constant, so that a stored
 weight depends only on its own text; the inverse document frequency is part of the query's weights. It is that of the
-workspace, smoothed (see `smoothed_idf`), so that a few notes are not taken for a sample of the language.
+workspace, smoothed (see `rarity.smoothed_idf`), so that a few notes are not taken for a sample of the language.
 """
 
 import re
@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
-from math import log1p
 from operator import add
 from typing import Final
 
@@ -31,6 +30,7 @@ import numpy as np
 
 from memotree_storage.index.common_words import is_common
 from memotree_storage.index.node_text import NodeText
+from memotree_storage.index.rarity import smoothed_idf
 from memotree_storage.model.tokens import UNSPACED
 from memotree_storage.ports import TermVector
 
@@ -42,12 +42,6 @@ B: Final = 0.75
 
 AVERAGE_LENGTH: Final = 256
 """The length, in words and unspaced characters, at which a text is neither discounted nor favoured."""
-
-ASSUMED_DOCUMENTS: Final = 1000
-"""How many documents of ordinary language are counted beside those of a workspace."""
-
-COMMON_SHARE: Final = 0.5
-"""The share of the assumed documents that have a common word."""
 
 TITLE_BOOST: Final = 3.0
 TAG_BOOST: Final = 2.0
@@ -451,23 +445,6 @@ def _asked(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
     """The pairs of a run, or its single character."""
     singles = (len(pieces) + 1) // 2
     return pieces[singles:] if singles > 1 else pieces
-
-
-def idf(document_count: int, document_frequency: int) -> float:
-    """Return BM25's inverse document frequency of a term, which is always above 0."""
-    found = min(max(document_frequency, 0), max(document_count, 0))
-    return log1p((max(document_count, 0) - found + 0.5) / (found + 0.5))
-
-
-def smoothed_idf(document_count: int, document_frequency: int, *, common: bool = False) -> float:
-    """Return the inverse document frequency of a term as if `ASSUMED_DOCUMENTS` more documents were there.
-
-    Half of them have a common word, and none has any other. A word of no document counts as one of one document. So in
-    a workspace of one note, the words that it has weigh as much as those that it lacks, and "the" weighs little.
-    """
-    having = max(document_frequency + (COMMON_SHARE * ASSUMED_DOCUMENTS if common else 0), 1)
-    count = max(document_count, document_frequency, 0) + ASSUMED_DOCUMENTS
-    return log1p((count - having + 0.5) / (having + 0.5))
 
 
 def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> TermVector:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bench import baselines, recall_pages
+from bench import baselines, recall_confidence, recall_pages
 from bench.baselines import Piece, Ranking, chunks, pack, terms_of, windows
 from bench.evidence import Document, EvaluationSet, Question, Turn, conversation, cost_of, figure, read_set
 from bench.recall_asking import Ingested, located, packed_parts
@@ -293,3 +294,35 @@ def test_a_run_without_all_documents_and_with_few_budgets_has_its_table() -> Non
     }
     rows = {row[0]: row[1:] for row in recall_pages._Run(run).recall().rows}
     assert rows["MemoTree has more"] == ("+17.3",)
+
+
+def test_each_way_to_ask_has_its_table_of_confidence() -> None:
+    answered = {"questions": 3, "strong": 66.7, "weak": 33.3, "none": 0.0}
+    other = {"questions": 2, "strong": 0.0, "weak": 0.0, "none": 100.0, "area": 0.98765, "false_alarms": 4.4}
+    kinds = {"answered": answered, "nonsense": other}
+    places = {"Recall: notes": kinds, "Recall: own": kinds, "SearchNodes HYBRID: own": kinds}
+    run = {"kind": "confidence", "set": "confidence", "date": "today", "sets": ["locomo-dev"], "places": places}
+    recall, search = recall_pages.sheets(run)
+    assert [row[0] for row in recall.rows] == [
+        *("notes: answered", "notes: nonsense"),
+        *("own: answered", "own: nonsense"),
+    ]
+    assert [row[1:] for row in search.rows] == [
+        ("3", "67 %", "33 %", "0 %", "", ""),
+        ("2", "0 %", "0 %", "100 %", "0.988", "4 %"),
+    ]
+    assert "SearchNodes HYBRID" in search.title
+
+
+def test_only_documents_that_had_no_part_in_the_fit_are_asked_about_their_confidence() -> None:
+    documents = tuple(Document(f"d{number}", "", f"Text {number}.\n", ()) for number in range(4))
+    questions = tuple(
+        Question(str(number), number, f"Question {number}?", "x", (((0, 4),),), is_whole=False) for number in range(4)
+    )
+    one = EvaluationSet("one", documents, questions)
+    alone = tuple(replace(question, document=0) for question in questions)
+    single = EvaluationSet("single", documents[:1], alone)
+    found = dict(recall_confidence._questions(one, [one, single]))
+    assert found["answered"] == [("Question 1?", 1), ("Question 3?", 3)]
+    assert [text for text, _ in found["of other sets"]] == ["Question 1?", "Question 3?"]
+    assert {document for asked in found.values() for _, document in asked} <= {1, 3}

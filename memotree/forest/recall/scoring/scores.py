@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
-from memotree_storage.index.terms import idf, smoothed_idf
+from memotree_storage.index.rarity import idf, smoothed_idf
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring.leaf_index import LeafIndex

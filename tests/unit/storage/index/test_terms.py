@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.index.node_text import NodeText
+from memotree_storage.index.rarity import idf, smoothed_idf
 from memotree_storage.index.terms import (
     AVERAGE_LENGTH,
     K1,
@@ -16,7 +17,6 @@ from memotree_storage.index.terms import (
     TITLE_BOOST,
     document_terms,
     fold,
-    idf,
     max_score,
     query_terms,
     relative_score,
@@ -228,6 +228,34 @@ def test_rare_terms_weigh_more_and_every_weight_is_positive() -> None:
     assert idf(0, 0) > 0
     assert idf(10, 50) == idf(10, 10)
     assert idf(10, -1) == idf(10, 0)
+
+
+def test_words_that_a_small_workspace_has_weigh_about_as_much_as_those_that_it_lacks() -> None:
+    for count in (0, 1, 3, 30):
+        assert smoothed_idf(count, min(count, 1)) == smoothed_idf(count, 0)
+        assert smoothed_idf(count, min(count, 3)) > 0.8 * smoothed_idf(count, 0)
+
+
+def test_a_common_word_weighs_little_even_if_a_small_workspace_hardly_has_it() -> None:
+    for count in (0, 1, 10, 1000):
+        assert 0 < smoothed_idf(count, min(count, 1), common=True) < 0.3 * smoothed_idf(count, 1)
+
+
+def test_in_a_large_workspace_its_own_frequencies_decide() -> None:
+    assert smoothed_idf(1_000_000, 2_000) == pytest.approx(idf(1_000_000, 2_000), rel=0.01)
+    assert smoothed_idf(10, 50) > 0
+
+
+@pytest.mark.parametrize("beside", [0, 1, 10, 100, 1000])
+def test_the_relative_score_of_a_text_does_not_depend_on_the_number_of_unrelated_ones(beside: int) -> None:
+    query, text = "the tractor smokes xqzzy", content("The diesel engine of the tractor smokes.")
+    common = {term_id("the"): 1 + beside}
+    frequencies = {term_id("tractor"): 1, term_id("smoke"): 1, **common}
+    weights = term_weights(query_terms(query), frequencies, 1 + beside)
+    known = dict(zip(text.ids, text.weights, strict=True))
+    found = sum(weight * known.get(key, 0.0) for key, weight in zip(weights.ids, weights.weights, strict=True))
+    relative = relative_score(found, max_score(query_terms(query), frequencies, 1 + beside))
+    assert relative == pytest.approx(0.53, abs=0.03)
 
 
 @given(
