@@ -150,6 +150,16 @@ DAMAGE = {
         "insert into mirror.term select workspace_id, 4711, 1 from mirror.workspace",
         {("postgres", "term")},
     ),
+    "a leaf with other words": (
+        "update mirror.passage set terms = overlay(terms placing '\\x00' from 1 for 1) where length > 1",
+        {("postgres", "passage")},
+    ),
+    "a leaf with other tokens": ("update mirror.passage set tokens = tokens + 1", {("postgres", "passage")}),
+    "a leaf with the vector of another text": (
+        "update mirror.passage set vector = overlay(vector placing '\\x0000803f' from 1 for 4)",
+        {("postgres", "passage")},
+    ),
+    "a leaf without features": ("delete from mirror.passage", {("postgres", "passage")}),
     "another number of versions": (
         "update mirror.term set documents = documents - 1 where term = -1",
         {("postgres", "term")},

@@ -11,13 +11,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree_storage.index import leaf_features
 from memotree_storage.index.indexer import point_id
 from memotree_storage.ports import IndexEntry
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
-from memotree_storage.verify.report import Difference, Step, in_postgres, in_qdrant
+from memotree_storage.verify.report import Difference, Step, in_qdrant
 
 _BATCH: Final = 1000
 _MOST_NAMED: Final = 10_000
@@ -84,18 +83,6 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
         found = [difference async for difference in _reported(conn, workspace_id, look)]
     for difference in found:
         yield difference
-
-
-async def check_passages(store: Store, workspace_id: str) -> list[Difference]:
-    """Return the versions that should have leaf features, have none, and are not in the outbox."""
-    async with store.database.connection() as conn:
-        found = await leaf_features.missing(conn, workspace_id, _MOST_NAMED)
-    return [
-        in_postgres(
-            "passage", f"{entry_id} at commit {commit_id} has no leaf features.", commit_id=commit_id, node_id=entry_id
-        )
-        for entry_id, commit_id in found
-    ]
 
 
 async def _scan(conn: Connection, store: Store, workspace_id: str, look: _PointCheck) -> AsyncIterator[int]:

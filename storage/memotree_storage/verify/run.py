@@ -10,7 +10,8 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 from memotree_storage.verify.commits import CommitCheck
 from memotree_storage.verify.frequencies import FrequencyCheck
-from memotree_storage.verify.points import check_index, check_passages
+from memotree_storage.verify.leaf_features import check_leaf_features
+from memotree_storage.verify.points import check_index
 from memotree_storage.verify.report import Difference, Step
 from memotree_storage.verify.structure import check_structure
 
@@ -42,7 +43,7 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
                 yield difference
     async for found in check_index(store, workspace_id):
         yield found
-    for difference in await check_passages(store, workspace_id):
+    async for difference in check_leaf_features(store, workspace_id):
         yield difference
 
 
