@@ -7,7 +7,7 @@ import pytest
 from integration.wires import Wire
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF
+from memotree_storage.model.attribute_names import BRIEF_BY, SUMMARY_BY, SUMMARY_OF
 from memotree_storage.model.node import Node, Source
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import hash_of_children, hash_of_content, with_provenance
@@ -210,7 +210,10 @@ async def test_a_regenerated_summary_records_its_model_and_its_sources(wire: Wir
     node = await provenanced(wire)
     assert dict(node.attributes) == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content(node.content)}
     note = await wire.create("Note", content="Mine alone.")
-    assert not (await wire("UpdateNode", node_id=note.id, regenerate_summary=True)).node.attributes
+    again = (await wire("UpdateNode", node_id=note.id, regenerate_summary=True)).node
+    assert (
+        again.attributes == note.attributes == {SUMMARY_BY: "extractive-1", SUMMARY_OF: hash_of_content("Mine alone.")}
+    )
 
 
 @pytest.mark.requirement("FOREST-5")
@@ -231,11 +234,13 @@ async def test_the_summary_of_a_summary_node_is_made_from_those_of_its_children(
 async def test_a_summary_written_by_a_person_has_no_provenance(wire: Wire) -> None:
     node = await provenanced(wire)
     by_hand = (await wire("UpdateNode", node_id=node.id, summary="My words.", attributes={"k": "v"})).node
-    assert dict(by_hand.attributes) == {"k": "v"}
+    assert dict(by_hand.attributes) == {"k": "v", BRIEF_BY: "extractive-1"}, "the brief is not theirs"
     again = (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
     assert again.attributes[SUMMARY_OF] == hash_of_content(node.content)
     both = (await wire("UpdateNode", node_id=node.id, summary="Mine.", regenerate_summary=True)).node
-    assert (both.summary, dict(both.attributes)) == ("Mine.", {"k": "v"})
+    assert (both.summary, dict(both.attributes)) == ("Mine.", {"k": "v", BRIEF_BY: "extractive-1"})
+    brief = (await wire("UpdateNode", node_id=node.id, brief="Mine, too.")).node
+    assert dict(brief.attributes) == {"k": "v"}
 
 
 @pytest.mark.requirement("FOREST-5")

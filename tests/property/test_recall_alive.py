@@ -1,7 +1,8 @@
-"""A recall returns exactly the leaves that are alive at its state, after any commits, branches, edits and moves.
+"""A recall returns exactly the leaves that are alive and hold at its state, after any commits, branches and edits.
 
-The model is brute force: the leaves are the alive nodes with a content of their own. All vectors of these tests have
-only positive components, so that every leaf is similar to every question.
+The model is brute force: the leaves are the alive nodes with a content of their own that have not ended and that no
+alive node supersedes. All vectors of these tests have only positive components, so that every leaf is similar to every
+question.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from memotree_storage.model.codec import encode_entry, entry_path
-from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.node import Archive, Entry, Node, Relation
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Embedder, Signature
 from memotree_storage.postgres import sessions, staging, tree
@@ -36,15 +37,15 @@ from memotree.v1 import forest_service_pb2 as pb
 PLACES: Final = many_between(None, None, 8)
 ARCHIVES: Final = [Archive(numbered_id(1_000_000 + number), f"a{number}", f"model-{number % 2}") for number in range(3)]
 START: Final = datetime(2024, 1, 1, tzinfo=UTC)
+NOW: Final = f"{datetime.now(UTC):%Y-%m-%d}"
 WORD: Final = "apple"
+DAYS: Final = ["2001-01-01", "2002-01-01", "2099-01-01"]
 TYPES: Final = ["note", "leaf_chunk", "summary_node"]
 
+KINDS: Final = ["create", "create", "edit", "move", "archive", "delete", "date", "supersede"]
+
 choices = st.integers(0, 1000)
-edits = st.lists(
-    st.tuples(st.sampled_from(["create", "create", "edit", "move", "archive", "delete"]), choices, choices),
-    min_size=1,
-    max_size=3,
-)
+edits = st.lists(st.tuples(st.sampled_from(KINDS), choices, choices), min_size=1, max_size=3)
 
 
 def pick(options: Any, number: int) -> Any:
@@ -169,11 +170,16 @@ class Recalls(RuleBasedStateMachine):
             self._check(draft.id, draft.base, self._state_of(draft))
 
     def _check(self, revision: str, commit_id: str, alive: dict[str, Entry]) -> None:
-        leaves = {
+        every = {
             key: node
             for key, node in alive.items()
             if isinstance(node, Node) and node.type != "summary_node" and node.content
         }
+        assert self._recalled(revision, commit_id, include_outdated=True) == every.keys()
+        assert self._recalled(revision, commit_id, valid_at=DAYS[0]) == {
+            key for key, node in every.items() if self._holds(alive, node, DAYS[0])
+        }
+        leaves = {key: node for key, node in every.items() if self._holds(alive, node)}
         assert self._recalled(revision, commit_id) == leaves.keys()
         here = ARCHIVES[self.count % 3]
         assert self._recalled(revision, commit_id, archives=[here.id]) == {
@@ -202,6 +208,7 @@ class Recalls(RuleBasedStateMachine):
             node = alive[one.node.id]
             assert isinstance(node, Node)
             assert (one.node.content, one.node.archive_id) == (node.content, node.archive_id)
+            assert (one.node.title, tuple(one.node.tags)) == (node.title, node.tags)
             assert list(one.node.path) == self._way(alive, node.id)[:-1]
         for passage in answer.passages:
             assert {one.node.archive_id for one in passage.nodes} == {passage.archive_id}
@@ -209,13 +216,28 @@ class Recalls(RuleBasedStateMachine):
 
     def _check_nodes(self, revision: str, alive: dict[str, Entry], here: Archive) -> None:
         """Recall with the strategies that search the index."""
-        inside = {key for key, node in alive.items() if isinstance(node, Node) and node.archive_id == here.id}
+        inside = {
+            key
+            for key, node in alive.items()
+            if isinstance(node, Node) and node.archive_id == here.id and self._holds(alive, node)
+        }
         wanted = {"archives": [here.id]}
         flat = self._ask(revision, wanted, strategy=pb.RECALL_STRATEGY_COLLAPSED, top_k=1000)
         assert {one.node.id for one in flat.nodes} == inside
         tops = self._ask(revision, wanted, strategy=pb.RECALL_STRATEGY_LCA, top_k=1000)
-        roots = {self._way(alive, key)[0] for key in inside}
-        assert {one.node.id for one in tops.nodes} == roots, "of all nodes of a tree the root is above the others"
+        assert {one.node.id for one in tops.nodes} == self._tops(alive, inside)
+
+    def _tops(self, alive: dict[str, Entry], inside: set[str]) -> set[str]:
+        """The lowest common ancestor of the nodes of each tree, or if that does not hold, these nodes themselves."""
+        found = set[str]()
+        ways = [self._way(alive, key) for key in sorted(inside)]
+        for root in {way[0] for way in ways}:
+            tree_ways = [way for way in ways if way[0] == root]
+            shared = [steps[0] for steps in zip(*tree_ways, strict=False) if len(set(steps)) == 1]
+            top = alive[shared[-1]]
+            assert isinstance(top, Node)
+            found |= {top.id} if self._holds(alive, top) else {way[-1] for way in tree_ways}
+        return found
 
     def _ask(self, revision: str, wanted: dict[str, Any], **fields: Any) -> pb.RecallResponse:
         request = pb.RecallRequest(
@@ -224,6 +246,16 @@ class Recalls(RuleBasedStateMachine):
         return self.harness.run(self.recalling.recall(request))
 
     # --- by hand ---
+
+    @staticmethod
+    def _holds(alive: dict[str, Entry], node: Node, day: str = "") -> bool:
+        """Whether a node holds on a day, or without one has not ended by now."""
+        end = node.attributes.get("valid_to", "9999")
+        for other in alive.values():
+            if isinstance(other, Node) and Relation("SUPERSEDES", node.id) in other.relations:
+                end = min(end, other.attributes.get("valid_from", str(START)))
+        begin = node.attributes.get("valid_from", "0000")
+        return begin <= day < end if day else end > NOW
 
     def _git(self) -> Any:
         return self.harness.store.repositories.get(self.workspace)
@@ -258,6 +290,17 @@ class Recalls(RuleBasedStateMachine):
                 gone = pick(bare, first)
                 changes[gone.id] = after[gone.id] = None
                 continue
+            elif kind == "date":
+                days = [DAYS[first % 3], DAYS[second % 3]]
+                times = dict(zip(("valid_from", "valid_to"), days, strict=True))
+                made = replace(pick(nodes, first), attributes={key: times[key] for key in sorted(times)[: second % 3]})
+            elif kind == "supersede":
+                made = pick(nodes, first)
+                target = pick(nodes, second)
+                others = tuple(each for each in made.relations if each.target_id != target.id)
+                made = replace(made, relations=tuple(sorted([*others, Relation("SUPERSEDES", target.id)])))
+                if target.id == made.id:
+                    made = replace(made, relations=())
             elif kind == "move":
                 made = replace(pick(nodes, first), position=pick(PLACES, second))
             elif kind == "archive":

@@ -24,7 +24,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.forest.recall.ancestry import Hit, representatives
+from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.answers import (
     dropped_node,
     packed_answer,
@@ -296,7 +296,7 @@ class Recall:
             paths = await tree.ancestors(Snapshot(conn, view.state), found)
             if is_lca:
                 tops = representatives(Hit((*paths[key], key), hit.score) for key, hit in found.items())
-                chosen = [part_for(top) for top in tops]
+                chosen = [part_for(top) for top in await _holding(Snapshot(conn, view.state), view, wanted, tops)]
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
@@ -371,6 +371,21 @@ def _unknown(given: pb.RecallFilter, wanted: Filter) -> list[str]:
         what = f"belongs to the model {given.model_id!r}" if given.model_id else "matches the filter"
         return [f"No archive here {what}; ListArchives lists the archives and their models."]
     return []
+
+
+async def _holding(
+    snapshot: Snapshot, view: StateView, wanted: Filter, tops: Sequence[Representative]
+) -> list[Representative]:
+    """Returns the representatives; instead of one that does not hold, its hits, which do."""
+    versions = await tree.versions(snapshot, [top.node_id for top in tops if len(top.hits) > 1])
+    gone = {
+        key
+        for key, version in versions.items()
+        if not wanted.admits_validity(version.attributes, _ended(view, version.entry_id))
+    }
+    found = [top for top in tops if top.node_id not in gone]
+    found += [Representative(hit.node_id, hit.score, (hit,)) for top in tops if top.node_id in gone for hit in top.hits]
+    return sorted(found, key=lambda top: (-top.score, top.node_id))
 
 
 def _ended(view: StateView, node_id: str) -> float | None:
