@@ -112,6 +112,7 @@ async def run(folders: Sequence[Path]) -> dict[str, Any]:
             await recall_notes.write(workspace)
             foreign = [text for data in sets for text in _spread(data)]
             await _ask_notes(workspace, {**recall_notes.questions(), **_unrelated(foreign)}, found)
+            notes = await recall_notes.first_found(workspace)
     return {
         "kind": "confidence",
         "set": "confidence",
@@ -119,6 +120,7 @@ async def run(folders: Sequence[Path]) -> dict[str, Any]:
         "machine": machine(),
         "sets": [data.name for data in sets],
         "places": {way: _figures(kinds) for way, kinds in sorted(found.ways.items())},
+        "notes": notes,
         "failures": failures,
     }
 

@@ -36,13 +36,28 @@ async def write(workspace: AsyncWorkspace) -> None:
         await session.commit("Write phone numbers")
 
 
+async def first_found(workspace: AsyncWorkspace) -> dict[str, int]:
+    """Return for how many of the questions with an answer the best recalled note is the right one, of how many."""
+    found = 0
+    asked = questions()["answered"]
+    for name, text in zip(_asked(), asked, strict=True):
+        answer = await workspace.recall(text, token_budget=20)
+        notes = [each for passage in answer.passages for each in passage.nodes]
+        best = max(notes, key=lambda each: each.score, default=None)
+        found += best is not None and best.node.title == f"Phone number of {name}"
+    return {"asked": len(asked), "first": found}
+
+
+def _asked() -> list[str]:
+    return [f"{first} {last}" for first, last in product(_FIRST, _LAST)][::_EVERY]
+
+
 def questions() -> dict[str, list[str]]:
     """Return questions by their kind: with an answer, and about people whose number is not there."""
-    asked = [f"{first} {last}" for first, last in product(_FIRST, _LAST)][::_EVERY]
     return {
         "answered": [
             (f"What is the phone number of {name}?" if number % 2 else f"How can I call {name}?")
-            for number, name in enumerate(asked)
+            for number, name in enumerate(_asked())
         ],
         "unanswerable by the set": [f"What is the phone number of {name}?" for name in _STRANGERS],
     }

@@ -12,6 +12,15 @@ from rich.table import Table
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "recall.md"
 
+SETS: Final[Mapping[str, str]] = {
+    "locomo-dev": "conversations",
+    "qmsum-val": "meetings",
+    "emanual-dev": "a manual",
+    "qasper10-dev": "papers",
+    "syllabusqa-dev": "syllabi",
+}
+"""The sets that are shown side by side, with what they are about."""
+
 BARS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
     "locomo-dev": {
         "own": {"250": 57.4, "500": 71.7, "1000": 79.7, "2000": 86.3},
@@ -48,15 +57,23 @@ def show(document: Mapping[str, Any], console: Console) -> None:
 
 
 def renew(paths: Iterable[Path], page: Path = PAGE) -> None:
-    """Write the tables of saved runs between the marks of the page that have their names."""
+    """Write the tables of saved runs between the marks of the page that have their names, and all sets side by side."""
     text = page.read_text(encoding="utf-8")
-    for path in paths:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        begin, end = (f"<!-- {mark}: {document['set']} -->" for mark in ("begin", "end"))
-        if begin in text and end in text:
-            before, _, rest = text.partition(begin)
-            text = f"{before}{begin}\n\n{markdown(document)}\n{end}{rest.partition(end)[2]}"
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    for document in documents:
+        text = _between_marks(text, document["set"], markdown(document))
+    runs = {document["set"]: document for document in documents if "best_baseline" in document}
+    if runs.keys() >= SETS.keys():
+        text = _between_marks(text, "overview", _markdown(overview(runs)))
     page.write_text(text, encoding="utf-8")
+
+
+def _between_marks(text: str, name: str, tables: str) -> str:
+    begin, end = (f"<!-- {mark}: {name} -->" for mark in ("begin", "end"))
+    if begin not in text or end not in text:
+        return text
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{tables}\n{end}{rest.partition(end)[2]}"
 
 
 def markdown(document: Mapping[str, Any]) -> str:
@@ -91,6 +108,23 @@ def sheets(document: Mapping[str, Any]) -> Iterator[Sheet]:
         yield run.ablations()
     yield run.costs()
     yield run.ingest()
+
+
+def overview(runs: Mapping[str, Mapping[str, Any]]) -> Sheet:
+    """Return the sets side by side: MemoTree, and in brackets what it has more than the best simple method."""
+    budgets = sorted({int(budget) for run in runs.values() for budget in run["budgets"]})
+    rows = []
+    for name, what in SETS.items():
+        run = runs[name]
+        for where in run["places"]:
+            ours, best = run["memotree"][where], run["best_baseline"][where]
+            cells = {
+                int(budget): f"{ours[budget]['mean']:.1f} ({best[budget]['difference']['mean']:+.1f})"
+                for budget in ours
+            }
+            rows.append((f"{what}, {where}", *(cells.get(budget, "") for budget in budgets)))
+    title = "Evidence recall in percent (and points more than the best simple method of the run) at each token budget"
+    return Sheet(title, ("questions about", *(f"{budget:,}" for budget in budgets)), rows)
 
 
 def _scale(document: Mapping[str, Any]) -> Sheet:
