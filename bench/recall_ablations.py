@@ -18,7 +18,7 @@ from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SnapshotCache
-from memotree.forest.recall.word_frequency import workspace_frequency
+from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.request import lookup
 from memotree.server.compose import open_store_and_models
@@ -64,7 +64,7 @@ async def run(
         corpora: dict[tuple[str, ...], SearchCorpus] = {}
         async with store.database.connection() as conn:
             frequencies = [
-                await workspace_frequency(conn, place.state.workspace_id, question.text, related)
+                frequency_in_workspace(await read_term_counts(conn, place.state.workspace_id, question.text, related))
                 for question in data.questions
             ]
         for where in places:

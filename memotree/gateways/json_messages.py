@@ -16,8 +16,10 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import FieldViolation
+from memotree_storage.model.provenance import without_provenance
 
 from memotree.gateways.contract import Field, is_map, short_names
+from memotree.v1 import types_pb2
 
 _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
@@ -25,6 +27,7 @@ _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
+_ATTRIBUTES: Final = f"{types_pb2.Node.DESCRIPTOR.full_name}.attributes"
 _FLOATS: Final = frozenset({FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT})
 _GREATEST: Final = 1e308
 """The greatest number that a floating-point field accepts; JSON integers have no limit."""
@@ -39,6 +42,9 @@ _AS_TEXT: Final = {
 def to_json(message: Message, *, with_empty_lists: bool = False) -> dict[str, Any]:
     """The fields of a message; empty strings, lists and maps, absent messages and unspecified enums are left out.
 
+    So are the attributes of nodes that record where a summary comes from: they are lines that a model would have to
+    read with every node, and ``summary_older`` says what follows from them.
+
     Args:
         message: Any message of the contract.
         with_empty_lists: Whether to include empty lists of the top message, so that a list that was asked for is there.
@@ -48,6 +54,8 @@ def to_json(message: Message, *, with_empty_lists: bool = False) -> dict[str, An
         if field.has_presence and not message.HasField(field.name):
             continue
         value = _field_to_json(field, getattr(message, field.name))
+        if field.full_name == _ATTRIBUTES:
+            value = without_provenance(value)
         wanted = (field.has_presence and value is not None) or (with_empty_lists and value == [])
         if wanted or value not in ("", [], {}, None):
             found[field.name] = value

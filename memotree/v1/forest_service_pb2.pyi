@@ -463,32 +463,6 @@ class DroppedNode(_message.Message):
 Global___DroppedNode: _TypeAlias = DroppedNode  # noqa: Y015
 
 @_typing.final
-class TermCount(_message.Message):
-    """How many indexed versions of a workspace have a term; rare words count more."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TERM_FIELD_NUMBER: _builtins.int
-    VERSIONS_FIELD_NUMBER: _builtins.int
-    term: _builtins.int
-    """The hash of the term."""
-    versions: _builtins.int
-    """The number of versions."""
-    def __init__(
-        self,
-        *,
-        term: _builtins.int = ...,
-        versions: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["term", b"term", "versions", b"versions"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TermCount: _TypeAlias = TermCount  # noqa: Y015
-
-@_typing.final
 class RecallReceipt(_message.Message):
     """How an answer of Recall came about. Sent back in RecallRequest, it gives the same answer again."""
 
@@ -533,6 +507,10 @@ class RecallReceipt(_message.Message):
     """The reranking model; empty without one."""
     indexed_versions: _builtins.int
     """How many versions of the workspace were indexed; 0 when that did not count."""
+    term_counts: _builtins.bytes
+    """In how many of them the words of the query occurred, as far as that counted: pairs of little-endian 32-bit numbers,
+    the hash of a term and the number of versions.
+    """
     answer_sha256: _builtins.str
     """SHA-256 of the answer in hexadecimal: of its nodes, their versions and the text."""
     @_builtins.property
@@ -546,10 +524,6 @@ class RecallReceipt(_message.Message):
     @_builtins.property
     def selected_archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The archives that the index selected; empty when all leaves that the filter admits were scored."""
-
-    @_builtins.property
-    def term_counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TermCount]:
-        """In how many of them the words of the query occurred, as far as that counted."""
 
     @_builtins.property
     def dropped(self) -> _containers.RepeatedCompositeFieldContainer[Global___DroppedNode]:
@@ -572,7 +546,7 @@ class RecallReceipt(_message.Message):
         rerank_model: _builtins.str = ...,
         selected_archives: _abc.Iterable[_builtins.str] | None = ...,
         indexed_versions: _builtins.int = ...,
-        term_counts: _abc.Iterable[Global___TermCount] | None = ...,
+        term_counts: _builtins.bytes = ...,
         dropped: _abc.Iterable[Global___DroppedNode] | None = ...,
         answer_sha256: _builtins.str = ...,
     ) -> None: ...

@@ -6,6 +6,7 @@ workspace the words of the question occurred, which later commits and other bran
 """
 
 import hashlib
+import struct
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +20,9 @@ from memotree.v1 import forest_service_pb2 as pb
 
 METHOD: Final = "recall-1"
 """The version of the method. Change it when the answer to any question changes."""
+
+
+_PAIR: Final = struct.Struct("<II")
 
 
 class ReceiptNotRepeatableError(FailedPreconditionError):
@@ -103,10 +107,16 @@ def moment_of(receipt: pb.RecallReceipt) -> float:
 
 
 def term_counts_of(receipt: pb.RecallReceipt) -> Frequencies | None:
-    """Returns the frequencies that a receipt records, if they counted."""
+    """Returns the frequencies that a receipt records, if they counted.
+
+    Raises:
+        InvalidInputError: If they cannot be read.
+    """
     if not receipt.indexed_versions:
         return None
-    return Frequencies({each.term: each.versions for each in receipt.term_counts}, receipt.indexed_versions)
+    if len(receipt.term_counts) % _PAIR.size:
+        raise InvalidInputError.at("receipt.term_counts", "is not whole; send the receipt as it is.")
+    return Frequencies(dict(_PAIR.iter_unpack(receipt.term_counts)), receipt.indexed_versions)
 
 
 def make_receipt(asked: Question, view: StateView, wanted: Filter, models: tuple[str, str]) -> pb.RecallReceipt:
@@ -135,9 +145,7 @@ def make_receipt(asked: Question, view: StateView, wanted: Filter, models: tuple
     receipt.moment.FromMicroseconds(round(wanted.moment * 1e6))
     if asked.term_counts is not None:
         receipt.indexed_versions = asked.term_counts.versions
-        receipt.term_counts.extend(
-            pb.TermCount(term=term, versions=count) for term, count in sorted(asked.term_counts.having.items())
-        )
+        receipt.term_counts = b"".join(_PAIR.pack(*pair) for pair in sorted(asked.term_counts.having.items()))
     return receipt
 
 
