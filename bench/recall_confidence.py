@@ -63,14 +63,14 @@ class Asked:
     levels: Counter[str] = field(default_factory=Counter)
 
 
-async def run(folders: Sequence[Path]) -> dict[str, Any]:
-    """Measure some sets."""
+async def run(folders: Sequence[Path], embedding: str | None = None) -> dict[str, Any]:
+    """Measure some sets with an embedding model; the built-in one if ``None``."""
     sets = [read_set(folder) for folder in folders]
     found: dict[Where, dict[str, Asked]] = {"own": defaultdict(Asked), "pooled": defaultdict(Asked)}
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="memotree-recall-") as folder:
         (home := Path(folder) / "data").mkdir()
-        async with private_server(home) as client:
+        async with private_server(home, embedding) as client:
             for data in sets:
                 await client.create_workspace(data.name)
                 workspace = client.workspace(data.name)
