@@ -21,13 +21,14 @@ import uvloop
 from rich.console import Console
 from rich.progress import track
 
-from bench import baselines, recall_ablations, recall_confidence, recall_pages, recall_scale
+from bench import baselines, recall_ablations, recall_confidence, recall_embedding, recall_pages, recall_scale
 from bench.evidence import EvaluationSet, figure, read_set
 from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server, recall_of
 from bench.table import machine
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
+from memotree.settings import LOCAL_EMBEDDING_MODEL
 
 OUT: Final = Path(__file__).parent / "out"
 
@@ -43,19 +44,23 @@ def main() -> int:
     configure_logging("warning", "console")
     if arguments.markdown:
         recall_pages.renew(sorted(OUT.glob("recall-*.json")))
+        if runs := recall_embedding.pairs(OUT, LOCAL_EMBEDDING_MODEL):
+            recall_pages.fill([("embedding", recall_pages.table(recall_embedding.sheet(runs)))])
         return 0
     collect_rarely()
     if arguments.scale:
         document = uvloop.run(recall_scale.run(arguments.scale))
         name = "scale"
     elif arguments.confidence:
-        document = uvloop.run(recall_confidence.run(arguments.confidence))
+        document = uvloop.run(recall_confidence.run(arguments.confidence, arguments.embedding))
         name = "confidence"
     else:
         data = read_set(arguments.data, arguments.questions)
         document = _measured(data, arguments)
         name = data.name
-    path = arguments.json or OUT / f"recall-{name}.json"
+    # The tables of the default are renewed from the files named so, so another model's figures need another name.
+    name = f"{arguments.embedding}-{name}" if arguments.embedding else f"recall-{name}"
+    path = arguments.json or OUT / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     recall_pages.show(document, Console(width=170))
@@ -69,6 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="the file for all results; bench/out/recall-<set>.json by default")
     parser.add_argument("--budgets", type=_budgets, help="such as 250,500,1000; the default depends on the set")
     parser.add_argument("--questions", type=int, help="only this many questions, spread evenly over all")
+    parser.add_argument("--embedding", metavar="NAME", help="a local embedding model; the built-in one by default")
     parser.add_argument("--no-pooled", action="store_true", help="ask each question only of its own document")
     parser.add_argument("--no-baselines", action="store_true", help="do not measure the simple methods")
     parser.add_argument("--ablations", action="store_true", help="also switch off each part of the scoring in turn")
@@ -96,15 +102,15 @@ def _measured(data: EvaluationSet, arguments: argparse.Namespace) -> dict[str, A
     begun = time.perf_counter()
     budgets = arguments.budgets or data.budgets
     places: tuple[Where, ...] = ("own",) if arguments.no_pooled else ("own", "pooled")
-    document = _facts(data, budgets, places)
+    document = _facts(data, budgets, places) | {"embedding": arguments.embedding or ""}
     with tempfile.TemporaryDirectory(prefix="memotree-recall-") as folder:
         (home := Path(folder) / "data").mkdir()
-        ingested, replies, facts = uvloop.run(_asked(home, data, budgets, places))
+        ingested, replies, facts = uvloop.run(_asked(home, data, budgets, places, arguments.embedding))
         document |= facts
         document |= _figures(data, replies)
         if arguments.ablations:
             _say.print("ablations …")
-            rows = asyncio.run(recall_ablations.run(home, data, ingested, budgets, places))
+            rows = asyncio.run(recall_ablations.run(home, data, ingested, budgets, places, arguments.embedding))
             document["ablations"] = {name: _means(data, own) for name, own in rows.items()}
             document["ablations_apart"] = _apart(document)  # more than 0 if they score differently than the server
     if not arguments.no_baselines:
@@ -146,9 +152,9 @@ def _facts(data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where])
 
 
 async def _asked(
-    folder: Path, data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where]
+    folder: Path, data: EvaluationSet, budgets: Sequence[int], places: Sequence[Where], embedding: str | None
 ) -> tuple[Ingested, Replies, dict[str, Any]]:
-    async with private_server(folder) as client:
+    async with private_server(folder, embedding) as client:
         await client.create_workspace(WORKSPACE)
         workspace = client.workspace(WORKSPACE)
         _say.print(f"{data.name}: ingesting {len(data.documents)} documents of {data.lines:,} lines …")

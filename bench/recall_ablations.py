@@ -48,12 +48,18 @@ Figures = dict[str, dict[Where, dict[int, list[float]]]]
 
 
 async def run(
-    folder: Path, data: EvaluationSet, ingested: Ingested, budgets: Sequence[int], places: Sequence[Where]
+    folder: Path,
+    data: EvaluationSet,
+    ingested: Ingested,
+    budgets: Sequence[int],
+    places: Sequence[Where],
+    embedding: str | None = None,
 ) -> Figures:
-    """Measure every row over a data folder whose server has stopped."""
+    """Measure every row over a data folder whose server, with this embedding model, has stopped."""
     found: Figures = {}
     async with AsyncExitStack() as stack:
-        store, models = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
+        settings = load_settings(data_folder=folder, log_level="warning", embedding_model=embedding)
+        store, models = await open_store_and_models(settings, stack)
         async with store.database.connection() as conn:
             place = await lookup.find_revision(conn, WORKSPACE, "")
         kept = SnapshotCache(store, CACHE_BYTES)
@@ -68,7 +74,7 @@ async def run(
                 for question in data.questions
             ]
         for where in places:
-            for name, settings in PARTS.items():
+            for name, part in PARTS.items():
                 rows = found.setdefault(name, {}).setdefault(where, {})
                 for question, vector, frequency in zip(data.questions, vectors, frequencies, strict=True):
                     wanted = (
@@ -88,7 +94,7 @@ async def run(
                         vector,
                         related=words,
                         frequency=counted,
-                        settings=settings,
+                        settings=part,
                     )
                     for budget in budgets:
                         taken = [corpus.place(leaf) for leaf in pack(scores.total, corpus.leaf_index, budget).tolist()]

@@ -73,9 +73,9 @@ class Reply:
 
 
 @asynccontextmanager
-async def private_server(folder: Path) -> AsyncIterator[AsyncClient]:
-    """A client of a server on a folder of its own, with default settings."""
-    settings = load_settings(data_folder=folder, port=0, log_level="warning")
+async def private_server(folder: Path, embedding: str | None = None) -> AsyncIterator[AsyncClient]:
+    """A client of a server on a folder of its own, with default settings except for the embedding model."""
+    settings = load_settings(data_folder=folder, port=0, log_level="warning", embedding_model=embedding)
     async with (
         compose(settings) as operations,
         Server(settings, operations) as server,

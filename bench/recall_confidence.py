@@ -89,14 +89,14 @@ class Found:
         asked.levels[answer.confidence] += 1
 
 
-async def run(folders: Sequence[Path]) -> dict[str, Any]:
-    """Measure some sets, and notes."""
+async def run(folders: Sequence[Path], embedding: str | None = None) -> dict[str, Any]:
+    """Measure some sets, and notes, with an embedding model; the built-in one if ``None``."""
     sets = [read_set(folder) for folder in folders]
     found = Found()
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="memotree-recall-") as folder:
         (home := Path(folder) / "data").mkdir()
-        async with private_server(home) as client:
+        async with private_server(home, embedding) as client:
             for data in sets:
                 if not _tested(data):
                     continue

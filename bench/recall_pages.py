@@ -46,42 +46,44 @@ class Sheet:
 def show(document: Mapping[str, Any], console: Console) -> None:
     """Print the tables of one run."""
     for sheet in sheets(document):
-        table = Table(title=sheet.title, title_justify="left")
+        shown = Table(title=sheet.title, title_justify="left")
         for number, heading in enumerate(sheet.headings):
-            table.add_column(heading, justify="right" if number else "left")
+            shown.add_column(heading, justify="right" if number else "left")
         for row in sheet.rows:
-            table.add_row(*(cell.strip("*") for cell in row))
-        console.print(table)
+            shown.add_row(*(cell.strip("*") for cell in row))
+        console.print(shown)
     for failure in document["failures"]:
         console.print(f"[red]{failure}[/]")
 
 
 def renew(paths: Iterable[Path], page: Path = PAGE) -> None:
     """Write the tables of saved runs between the marks of the page that have their names, and all sets side by side."""
-    text = page.read_text(encoding="utf-8")
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    for document in documents:
-        text = _between_marks(text, document["set"], markdown(document))
+    tables = [(document["set"], markdown(document)) for document in documents]
     runs = {document["set"]: document for document in documents if "best_baseline" in document}
     if runs.keys() >= SETS.keys():
-        text = _between_marks(text, "overview", _markdown(overview(runs)))
+        tables.append(("overview", table(overview(runs))))
+    fill(tables, page)
+
+
+def fill(tables: Iterable[tuple[str, str]], page: Path = PAGE) -> None:
+    """Write tables between the marks of the page that have their names; one without marks is left out."""
+    text = page.read_text(encoding="utf-8")
+    for name, made in tables:
+        begin, end = (f"<!-- {mark}: {name} -->" for mark in ("begin", "end"))
+        if begin in text and end in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}\n\n{made}\n{end}{rest.partition(end)[2]}"
     page.write_text(text, encoding="utf-8")
-
-
-def _between_marks(text: str, name: str, tables: str) -> str:
-    begin, end = (f"<!-- {mark}: {name} -->" for mark in ("begin", "end"))
-    if begin not in text or end not in text:
-        return text
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n\n{tables}\n{end}{rest.partition(end)[2]}"
 
 
 def markdown(document: Mapping[str, Any]) -> str:
     """Return the tables of one run as Markdown."""
-    return "\n".join(_markdown(sheet) for sheet in sheets(document))
+    return "\n".join(table(sheet) for sheet in sheets(document))
 
 
-def _markdown(sheet: Sheet) -> str:
+def table(sheet: Sheet) -> str:
+    """Return one table as Markdown."""
     lines = [f"**{sheet.title}**", "", _line(sheet.headings), f"|---|{'---:|' * (len(sheet.headings) - 1)}"]
     return "\n".join([*lines, *map(_line, sheet.rows), ""])
 

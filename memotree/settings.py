@@ -35,6 +35,9 @@ NOT_SETTINGS: Final = (
 A name that ends in ``_`` stands for all variables that begin with it.
 """
 
+LOCAL_EMBEDDING_MODEL: Final = "all-minilm-l6-v2"
+"""The embedding model that runs in this process if no URL is given and the package with its weights is installed."""
+
 LogFormat = Literal["auto", "console", "json"]
 
 _LAST_PORT: Final = 65_535
@@ -150,7 +153,9 @@ class Settings(BaseSettings):
         default=None, description="An OpenAI-compatible endpoint for embeddings; without it the built-in model is used."
     )
     embedding_model: str = Field(
-        default="", description="The embedding model's name there; changing it computes all vectors again."
+        default="",
+        description="The embedding model's name there, or `all-minilm-l6-v2` without a URL for that local model; "
+        "changing it computes all vectors again.",
     )
     embedding_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
     embedding_dimensions: int | None = Field(
@@ -252,8 +257,12 @@ class Settings(BaseSettings):
             if has_url and not getattr(self, f"{kind}_model"):
                 yield f"{kind}_model is missing: name the model to use at {kind}_url"
             for name in (f"{kind}_model", f"{kind}_api_key", "embedding_dimensions" if kind == "embedding" else ""):
-                if name and not has_url and getattr(self, name):
+                if not name or has_url or not getattr(self, name):
+                    continue
+                if name != "embedding_model":
                     yield f"{name} needs {kind}_url"
+                elif self.embedding_model != LOCAL_EMBEDDING_MODEL:
+                    yield f"{name} needs {kind}_url, unless it is {LOCAL_EMBEDDING_MODEL}"
 
     @classmethod
     def settings_customise_sources(

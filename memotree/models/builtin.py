@@ -60,8 +60,8 @@ class WordllamaEmbedder:
         return DIMENSIONS
 
     @property
-    def remote(self) -> bool:
-        """False: the model runs in this process."""
+    def is_slow(self) -> bool:
+        """False: a text takes less than a millisecond."""
         return False
 
     async def embed(self, texts: Sequence[str]) -> Vectors:

@@ -69,7 +69,7 @@ class EndpointEmbedder:
         return self._dimensions
 
     @property
-    def remote(self) -> bool:
+    def is_slow(self) -> bool:
         """True: the model is behind a URL."""
         return True
 

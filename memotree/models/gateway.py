@@ -24,8 +24,9 @@ from memotree.models.chat_requests import (
     parent_question,
 )
 from memotree.models.meter import Meter
+from memotree.models.minilm import MinilmEmbedder
 from memotree.models.model_errors import ModelRefusedError, ModelUnavailableError, RetryPolicy
-from memotree.settings import Settings
+from memotree.settings import LOCAL_EMBEDDING_MODEL, Settings
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most servers start without it
     from memotree.models.chat import Chat
@@ -52,38 +53,49 @@ class Models:
     Args:
         cache: The cache of answers.
         remote: The models behind URLs; without them all models are built in.
+        has_local_embedder: Whether the local embedding model is used, unless one behind a URL is.
     """
 
-    def __init__(self, cache: AnswerCache, remote: "RemoteModels | None" = None) -> None:
+    def __init__(
+        self, cache: AnswerCache, remote: "RemoteModels | None" = None, *, has_local_embedder: bool = False
+    ) -> None:
         self._cache = cache
         self._remote = remote
         self._chat = remote.chat if remote else None
         self._ranking = remote.ranking if remote else None
         self._remote_embedder = remote.embedder if remote else None
         self._builtin = WordllamaEmbedder()
-        self.embedder: Embedder = self._remote_embedder or self._builtin
+        self._local_embedder = MinilmEmbedder(cache) if has_local_embedder else None
+        self.embedder: Embedder = self._remote_embedder or self._local_embedder or self._builtin
         """The embedder of the store."""
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, retry_policy: RetryPolicy | None = None) -> Self:
         """Returns the models that the settings name; makes no calls before `open`."""
         cache = AnswerCache(database)
+        is_local = settings.embedding_url is None and settings.embedding_model == LOCAL_EMBEDDING_MODEL
         if settings.chat_url is settings.embedding_url is settings.rerank_url is None:
-            return cls(cache)
+            return cls(cache, has_local_embedder=is_local)
         from memotree.models.remote import connect  # noqa: PLC0415 - see above
 
         timeout, attempts = settings.model_timeout.total_seconds(), settings.model_attempts
-        return cls(cache, connect(settings, cache, retry_policy or RetryPolicy(timeout=timeout, attempts=attempts)))
+        remote = connect(settings, cache, retry_policy or RetryPolicy(timeout=timeout, attempts=attempts))
+        return cls(cache, remote, has_local_embedder=is_local)
 
     async def open(self) -> None:
-        """Finds out the length of the vectors, which the index needs to open. The database must be open.
+        """Finds out the length of a remote model's vectors, which the index needs to open, or loads the local model.
+
+        With an embedding model behind a URL, the database must be open.
 
         Raises:
+            LocalModelMissingError: If the local model is configured and not installed.
             ModelUnavailableError: If the embedding model does not answer, and its vector length is not cached.
             ModelRefusedError: If its endpoint refuses the call.
         """
         if self._remote_embedder is not None:
             await self._remote_embedder.learn()
+        elif self._local_embedder is not None:
+            await self._local_embedder.load()
 
     async def close(self) -> None:
         """Closes the connections to every endpoint."""
@@ -98,7 +110,7 @@ class Models:
     @property
     def is_built_in(self) -> bool:
         """Whether summaries and vectors are both built in, so that the ``…_now`` methods give the final ones."""
-        return self._chat is None and self._remote_embedder is None
+        return self._chat is None and self.embedder is self._builtin
 
     @property
     def has_ranking(self) -> bool:
@@ -127,7 +139,7 @@ class Models:
         """
         if self._remote_embedder is not None:
             return await self._remote_embedder.embed(texts, meter)
-        return await self._builtin.embed(texts)
+        return await self.embedder.embed(texts)
 
     # --- Summaries ---------------------------------------------------------------------------------------------------
 

@@ -144,6 +144,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         IndexUnavailableError: Qdrant does not answer.
         ModelUnavailableError: The embedding model does not answer, and the length of its vectors is not known.
         ModelRefusedError: The embedding model's endpoint refuses the call.
+        LocalModelMissingError: The local embedding model is configured and not installed.
     """
     stack.enter_context(DataFolderLock(settings.data_folder))
     postgres = await _postgres(settings, stack)
@@ -158,7 +159,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
     if settings.embedding_url is not None:
         stack.push_async_callback(database.close)
         await database.open()  # the earlier answers of the model are cached there; the store opens it once more
-        await models.open()
+    await models.open()
     embedder = models.embedder
     if settings.qdrant_url is None:
         engine = EmbeddedQdrant(settings.data_folder / "qdrant")

@@ -332,8 +332,11 @@ class Embedder(Protocol):
         ...
 
     @property
-    def remote(self) -> bool:
-        """Whether the model is on another machine: it may be slow or away, so work without vectors must not wait."""
+    def is_slow(self) -> bool:
+        """Whether vectors may take long: the model is large, or on another machine and perhaps away.
+
+        Work that needs no vectors must then not wait for them.
+        """
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:

@@ -65,7 +65,7 @@ class PositiveEmbedder:
 
     model = "positive"
     dimensions = 8
-    remote = False
+    is_slow = False
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         rows = [np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype=np.uint8) for text in texts]

@@ -58,7 +58,7 @@ class Indexer:
     def __init__(self, database: Database, index: IndexWriter, embedder: Embedder, entries: EntryReader) -> None:
         self._database = database
         self._index = index
-        self._remote = embedder.remote
+        self._is_slow = embedder.is_slow
         self._terms = TermMaker()
         self._maker = FeatureMaker(embedder, entries, self._terms)
         self._wake = asyncio.Event()
@@ -90,13 +90,13 @@ class Indexer:
 
         Args:
             workspace_id: The workspace.
-            meaning: Whether vectors are needed. Words alone never wait for a model on another machine.
+            meaning: Whether vectors are needed. Words alone never wait for a slow model.
 
         Raises:
             IndexUnavailableError: The index does not answer.
             UnavailableError: Vectors are needed, and the embedding model does not answer.
         """
-        only_words = self._remote and not meaning
+        only_words = self._is_slow and not meaning
         after = self._worded.get(workspace_id, 0) if only_words else 0
         async with self._database.connection() as conn:
             behind = await outbox.is_behind(conn, workspace_id, after=after)

@@ -242,7 +242,7 @@ class Search:
         if not pairs:
             return []
         vectors: Iterable[Vector | None] = repeat(None, len(pairs))
-        if query.meaning or not self._embedder.remote:
+        if query.meaning or not self._embedder.is_slow:
             vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
         terms = await asyncio.to_thread(_terms_of, [node for _, node in pairs])
         made: _Overlay = []

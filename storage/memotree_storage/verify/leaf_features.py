@@ -39,7 +39,7 @@ async def check_leaf_features(store: Store, workspace_id: str) -> AsyncIterator[
     """Compare the leaf features of a workspace with the texts in Git.
 
     Texts that Git has lost are left to the check of the commits. Vectors are computed again and compared only if the
-    embedding model runs in this process.
+    embedding model is not slow.
     """
     async with store.database.connection() as conn:
         for entry_id, commit_id in await leaf_features.missing(conn, workspace_id, _MOST_NAMED):
@@ -76,7 +76,7 @@ async def _compare(
 ) -> list[Difference]:
     # A version is gone if its line was collected meanwhile.
     known = [row for row in rows if row[0] in stored and row[2] in nodes]
-    if store.embedder.remote:
+    if store.embedder.is_slow:
         vectors: Sequence[Vector | None] = [stored[row[0]].vector for row in known]
     else:
         vectors = await leaf_features.leaf_vectors([nodes[row[2]] for row in known], store.embedder)

@@ -108,6 +108,18 @@ async def test_another_embedding_model_reindexes_everything_and_so_does_the_retu
         assert len(endpoint.texts_embedded) == paid, "every vector was known already"
 
 
+async def test_the_local_embedding_model_finds_what_is_said_in_other_words(
+    start: Start, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with start() as store:
+        world = await World.create(store, pages, limits)
+        engine = world.node("Motor", content="Repairing the motor of an automobile.")
+        commit_id = await world.put(engine, world.node("Pie", content="A recipe for apple pie.", position="a1"))
+    async with start(embedding_model="all-minilm-l6-v2") as store:
+        assert (store.embedder.model, store.embedder.dimensions) == ("all-minilm-l6-v2", 384)
+        assert await nearest(store, world, commit_id, "How do I fix a broken car?") == "Motor"
+
+
 async def test_a_reindex_stopped_by_an_outage_continues_when_the_model_is_back(
     start: Start, pages: PageTokens, limits: ServiceLimits
 ) -> None:
