@@ -12,7 +12,7 @@ _LOOK: Final = 4000
 _MARKED: Final = 100
 """How many characters of markup may stand before and among the words of a title in the content of a note."""
 
-_MARKUP: Final = re.compile(r"(?:^|(?<=\s))[#>*+=`_-]+(?=\S|\s)|[*`_]+(?=\s|$)|\s+")
+_MARKUP: Final = re.compile(r"(?:^|(?<=\s))[#>*+=`_-]+|[*`_]+(?=\s|$)|\s+")
 """Marks of Markdown before and after words, and white space; not the signs within a word, such as those of ``C++``."""
 
 _RUN: Final = re.compile(f"[{UNSPACED}]")

@@ -29,6 +29,7 @@ def test_the_title_of_a_note_is_its_own(title: str, content: str) -> None:
         ("Retries", "## Retries\n\nAt most five."),
         ("retries are…", "**Retries are** limited to five."),
         ("C++", "C++ is a language."),
+        ("Cherish the moments -…", "Cherish the moments - they are the best!"),
         ("山川", "山川草木"),
         ("", "Anything."),
     ],
