@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, FieldViolation, InvalidInputError
+from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.model.position import between
 from memotree_storage.model.provenance import is_older
@@ -14,7 +15,7 @@ from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
 from memotree.canvas.field_paths import RequestFields
-from memotree.canvas.valid_time import begun, check_valid_time
+from memotree.canvas.valid_time import check_valid_time
 from memotree.request import lookup
 from memotree.request.messages import read_relation, read_source
 from memotree.sessions import dangling
@@ -109,7 +110,6 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         attributes=dict(request.attributes),
         source=read_source(request.source) if request.HasField("source") else None,
     )
-    node = begun(node)
     generate = request.auto_generate_summary if request.HasField("auto_generate_summary") else True
     if generate and not request.HasField("summary"):
         given = {"brief"} if request.HasField("brief") else set[str]()
@@ -138,7 +138,7 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
         raise DerivedContentError.of(node.id, "edit those")
     summaries.check_attributes(request.attributes, node.attributes)
     changed = _with_given(node, request, given)
-    if "attributes" in given:
+    if any(changed.attributes.get(name) != node.attributes.get(name) for name in (VALID_FROM, VALID_TO)):
         check_valid_time(changed.attributes)
     if changed.type == SUMMARY_TYPE != node.type and changed.content:
         raise DerivedContentError.of(node.id, "move the content to a node below first, and empty it here")

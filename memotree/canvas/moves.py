@@ -8,8 +8,10 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import hash_of_content
+from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.superseding import superseding
 
 from memotree.canvas.edits import (
     DerivedContentError,
@@ -19,6 +21,7 @@ from memotree.canvas.edits import (
 )
 from memotree.canvas.field_paths import RequestFields
 from memotree.canvas.summaries import GeneratedSummary, keep_provenance, summarise, with_generated
+from memotree.canvas.valid_time import check_same_time
 from memotree.models.extractive import MADE_BY
 from memotree.request import lookup
 from memotree.sessions.editing import SessionEditor, moved_to
@@ -113,7 +116,18 @@ async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str
     for number, (part_id, part, place) in enumerate(zip(ids[1:], request.parts[1:], places, strict=True), 1):
         fresh = replace(node, id=part_id, parent_id=parent_id, position=place, relations=())
         await editor.put(await _part(fresh, part.title, part.content), None, note, _part_fields(number).translate)
+    await _supersede_parts(editor, node.id, ids[1:], note)
     return ids
+
+
+async def _supersede_parts(editor: SessionEditor, node_id: str, parts: Sequence[str], note: str) -> None:
+    """Let the nodes that supersede a split node supersede its parts, too."""
+    found = await superseding(editor.snapshot, targets=[node_id])
+    for version in (await tree.versions(editor.snapshot, [one.entry_id for one in found])).values():
+        node = await editor.load_node(version)
+        same = [each for each in node.relations if (each.type, each.target_id) == (SUPERSEDES, node_id)]
+        more = [replace(each, target_id=part) for each in same for part in parts]
+        await editor.put(replace(node, relations=tuple(sorted([*node.relations, *more]))), version, note)
 
 
 def _part_fields(number: int) -> RequestFields:
@@ -160,6 +174,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
     if set(above) & set(ids):
         raise CycleError.at("node_ids", "A node cannot be merged into its own descendant; put the ancestor first.")
     nodes = [await editor.load_node(version) for version in versions]
+    await check_same_time(editor.snapshot, nodes)
     union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
     await editor.put(union, first, request.commit_message, _MERGED.translate)
     for version in others:

@@ -12,7 +12,7 @@ from memotree_storage.postgres.tree import Snapshot
 
 from memotree.canvas.edits import EditResult, resolved
 from memotree.canvas.field_paths import RequestFields
-from memotree.canvas.valid_time import begun
+from memotree.canvas.valid_time import check_no_cycle
 from memotree.request import lookup
 from memotree.request.messages import TITLE, node_message, read_relation, relation_message, relation_name
 from memotree.sessions.editing import SessionEditor
@@ -51,17 +51,11 @@ async def add(editor: SessionEditor, request: pb.AddRelationRequest, message: st
     relation = await resolved(editor, read_relation(request.relation, "relation"), node.id, "relation")
     others = [other for other in node.relations if (other.type, other.target_id) != (relation.type, relation.target_id)]
     changed = replace(node, relations=tuple(sorted([*others, relation])))
-    if relation.type == SUPERSEDES and await _is_new(editor, node.id):
-        changed = begun(changed)
+    if relation.type == SUPERSEDES:
+        await check_no_cycle(editor.snapshot, node.id, relation.target_id)
     fields = RequestFields({"relations": "relation"}, relations=[relation])
     version = await editor.put(changed, placed.version, request.commit_message or message, fields.translate)
     return EditResult(placed._replace(version=version), node.content)
-
-
-async def _is_new(editor: SessionEditor, node_id: str) -> bool:
-    """Whether a node was created in this session."""
-    base = Snapshot(editor.conn, replace(editor.state, session_id=None))
-    return node_id not in await tree.versions(base, [node_id])
 
 
 async def remove(editor: SessionEditor, request: pb.RemoveRelationRequest, message: str) -> EditResult:

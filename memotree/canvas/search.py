@@ -11,6 +11,7 @@ from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
 from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import Node
+from memotree_storage.model.provenance import shown_summary
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -276,7 +277,8 @@ def _preview(node: Node, terms: Sequence[QueryTerm], length: int) -> Preview:
     if not others or not (node.brief or node.summary):
         return main
     # These are terms that the content lacks, and terms that come after the matches that already fill the preview.
-    about = make_preview(_joined(node.brief, node.summary, " ".join(node.tags)), others, length)
+    summary = shown_summary(node.summary, node.attributes)
+    about = make_preview(_joined(node.brief, summary, " ".join(node.tags)), others, length)
     both = {*main.matched, *about.matched}
     return Preview(
         main.text if main.matched or not about.matched else about.text,

@@ -1,13 +1,28 @@
-"""The valid time of nodes that are created or changed: checked, and begun when a new node supersedes another."""
+"""The valid time of nodes: checked when it is given, and kept right when nodes are merged or supersede each other."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.attribute_names import VALID_FROM
+from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.model.node import Node
-from memotree_storage.model.validity import SUPERSEDES, validity_faults
+from memotree_storage.model.validity import SUPERSEDES, period, validity_faults
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.superseding import superseding
+from memotree_storage.postgres.tree import Snapshot
+
+_MOST_STEPS: Final = 1000
+
+
+class ValidTimeDiffersError(FailedPreconditionError):
+    """The nodes to be merged hold at different times, so no valid time is right for all of their texts."""
+
+    reason = "VALID_TIME_DIFFERS"
+
+
+class SupersedingCycleError(InvalidInputError):
+    """The relation would close a circle of nodes that supersede each other, so that none of them would hold."""
+
+    reason = "CYCLE"
 
 
 def check_valid_time(attributes: Mapping[str, str]) -> None:
@@ -21,12 +36,36 @@ def check_valid_time(attributes: Mapping[str, str]) -> None:
         raise InvalidInputError("; ".join(f"{fault.field} {fault.description}" for fault in faults) + ".", faults)
 
 
-def begun(node: Node) -> Node:
-    """Return a new node with the current time as the beginning of its valid time, if it supersedes another node.
+async def check_no_cycle(snapshot: Snapshot, node_id: str, target_id: str) -> None:
+    """Check that a node may supersede another one: that does not supersede it, directly or through others.
 
-    Without it, a later change of the node would seem to move the end of the superseded one.
+    Raises:
+        SupersedingCycleError: It does.
     """
-    if VALID_FROM in node.attributes or not any(relation.type == SUPERSEDES for relation in node.relations):
-        return node
-    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return replace(node, attributes={**node.attributes, VALID_FROM: now})
+    seen, waiting = {target_id}, [target_id]
+    while waiting and len(seen) < _MOST_STEPS:
+        found = await tree.versions(snapshot, waiting)
+        ends = {end for one in found.values() for kind, end, _ in one.relations if kind == SUPERSEDES}
+        if node_id in ends:
+            raise SupersedingCycleError.at(
+                "relation.target_id",
+                f"{target_id} supersedes {node_id} already, directly or through others. Remove that relation first, or "
+                "none of them would count as current.",
+            )
+        waiting = sorted(ends - seen)
+        seen.update(waiting)
+
+
+async def check_same_time(snapshot: Snapshot, nodes: Sequence[Node]) -> None:
+    """Check that nodes hold at the same times, so that they can be merged into one.
+
+    Raises:
+        ValidTimeDiffersError: They do not, or only some of them are superseded.
+    """
+    over = {one.target_id for one in await superseding(snapshot, targets=[node.id for node in nodes])}
+    if len({(*period(node.attributes), node.id in over) for node in nodes}) > 1:
+        sentence = (
+            "The nodes hold at different times, or only some of them are superseded; one node could not say when each "
+            "of their texts holds. Give them the same valid_from and valid_to first, or delete what does not hold."
+        )
+        raise ValidTimeDiffersError(sentence, [FieldViolation(node.id, sentence) for node in nodes])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Protocol
 
@@ -181,8 +181,14 @@ def facts(pairs: Iterable[tuple[str, Cell]]) -> RenderableType:
 
 
 def when(time: datetime | None) -> str:
-    """A time in the local time zone."""
-    return time.astimezone().strftime("%Y-%m-%d %H:%M") if time else ""
+    """A time in the local time zone; in the first and last hours of the calendar, where that may not exist, in UTC."""
+    if time is None:
+        return ""
+    try:
+        time = time.astimezone()
+    except (OverflowError, ValueError):
+        time = time.astimezone(UTC)
+    return time.replace(tzinfo=None, second=0, microsecond=0).isoformat(" ", "minutes")
 
 
 def counted(number: int, noun: str) -> str:

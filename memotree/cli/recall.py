@@ -83,8 +83,6 @@ def recall(
         include_trace=trace,
         receipt=None if receipt is None else _read(receipt),
     )
-    if save_receipt is not None and found.receipt is not None:
-        save_receipt.write_text(found.receipt.text + "\n", encoding="utf-8")
     cli.output.show(found, lambda: found.text if prompt else look(found))
     if (found.passages or found.nodes) and not cli.output.as_json:
         used = f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
@@ -93,6 +91,15 @@ def recall(
     if found.outdated_left_out and not cli.output.as_json:
         left = f"{counted(found.outdated_left_out, 'node')} left out that do not hold any more; --outdated shows them."
         cli.output.note(Text(left, "dim"))
+    if save_receipt is not None and found.receipt is not None:
+        _save(found.receipt, save_receipt)
+
+
+def _save(receipt: "Receipt", path: Path) -> None:
+    try:
+        path.write_text(receipt.text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="--save-receipt") from error
 
 
 def _read(path: Path) -> "Receipt":

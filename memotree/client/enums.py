@@ -92,8 +92,9 @@ class RecallStrategy(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Why a node that recall found is not part of the answer."""
+    """Why a node that recall found is not part of the answer; UNSPECIFIED for a reason of a newer server."""
 
+    UNSPECIFIED = "UNSPECIFIED"
     BUDGET = "BUDGET"
     COPY = "COPY"
 

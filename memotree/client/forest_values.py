@@ -156,7 +156,7 @@ class DroppedNode:
     @classmethod
     def from_wire(cls, message: wire.DroppedNode) -> Self:
         """Reads the message."""
-        reason = from_wire(DropReason, message.reason, DropReason.BUDGET)
+        reason = from_wire(DropReason, message.reason, DropReason.UNSPECIFIED)
         return cls(message.node_id, message.score, message.tokens, reason)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from memotree_storage import faults
@@ -53,10 +53,14 @@ _MAX_TTL: Final = timedelta(days=366)
 class SummaryRenewer(Protocol):
     """Renews the summaries that depend on nodes changed in sessions."""
 
-    async def renew_in_session(
+    async def renew_for_commit(
         self, workspace: str, session_id: str, choice: Collection[str] = (), *, with_models: bool
-    ) -> list[str]:
-        """Stage new summaries where the (chosen) changes of a session made them stale; return the nodes' ids."""
+    ) -> Sequence[Any]:
+        """Make new summaries where the (chosen) changes of a session make them stale; write nothing."""
+        ...
+
+    async def stage(self, conn: Connection, session: Session, renewed: Sequence[Any]) -> list[str]:
+        """Stage them in a transaction that holds the session; return the ids of the nodes that are staged now."""
         ...
 
     def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
@@ -219,34 +223,37 @@ class SessionOperations:
         """
         order = self._order(request)
         renewed = await self._renewed(request, order.choice)
-        order = replace(order, choice=[*order.choice, *renewed] if order.choice else ())
-        return await finish_past_commit_point(partial(self._commit, request, order))
+        return await finish_past_commit_point(partial(self._commit, request, order, renewed))
 
-    async def _renewed(self, request: pb.CommitChangesRequest, choice: Sequence[str]) -> list[str]:
-        """Stage the summaries that follow the changes; return the ids of their nodes.
+    async def _renewed(self, request: pb.CommitChangesRequest, choice: Sequence[str]) -> Sequence[Any]:
+        """Make the summaries that follow the changes.
 
         A built-in one that cannot be made now does not stop the commit: the background renews it.
         """
         if self._summaries is None:
-            return []
+            return ()
         workspace = lookup.needed("workspace", request.workspace)
         session_id = lookup.needed("session_id", request.session_id)
         try:
-            return await self._summaries.renew_in_session(
+            return await self._summaries.renew_for_commit(
                 workspace, session_id, choice, with_models=request.renew_summaries
             )
         except MemoTreeError as error:
             if request.renew_summaries:
                 raise
             _log.info("summaries do not follow in the same commit", session=session_id, why=error.message)
-            return []
+            return ()
 
     async def finish(self) -> None:
         """Wait a few seconds for background work; for a graceful stop."""
         await self._store.background.finish()
 
     async def _commit(
-        self, request: pb.CommitChangesRequest, order: CommitOrder, commit_point: CommitPoint
+        self,
+        request: pb.CommitChangesRequest,
+        order: CommitOrder,
+        renewed: Sequence[Any],
+        commit_point: CommitPoint,
     ) -> pb.CommitChangesResponse:
         workspace_id = (await self._workspace(request.workspace)).workspace_id
         session_id = lookup.needed("session_id", request.session_id)
@@ -256,7 +263,12 @@ class SessionOperations:
 
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
-                result = await commit_session_in_transaction(held, session_id, order, _chosen_ids)
+                chosen = order
+                if renewed and self._summaries is not None:
+                    session = await sessions.hold_session(held.conn, workspace_id, session_id)
+                    staged = await self._summaries.stage(held.conn, session, renewed)
+                    chosen = replace(order, choice=[*order.choice, *staged] if order.choice else ())
+                result = await commit_session_in_transaction(held, session_id, chosen, chosen_ids)
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,
@@ -338,7 +350,7 @@ async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool 
     return head
 
 
-def _chosen_ids(rows: Mapping[str, Staged], texts: Sequence[str]) -> list[str]:
+def chosen_ids(rows: Mapping[str, Staged], texts: Sequence[str]) -> list[str]:
     """The staged entries that ids or unique prefixes name; unknown ones are left to the check of the commit."""
     return [_staged_id(rows, text, f"specific_nodes[{number}]") for number, text in enumerate(texts)]
 

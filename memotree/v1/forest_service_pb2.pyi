@@ -506,7 +506,7 @@ class RecallReceipt(_message.Message):
     rerank_model: _builtins.str
     """The reranking model; empty without one."""
     indexed_versions: _builtins.int
-    """How many versions of the workspace were indexed; 0 when that did not count."""
+    """How many versions of the workspace were indexed; absent when that did not count."""
     term_counts: _builtins.bytes
     """In how many of them the words of the query occurred, as far as that counted: pairs of little-endian 32-bit numbers,
     the hash of a term and the number of versions.
@@ -515,7 +515,7 @@ class RecallReceipt(_message.Message):
     """SHA-256 of the answer in hexadecimal: of its nodes, their versions and the text."""
     @_builtins.property
     def filter(self) -> Global___RecallFilter:
-        """The filter, with full ids."""
+        """The filter."""
 
     @_builtins.property
     def moment(self) -> _timestamp_pb2.Timestamp:
@@ -545,16 +545,18 @@ class RecallReceipt(_message.Message):
         embedding_model: _builtins.str = ...,
         rerank_model: _builtins.str = ...,
         selected_archives: _abc.Iterable[_builtins.str] | None = ...,
-        indexed_versions: _builtins.int = ...,
+        indexed_versions: _builtins.int | None = ...,
         term_counts: _builtins.bytes = ...,
         dropped: _abc.Iterable[Global___DroppedNode] | None = ...,
         answer_sha256: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "moment", b"moment"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions", "filter", b"filter", "indexed_versions", b"indexed_versions", "moment", b"moment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_sha256", b"answer_sha256", "commit_id", b"commit_id", "dropped", b"dropped", "embedding_model", b"embedding_model", "filter", b"filter", "indexed_versions", b"indexed_versions", "method", b"method", "moment", b"moment", "query_sha256", b"query_sha256", "rerank_model", b"rerank_model", "selected_archives", b"selected_archives", "session_digest", b"session_digest", "session_id", b"session_id", "strategy", b"strategy", "term_counts", b"term_counts", "token_budget", b"token_budget", "top_k", b"top_k"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions", "answer_sha256", b"answer_sha256", "commit_id", b"commit_id", "dropped", b"dropped", "embedding_model", b"embedding_model", "filter", b"filter", "indexed_versions", b"indexed_versions", "method", b"method", "moment", b"moment", "query_sha256", b"query_sha256", "rerank_model", b"rerank_model", "selected_archives", b"selected_archives", "session_digest", b"session_digest", "session_id", b"session_id", "strategy", b"strategy", "term_counts", b"term_counts", "token_budget", b"token_budget", "top_k", b"top_k"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__indexed_versions: _TypeAlias = _typing.Literal["indexed_versions"]  # noqa: Y015
+    _WhichOneofArgType__indexed_versions: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__indexed_versions) -> _WhichOneofReturnType__indexed_versions | None: ...
 
 Global___RecallReceipt: _TypeAlias = RecallReceipt  # noqa: Y015
 
@@ -811,7 +813,7 @@ class RecallResponse(_message.Message):
     likelihood: _builtins.float
     """How likely that is, from 0 to 1; the score of the best leaf of HYBRID."""
     outdated_left_out: _builtins.int
-    """How many nodes were left out because they do not hold; of HYBRID."""
+    """How many nodes were left out because they do not hold; of LCA and COLLAPSED, how many of those looked at."""
     @_builtins.property
     def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
         """For HYBRID: the packed passages in document order, the document with the best passage first."""

@@ -11,8 +11,10 @@ from integration.forests import FAILED, IMPATIENT, STOPPED, SUCCEEDED, Forest, f
 from integration.ingestion.documents import paragraphs
 from integration.test_reingestion import Book, above, chapter_of, leaf_of
 from integration.worlds import World
+from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.provenance import PENDING_MODEL
+from memotree_storage.postgres import staging
 from memotree_storage.postgres.database import DatabaseUnavailableError
 
 from memotree.forest.summaries.renewal_job import SummaryRenewal
@@ -143,7 +145,7 @@ def without_following(monkeypatch: pytest.MonkeyPatch) -> None:
         del arguments, options
         raise DatabaseUnavailableError("PostgreSQL does not answer.")
 
-    monkeypatch.setattr(SummaryRenewal, "renew_in_session", fail)
+    monkeypatch.setattr(SummaryRenewal, "renew_for_commit", fail)
 
 
 @pytest.mark.requirement("FOREST-5")
@@ -156,6 +158,28 @@ async def test_built_in_summaries_above_a_change_follow_in_the_same_commit(world
         assert forest.commits()[0] == "Change something"
         assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
         assert (await forest.node(ingested.chapter)).summary != before
+
+
+@pytest.mark.requirement("CANVAS-6", "USE-3")
+async def test_a_refused_or_repeated_commit_stages_no_summaries(world: World) -> None:
+    async with forest_of(world, background=True) as forest:
+        ingested = await IngestedBook.of(forest)
+        await world.put(world.node("Tagged"), tag="v1")
+        session = await forest.session()
+        await forest.change(session, nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
+        for fields in ({"create_tag": True, "tag_name": "v1"}, {"specific_nodes": [""]}, {"specific_nodes": ["zzzz"]}):
+            with pytest.raises(MemoTreeError):
+                await forest.commit(session, **fields)
+            assert await staged_ids(forest, session) == [ingested.leaf]
+        first = await forest.commit(session, request_id="once")
+        await forest.change(session, nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content="Again. " * 60))
+        assert await forest.commit(session, request_id="once") == first
+        assert await staged_ids(forest, session) == [ingested.leaf]
+
+
+async def staged_ids(forest: Forest, session: str) -> list[str]:
+    async with forest.world.store.database.connection() as conn:
+        return [row.entry_id for row in await staging.staged(conn, session)]
 
 
 @pytest.mark.requirement("FOREST-5", "USE-3")

@@ -250,11 +250,12 @@ class Recalls(RuleBasedStateMachine):
     @staticmethod
     def _holds(alive: dict[str, Entry], node: Node, day: str = "") -> bool:
         """Whether a node holds on a day, or without one has not ended by now."""
-        end = node.attributes.get("valid_to", "9999")
+        begin, end = node.attributes.get("valid_from", "0000"), node.attributes.get("valid_to", "9999")
+        if begin >= end:  # as only a push can write it; then it says nothing
+            begin, end = "0000", "9999"
         for other in alive.values():
             if isinstance(other, Node) and Relation("SUPERSEDES", node.id) in other.relations:
                 end = min(end, other.attributes.get("valid_from", str(START)))
-        begin = node.attributes.get("valid_from", "0000")
         return begin <= day < end if day else end > NOW
 
     def _git(self) -> Any:

@@ -1,7 +1,6 @@
 """Ask: recalls nodes, then lets the chat model answer or explore in a bounded number of steps. Answers cite nodes."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -105,13 +104,11 @@ class _Question:
 
     async def admitted(self, snapshot: Snapshot, versions: Mapping[str, Version]) -> set[str]:
         """Returns the ids of the nodes that may be shown: the filter of the request also applies to explored nodes."""
-        now = time.time() if self.wanted.is_dated else self.wanted.moment
-        ended = await superseded_among(snapshot, versions, now)
+        ended = await superseded_among(snapshot, versions)
         return {
             key
             for key, version in versions.items()
-            if self.wanted.admits(version, ended[key].at if key in ended else None)
-            and (self.scope is None or key in self.scope)
+            if self.wanted.admits(version, ended.get(key)) and (self.scope is None or key in self.scope)
         }
 
 

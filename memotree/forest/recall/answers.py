@@ -60,16 +60,21 @@ def within_budget(
             f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or use the strategy "
             "HYBRID, which cuts a node that is too long."
         )
+    elif not present and asked.outdated:
+        asked.warnings.append(_outdated(f"{asked.outdated} nodes were found"))
     elif not present:
         asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
     return nodes, used, dropped
 
 
+def _outdated(found: str) -> str:
+    return f"{found}, but do not hold; pass include_outdated to have them too, or another day in valid_at."
+
+
 def remarks(choice: Selection, leaves: int) -> list[str]:
     """Returns the warnings about a choice."""
     if not choice.considered and choice.outdated:
-        found = f"{choice.outdated} of the {leaves} leaves here match the filter, but do not hold on that day"
-        return [f"{found}; pass include_outdated to have them too, or another day in valid_at."]
+        return [_outdated(f"{choice.outdated} of the {leaves} leaves here match the filter")]
     if not choice.considered:
         return [f"The filter admits none of the {leaves} leaves here; widen it."]
     if not choice.leaves and choice.oversized is None:

@@ -14,14 +14,16 @@ from typing import Final
 
 import numpy as np
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
+from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.node import ID_LENGTH, SUMMARY_TYPE
 from memotree_storage.model.times import read_time
-from memotree_storage.model.validity import seconds
+from memotree_storage.model.validity import period
 from memotree_storage.postgres.archive_trees import TreeNode
 from numpy.typing import NDArray
 
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, make_leaf_index
+from memotree.forest.recall.superseded import Superseded
 
 _BLOB: Final = 40
 _NO_VERSION: Final = -1
@@ -41,21 +43,22 @@ Mask = NDArray[np.bool_]
 class Validity:
     """From when (``begins``, inclusive) to when (``ends``, exclusive) each of some leaves holds, in seconds since 1970.
 
-    Infinite for a leaf that does not say.
+    Infinite for a leaf that does not say. ``over`` marks superseded leaves that do not hold now, whatever ``ends`` is.
     """
 
     begins: NDArray[np.float64]
     ends: NDArray[np.float64]
+    over: Mask
 
     @property
     def weight(self) -> int:
         """Size in bytes."""
-        return self.begins.nbytes + self.ends.nbytes
+        return self.begins.nbytes + self.ends.nbytes + self.over.nbytes
 
     def admitted(self, wanted: Filter) -> Mask:
         """Returns a mask of the leaves that hold as the filter demands."""
         holds: Mask = self.ends > wanted.moment
-        return holds & (self.begins <= wanted.moment) if wanted.is_dated else holds
+        return holds & (self.begins <= wanted.moment if wanted.is_dated else ~self.over)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +93,7 @@ class ArchiveSnapshot:
     tag_sets: tuple[frozenset[str], ...]
     tags_of: NDArray[np.int32]
     moments: NDArray[np.float64]
-    validity: "Validity | None"
+    validity: Validity | None
     leaf_index: LeafIndex
 
     def __len__(self) -> int:
@@ -177,14 +180,14 @@ class SearchCorpus:
 
 
 def make_corpus(
-    snapshots: Sequence[ArchiveSnapshot], dimensions: int, superseded: Mapping[str, float] = MappingProxyType({})
+    snapshots: Sequence[ArchiveSnapshot], dimensions: int, ended: Mapping[str, Superseded] = MappingProxyType({})
 ) -> SearchCorpus:
     """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's.
 
     Args:
         snapshots: The archive snapshots.
         dimensions: Length of a vector.
-        superseded: When each node that is superseded at this state ended, by id, in seconds since 1970.
+        ended: The superseded nodes of this state by id.
     """
     starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
     whole = concatenate([each.leaf_index for each in snapshots], dimensions)
@@ -192,26 +195,30 @@ def make_corpus(
         replace(each, leaf_index=replace(each.leaf_index, vectors=whole.vectors[start : start + len(each)]))
         for each, start in zip(snapshots, starts.tolist(), strict=False)
     )
-    return SearchCorpus(shared, starts, whole, _validity(snapshots, superseded))
+    return SearchCorpus(shared, starts, whole, _validity(snapshots, ended))
 
 
-def _validity(snapshots: Sequence[ArchiveSnapshot], superseded: Mapping[str, float]) -> Validity | None:
+def _validity(snapshots: Sequence[ArchiveSnapshot], ended: Mapping[str, Superseded]) -> Validity | None:
     """Returns when the leaves of some snapshots hold, with the ends of superseded ones."""
     size = sum(len(each) for each in snapshots)
-    begins, ends, start, says = np.full(size, -inf), np.full(size, inf), 0, False
-    gone = np.array(sorted(superseded), dtype=f"S{ID_LENGTH}")
+    begins, ends, over = np.full(size, -inf), np.full(size, inf), np.zeros(size, dtype=bool)
+    start, says = 0, False
+    gone = np.array(sorted(ended), dtype=f"S{ID_LENGTH}")
     for each in snapshots:
         if each.validity is not None:
             begins[start : start + len(each)] = each.validity.begins
             ends[start : start + len(each)] = each.validity.ends
             says = True
-        if len(gone):
+        if len(gone) and len(each):
             ids = each.ids[each.places]
-            for number in np.flatnonzero(np.isin(ids, gone)).tolist():
-                ends[start + number] = min(ends[start + number], superseded[bytes(ids[number]).decode()])
+            places = np.minimum(np.searchsorted(gone, ids), len(gone) - 1)
+            for number in np.flatnonzero(gone[places] == ids).tolist():
+                found = ended[bytes(ids[number]).decode()]
+                ends[start + number] = min(ends[start + number], found.at)
+                over[start + number] = found.is_over
                 says = True
         start += len(each)
-    return Validity(begins, ends) if says else None
+    return Validity(begins, ends, over) if says else None
 
 
 def is_leaf(node: TreeNode) -> bool:
@@ -263,10 +270,9 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
 def _own_validity(leaves: Sequence[TreeNode]) -> Validity | None:
     if not any(leaf.valid_from or leaf.valid_to for leaf in leaves):
         return None
-    return Validity(
-        np.array([seconds(leaf.valid_from, -inf) for leaf in leaves], dtype=np.float64),
-        np.array([seconds(leaf.valid_to, inf) for leaf in leaves], dtype=np.float64),
-    )
+    periods = [period({VALID_FROM: leaf.valid_from or "", VALID_TO: leaf.valid_to or ""}) for leaf in leaves]
+    both = np.array(periods, dtype=np.float64)
+    return Validity(both[:, 0], both[:, 1], np.zeros(len(leaves), dtype=bool))
 
 
 def _starts(leaves: Sequence[TreeNode]) -> list[int]:

@@ -4,16 +4,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import ceil
+from math import ceil, inf
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.attribute_names import TIME
 from memotree_storage.model.times import read_time
-from memotree_storage.model.validity import begins, ends
+from memotree_storage.model.validity import LAST, period
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot
 
+from memotree.forest.recall.superseded import Superseded
 from memotree.request import lookup
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -50,32 +51,29 @@ class Filter:
         """Whether the filter admits every node of its archives."""
         return not (self.is_timed or self.tags or self.types or self.scope_id)
 
-    def admits(self, version: Version, superseded_at: float | None) -> bool:
+    def admits(self, version: Version, ended: Superseded | None) -> bool:
         """Whether the filter admits a version; ignores the scope.
 
         Args:
             version: The version.
-            superseded_at: When another node superseded it, in seconds since 1970; ``None`` if none did.
+            ended: Its end if it is superseded.
         """
         return (
             (self.archive_ids is None or version.archive_id in self.archive_ids)
             and (not self.types or version.type in self.types)
             and self.tags <= set(version.tags)
             and self.admits_time(version.attributes.get(TIME, ""), version.committed_at)
-            and self.admits_validity(version.attributes, superseded_at)
+            and self.admits_validity(version.attributes, ended)
         )
 
-    def admits_validity(self, attributes: Mapping[str, str], superseded_at: float | None) -> bool:
-        """Whether a node holds as the filter demands.
-
-        Args:
-            attributes: Its attributes.
-            superseded_at: When another node superseded it, in seconds since 1970; ``None`` if none did.
-        """
+    def admits_validity(self, attributes: Mapping[str, str], ended: Superseded | None) -> bool:
+        """Whether a node with these attributes, that is superseded or is not, holds as the filter demands."""
         if self.with_outdated:
             return True
-        end = ends(attributes) if superseded_at is None else min(ends(attributes), superseded_at)
-        return end > self.moment and (not self.is_dated or begins(attributes) <= self.moment)
+        begin, end = period(attributes)
+        if ended is not None:
+            end = min(end, -inf if ended.is_over and not self.is_dated else ended.at)
+        return end > self.moment and (not self.is_dated or begin <= self.moment)
 
     def admits_time(self, written: str, committed_at: datetime | None) -> bool:
         """Whether the filter admits a node by its attribute `time` and the time of its commit (``None`` if staged)."""
@@ -128,7 +126,7 @@ async def read_filter(
         since,
         until,
         scope_id,
-        (_now() if moment is None else moment) if valid_at is None else valid_at.timestamp(),
+        (_now() if moment is None else moment) if valid_at is None else min(valid_at.timestamp(), LAST),
         valid_at is not None,
         given.include_outdated,
     )

@@ -29,6 +29,7 @@ class Question:
         receipt: The receipt of the answer that is wanted again.
         warnings: The warnings for the answer.
         term_counts: How frequent the words of the question are in the workspace, once that counts.
+        outdated: How many nodes LCA and COLLAPSED looked at that do not hold.
         selected: The archives that the index selected because there are too many leaves to score all.
     """
 
@@ -41,6 +42,7 @@ class Question:
     warnings: list[str] = field(default_factory=list)
     term_counts: Frequencies | None = None
     selected: Sequence[str] = ()
+    outdated: int = 0
 
 
 def read_question(request: pb.RecallRequest) -> Question:

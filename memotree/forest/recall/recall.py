@@ -9,12 +9,13 @@ again from the beginning, so that it never mixes nodes from before and after a c
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.mirror.contents import read_nodes
@@ -39,6 +40,7 @@ from memotree.forest.recall.question import Question, read_question
 from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, score_leaves
 from memotree.forest.recall.receipts import (
     answer_hash,
+    answering,
     check_method,
     check_view,
     make_receipt,
@@ -154,13 +156,14 @@ class Recall:
             SessionMovedError: If the session changed during every attempt.
         """
         request = request_again(request)
-        read_question(request)
-        for number in range(_TRIES):
-            try:
-                return await self._answer(request)
-            except SessionMovedError:
-                if number == _TRIES - 1:
-                    raise
+        with answering(request.receipt if request.HasField("receipt") else None):
+            read_question(request)
+            for number in range(_TRIES):
+                try:
+                    return await self._answer(request)
+                except SessionMovedError:
+                    if number == _TRIES - 1:
+                        raise
         raise SessionMovedError
 
     async def _answer(self, request: pb.RecallRequest) -> pb.RecallResponse:
@@ -182,7 +185,7 @@ class Recall:
             answer, dropped = await self._hybrid(asked, view, wanted)
         else:
             answer, dropped = await self._searched(asked, view, wanted)
-        answer.receipt.CopyFrom(make_receipt(asked, view, wanted, self._model_names))
+        answer.receipt.CopyFrom(make_receipt(asked, view, request.filter, wanted, self._model_names))
         answer.receipt.dropped.extend(dropped[:MOST_DROPPED])
         answer.receipt.answer_sha256 = answer_hash(answer)
         if asked.receipt is not None and asked.receipt.answer_sha256 != answer.receipt.answer_sha256:
@@ -258,12 +261,30 @@ class Recall:
     async def _archives(self, asked: Question, view: StateView, wanted: Filter) -> list[str]:
         """Returns the archives whose leaves are scored: all that are admitted, or those that the index finds."""
         admitted = [key for key in view.archives if wanted.archive_ids is None or key in wanted.archive_ids]
-        if asked.selected:
-            return [key for key in asked.selected if key in view.archives]
         counts = await self.leaf_indexes.leaf_counts(view)
         total = sum(counts.get(key, 0) for key in admitted)
-        if total <= self._scan_leaves:
+        if total <= self._scan_leaves and not asked.selected:
             return admitted
+        if asked.selected:
+            chosen = self._selected_again(asked, admitted, counts)
+        else:
+            chosen = asked.selected = await self._selected(asked, view, wanted, counts)
+        asked.warnings.append(
+            f"There are about {total} leaves, more than the {self._scan_leaves} that are all scored; the index chose "
+            f"{len(chosen)} of {len(admitted)} archives. Narrow the filter to have every leaf of fewer archives scored."
+        )
+        return chosen
+
+    def _selected_again(self, asked: Question, admitted: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+        """Returns the archives that the receipt names, if the index could have selected them."""
+        chosen = list(dict.fromkeys(asked.selected))
+        total = sum(counts.get(key, 0) for key in chosen)
+        if not set(chosen) <= set(admitted) or (len(chosen) > 1 and total > self._scan_leaves):
+            raise InvalidInputError.at("selected_archives", "are not those that a search of the index selected.")
+        return chosen
+
+    async def _selected(self, asked: Question, view: StateView, wanted: Filter, counts: Mapping[str, int]) -> list[str]:
+        """Returns the archives that a search of the index finds first, as many as may be scored."""
         query = SearchQuery(
             asked.text,
             _CANDIDATES,
@@ -279,12 +300,7 @@ class Recall:
             if archive_id in view.archives and counts.get(archive_id, 0) <= room:
                 chosen.append(archive_id)
                 room -= counts.get(archive_id, 0)
-        chosen = asked.selected = chosen or ranked[:1]
-        asked.warnings.append(
-            f"There are about {total} leaves, more than the {self._scan_leaves} that are all scored; the index chose "
-            f"{len(chosen)} of {len(admitted)} archives. Narrow the filter to have every leaf of fewer archives scored."
-        )
-        return chosen
+        return chosen or ranked[:1]
 
     # --- LCA and COLLAPSED ---
 
@@ -313,6 +329,7 @@ class Recall:
             warnings=asked.warnings,
             confidence=confidence_message(confidence.name),
             likelihood=likelihood,
+            outdated_left_out=asked.outdated,
         )
         return answer, dropped
 
@@ -347,7 +364,12 @@ class Recall:
                 term_counts=await self._term_counts(view, asked) if words else None,
             )
             hits = await self._store.search.find(view.state, query)
-            good = [hit for hit in hits if wanted.admits(hit.version, _ended(view, hit.version.entry_id))]
+            asked.outdated = sum(
+                1
+                for hit in hits
+                if not wanted.admits_validity(hit.version.attributes, view.superseded.get(hit.version.entry_id))
+            )
+            good = [hit for hit in hits if wanted.admits(hit.version, view.superseded.get(hit.version.entry_id))]
             if len(good) >= asked.top_k or len(hits) < limit or limit >= _MOST_ASKED:
                 return good[: asked.top_k]
             limit *= 4
@@ -381,13 +403,8 @@ async def _holding(
     gone = {
         key
         for key, version in versions.items()
-        if not wanted.admits_validity(version.attributes, _ended(view, version.entry_id))
+        if not wanted.admits_validity(version.attributes, view.superseded.get(version.entry_id))
     }
     found = [top for top in tops if top.node_id not in gone]
     found += [Representative(hit.node_id, hit.score, (hit,)) for top in tops if top.node_id in gone for hit in top.hits]
     return sorted(found, key=lambda top: (-top.score, top.node_id))
-
-
-def _ended(view: StateView, node_id: str) -> float | None:
-    ended = view.superseded.get(node_id)
-    return None if ended is None else ended.at

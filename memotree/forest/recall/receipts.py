@@ -6,22 +6,29 @@ workspace the words of the question occurred, which later commits and other bran
 """
 
 import hashlib
+import re
 import struct
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError, NotFoundError
 from memotree_storage.index.frequencies import Frequencies
+from memotree_storage.model.node import is_id
+from memotree_storage.model.validity import LAST
+from memotree_storage.model.workspace import WorkspaceNotFoundError
 
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.question import Question
-from memotree.forest.recall.snapshot_cache import StateView
+from memotree.forest.recall.snapshot_cache import SessionMovedError, StateView
 from memotree.v1 import forest_service_pb2 as pb
 
 METHOD: Final = "recall-1"
 """The version of the method. Change it when the answer to any question changes."""
 
 
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
+_SHOWN: Final = 100
 _PAIR: Final = struct.Struct("<II")
 
 
@@ -50,7 +57,8 @@ def request_again(request: pb.RecallRequest) -> pb.RecallRequest:
     for name in ("revision", "strategy", "top_k", "token_budget", "filter"):
         if getattr(request, name) != getattr(pb.RecallRequest(), name):
             raise InvalidInputError.at(name, "comes from the receipt; leave it out.")
-    if not receipt.commit_id or not receipt.HasField("moment"):
+    is_named = _COMMIT.fullmatch(receipt.commit_id) and (not receipt.session_id or is_id(receipt.session_id))
+    if not is_named or not receipt.HasField("moment"):
         raise InvalidInputError.at("receipt", "is not a whole receipt; send the one of an answer as it is.")
     return pb.RecallRequest(
         workspace=request.workspace,
@@ -63,6 +71,26 @@ def request_again(request: pb.RecallRequest) -> pb.RecallRequest:
         include_trace=request.include_trace,
         receipt=receipt,
     )
+
+
+@contextmanager
+def answering(receipt: pb.RecallReceipt | None) -> Iterator[None]:
+    """Within it, errors about the state or the settings of a receipt say that they are about the receipt.
+
+    Raises:
+        ReceiptNotRepeatableError: If the commit or the session of the receipt does not exist any more.
+        InvalidInputError: If a value of the receipt is none that an answer had.
+    """
+    try:
+        yield
+    except (NotFoundError, SessionMovedError) as error:
+        if receipt is None or isinstance(error, WorkspaceNotFoundError):
+            raise
+        raise ReceiptNotRepeatableError.of(f"what it was about is gone. {error.message}") from error
+    except InvalidInputError as error:
+        if receipt is None or any(fault.field in {"query", "receipt"} for fault in error.violations):
+            raise
+        raise InvalidInputError.at("receipt", f"is none that an answer had. {error.message}") from error
 
 
 def check_view(receipt: pb.RecallReceipt, view: StateView) -> None:
@@ -89,7 +117,7 @@ def check_method(receipt: pb.RecallReceipt, embedding_model: str, rerank_model: 
         ("reranking model", receipt.rerank_model, rerank_model),
     ):
         if before != now:
-            raise ReceiptNotRepeatableError.of(f"the {what} was {before or 'none'} and is {now or 'none'} now")
+            raise ReceiptNotRepeatableError.of(f"the {what} was {before[:_SHOWN] or 'none'} and is {now or 'none'} now")
 
 
 def moment_of(receipt: pb.RecallReceipt) -> float:
@@ -99,7 +127,7 @@ def moment_of(receipt: pb.RecallReceipt) -> float:
         InvalidInputError: If it is no time.
     """
     try:
-        return receipt.moment.ToMicroseconds() / 1e6
+        return min(receipt.moment.ToMicroseconds() / 1e6, LAST)
     except ValueError as error:
         raise InvalidInputError.at(
             "receipt.moment", "is not a time; send the receipt of an answer as it is."
@@ -112,20 +140,23 @@ def term_counts_of(receipt: pb.RecallReceipt) -> Frequencies | None:
     Raises:
         InvalidInputError: If they cannot be read.
     """
-    if not receipt.indexed_versions:
+    if not receipt.HasField("indexed_versions"):
         return None
     if len(receipt.term_counts) % _PAIR.size:
         raise InvalidInputError.at("receipt.term_counts", "is not whole; send the receipt as it is.")
     return Frequencies(dict(_PAIR.iter_unpack(receipt.term_counts)), receipt.indexed_versions)
 
 
-def make_receipt(asked: Question, view: StateView, wanted: Filter, models: tuple[str, str]) -> pb.RecallReceipt:
+def make_receipt(
+    asked: Question, view: StateView, given: pb.RecallFilter, wanted: Filter, models: tuple[str, str]
+) -> pb.RecallReceipt:
     """Returns a receipt without what was dropped and without the hash of the answer.
 
     Args:
         asked: The question, after it was answered.
         view: The state that was read.
-        wanted: The filter.
+        given: The filter as it was given; at the same state it means the same.
+        wanted: The filter as it was read.
         models: The embedding model and the reranking model ("" for none).
     """
     receipt = pb.RecallReceipt(
@@ -136,7 +167,7 @@ def make_receipt(asked: Question, view: StateView, wanted: Filter, models: tuple
         strategy=asked.strategy,
         top_k=asked.top_k,
         token_budget=asked.budget,
-        filter=_written(wanted),
+        filter=given,
         method=METHOD,
         embedding_model=models[0],
         rerank_model=models[1],
@@ -153,19 +184,6 @@ def answer_hash(answer: pb.RecallResponse) -> str:
     """Returns the SHA-256 of an answer: of the ids and versions of its nodes, and of its text."""
     found = [*(one for passage in answer.passages for one in passage.nodes), *answer.nodes]
     return _hash("\n".join([*(f"{one.node.id} {one.node.etag}" for one in found), answer.text]))
-
-
-def _written(wanted: Filter) -> pb.RecallFilter:
-    return pb.RecallFilter(
-        archives=sorted(wanted.archive_ids or ()),
-        tags=sorted(wanted.tags),
-        node_types=sorted(wanted.types),
-        since=wanted.since.isoformat() if wanted.since else "",
-        until=wanted.until.isoformat() if wanted.until else "",
-        scope_node_id=wanted.scope_id,
-        valid_at=datetime.fromtimestamp(wanted.moment, UTC).isoformat() if wanted.is_dated else "",
-        include_outdated=wanted.with_outdated,
-    )
 
 
 def _hash(text: str) -> str:

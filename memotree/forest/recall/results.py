@@ -15,7 +15,7 @@ from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.titles import own_title, titled
 from memotree_storage.model.tokens import count_tokens
-from memotree_storage.model.validity import begins, ends
+from memotree_storage.model.validity import period
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -82,16 +82,16 @@ class Period:
     @classmethod
     def of(cls, attributes: Mapping[str, str], ended: Superseded | None) -> Self:
         """Returns the period of a node with these attributes that was superseded, or was not."""
-        own = ends(attributes)
-        return cls(begins(attributes), own if ended is None else min(own, ended.at), () if ended is None else ended.by)
+        begin, end = period(attributes)
+        return cls(begin, end) if ended is None else cls(begin, min(end, ended.at), ended.by)
 
     @property
     def remark(self) -> str:
         """The period in words; empty if the node always holds."""
         parts = [f"from {_day(self.begin)}"] if isfinite(self.begin) else []
         parts += [f"until {_day(self.end)}"] if isfinite(self.end) else []
-        said = " ".join(["valid", *parts]) if parts else ""
-        return f"{said}, superseded by {', '.join(self.by)}" if self.by else said
+        said = [" ".join(["valid", *parts])] if parts else []
+        return ", ".join([*said, *([f"superseded by {', '.join(self.by)}"] if self.by else [])])
 
     def write(self, message: pb.RecalledNode) -> None:
         """Writes the period into a message."""
@@ -237,7 +237,7 @@ class ResultBuilder:
 
 def _day(moment: float) -> str:
     when = datetime.fromtimestamp(moment, UTC)
-    return f"{when:%Y-%m-%d}" if moment % _DAY_SECONDS == 0 else f"{when:%Y-%m-%dT%H:%M:%SZ}"
+    return when.date().isoformat() if moment % _DAY_SECONDS == 0 else f"{when.replace(tzinfo=None).isoformat()}Z"
 
 
 def has_own_content(version: Version) -> bool:

@@ -8,9 +8,9 @@ bounded in bytes and evicts the least recently used entries first.
 
 import asyncio
 import hashlib
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,7 +72,6 @@ class StateView:
         keys: The cache key of each archive's snapshot.
         counts: The estimated number of leaves of each archive; for a base only.
         superseding: The SUPERSEDES relations of the nodes of each archive that has any.
-        read_at: When the view was read, in seconds since 1970.
     """
 
     key: str
@@ -84,12 +83,11 @@ class StateView:
     keys: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] | None = None
     superseding: Mapping[str, Sequence[Superseding]] = field(default_factory=dict)
-    read_at: float = field(default_factory=time.time)
 
     @cached_property
     def superseded(self) -> Mapping[str, Superseded]:
         """The superseded nodes by id."""
-        return superseded(chain.from_iterable(self.superseding.values()), self.read_at)
+        return superseded(chain.from_iterable(self.superseding.values()))
 
     def name(self, archive_id: str) -> str:
         """Returns the name of an archive, or ``""`` if the state does not have it."""
@@ -297,15 +295,17 @@ class SnapshotCache:
         Raises:
             SessionMovedError: If the session was changed meanwhile.
         """
-        key = f"{view.key}/{_name_of(view, archive_ids)}"
+        wanted = frozenset(archive_ids)
+        key = f"{view.key}/{_name_of(view, wanted)}"
         kept = self._kept.get(key)
         if not isinstance(kept, SearchCorpus):
             async with self._turns.of(key):
                 kept = self._kept.get(key)
                 if not isinstance(kept, SearchCorpus):
-                    snapshots = await self.snapshots(view, archive_ids)
-                    ended = {key: one.at for key, one in view.superseded.items()}
-                    kept = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions, ended)
+                    snapshots = await self.snapshots(view, wanted)
+                    kept = await asyncio.to_thread(
+                        lambda: make_corpus(snapshots, self._store.embedder.dimensions, view.superseded)
+                    )
                     self._share(view, kept)
                     self._keep(key, kept)
         if key in self._kept:
@@ -338,9 +338,9 @@ def _with_changed(
     return {**{key: value for key, value in before.items() if key not in archive_ids}, **fresh}
 
 
-def _name_of(view: StateView, archive_ids: Collection[str]) -> str:
+def _name_of(view: StateView, archive_ids: AbstractSet[str]) -> str:
     """Returns a short key for a set of archives of a view."""
-    if len(archive_ids) == len(view.archives):
+    if archive_ids == view.archives.keys():
         return "*"
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
-from memotree_storage.model.attribute_names import VALID_FROM
-from memotree_storage.model.validity import SUPERSEDES, seconds
-from memotree_storage.postgres import tree
-from memotree_storage.postgres.superseding import Superseding
+from memotree_storage.model.validity import seconds
+from memotree_storage.postgres.superseding import Superseding, superseding
 from memotree_storage.postgres.tree import Snapshot
 
 
@@ -15,39 +14,32 @@ class Superseded:
     """The end of a superseded node.
 
     Attributes:
-        at: When the first node that supersedes it begins to hold, in seconds since 1970.
+        at: When the first node that supersedes it begins to hold, in seconds since 1970: with its attribute
+            `valid_from`, else with the first commit of the relation; infinity if that is only staged.
+        is_over: Whether one of these nodes has no `valid_from`: then the node does not hold now, whatever the clocks of
+            the commits say.
         by: The ids of the nodes that supersede it, the first one first.
     """
 
     at: float
+    is_over: bool
     by: tuple[str, ...]
 
 
-def superseded(relations: Iterable[Superseding], now: float) -> dict[str, Superseded]:
-    """Returns the superseded nodes by id.
-
-    A node begins to hold with its attribute `valid_from`, else when its version was committed, else now.
-
-    Args:
-        relations: The relations.
-        now: The time in seconds since 1970; what was committed by a clock that is ahead counts from now on.
-    """
-    found: dict[str, list[tuple[float, str]]] = {}
+def superseded(relations: Iterable[Superseding]) -> dict[str, Superseded]:
+    """Returns the superseded nodes by id."""
+    found: dict[str, list[tuple[float, str, bool]]] = {}
     for one in relations:
-        committed = now if one.committed_at is None else min(now, one.committed_at.timestamp())
-        found.setdefault(one.target_id, []).append((seconds(one.valid_from, committed), one.entry_id))
-    return {target: Superseded(min(by)[0], tuple(key for _, key in sorted(by))) for target, by in found.items()}
+        recorded = inf if one.since is None else one.since.timestamp()
+        begin = seconds(one.valid_from, recorded)
+        found.setdefault(one.target_id, []).append((begin, one.entry_id, seconds(one.valid_from, inf) == inf))
+    return {
+        target: Superseded(min(by)[0], any(each[2] for each in by), tuple(each[1] for each in sorted(by)))
+        for target, by in found.items()
+    }
 
 
-async def superseded_among(snapshot: Snapshot, ids: Iterable[str], now: float) -> Mapping[str, Superseded]:
-    """Returns those of some nodes that are superseded at a state, by id; ``now`` as for `superseded`."""
+async def superseded_among(snapshot: Snapshot, ids: Iterable[str]) -> Mapping[str, Superseded]:
+    """Returns those of some nodes that are superseded at a state, by id."""
     wanted = set(ids)
-    if not wanted:
-        return {}
-    relations = (
-        Superseding(one.archive_id, one.entry_id, relation[1], one.attributes.get(VALID_FROM), one.committed_at)
-        for one in await tree.pointing_at(snapshot, wanted)
-        for relation in one.relations
-        if relation[0] == SUPERSEDES and relation[1] in wanted
-    )
-    return superseded(relations, now)
+    return superseded(await superseding(snapshot, targets=wanted)) if wanted else {}

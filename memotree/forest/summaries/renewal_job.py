@@ -15,7 +15,6 @@ from typing import Final
 
 import structlog
 from memotree_storage.commit.direct_import import retry_if_raced
-from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.mirror.contents import read_nodes_at
@@ -38,6 +37,7 @@ from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, node_message
 from memotree.sessions.editing import SessionEditor
+from memotree.sessions.operations import chosen_ids
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2
 
@@ -185,10 +185,10 @@ class SummaryRenewal:
 
     # --- Within a session --------------------------------------------------------------------------------------------
 
-    async def renew_in_session(
+    async def renew_for_commit(
         self, workspace: str, session_id: str, choice: Collection[str] = (), *, with_models: bool
-    ) -> list[str]:
-        """Stages new summaries for nodes that the changes of a session made stale, and returns the ids of these nodes.
+    ) -> list[Renewed]:
+        """Makes new summaries for nodes that the changes of a session make stale; writes nothing.
 
         Args:
             workspace: The workspace.
@@ -206,7 +206,8 @@ class SummaryRenewal:
             )
             rows = await staging.staged(conn, session.session_id, data=False)
             base = replace(session.tree, session_id=None)
-            chosen = {row.entry_id for row in rows if not choice or row.entry_id.startswith(tuple(choice))}
+            known = {row.entry_id: row for row in rows}
+            chosen = set(chosen_ids(known, list(choice))) if choice else known.keys()
             if not with_models and not await _is_summed_up(conn, session.tree, base, rows, chosen):
                 return []
             scope = await around(conn, [session.tree, base], chosen)
@@ -217,26 +218,25 @@ class SummaryRenewal:
         due = await renew(self._store, models, session.tree, scope, Meter())
         if models.has_chat != self._models.has_chat:
             due = [item.until_model() for item in due]
-        made = [item for item in due if item.is_new]
-        return await self._stage(session, made) if made else []
+        return [item for item in due if item.is_new]
 
-    async def _stage(self, session: sessions.Session, made: Collection[Renewed]) -> list[str]:
-        """Stages renewed summaries; a node that was changed meanwhile is skipped until the next renewal.
+    async def stage(self, conn: Connection, session: sessions.Session, renewed: Sequence[Renewed]) -> list[str]:
+        """Stages new summaries in a transaction that holds the session, so that they are gone if it fails.
+
+        A node that was changed meanwhile is skipped until the next renewal.
 
         Returns:
             The ids of the nodes that have staged changes now.
         """
         staged = []
-        async with session_transaction(self._store, session.session_id) as conn:
-            held = await sessions.hold_session(conn, session.workspace_id, session.session_id)
-            editor = SessionEditor(conn, self._store, held, self._limits, _TOOL)
-            now = await tree.versions(Snapshot(conn, held.tree), [item.before.entry_id for item in made])
-            for item in made:
-                version = now.get(item.before.entry_id)
-                if version is not None and version.blob == item.before.blob:
-                    await editor.put(item.apply(await editor.load_node(version)), version, _NOTE)
-                    staged.append(item.before.entry_id)
-            return [row.entry_id for row in await staging.staged(conn, held.session_id, ids=staged, data=False)]
+        editor = SessionEditor(conn, self._store, session, self._limits, _TOOL)
+        now = await tree.versions(Snapshot(conn, session.tree), [item.before.entry_id for item in renewed])
+        for item in renewed:
+            version = now.get(item.before.entry_id)
+            if version is not None and version.blob == item.before.blob:
+                await editor.put(item.apply(await editor.load_node(version)), version, _NOTE)
+                staged.append(item.before.entry_id)
+        return [row.entry_id for row in await staging.staged(conn, session.session_id, ids=staged, data=False)]
 
     # --- The background ----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memotree_storage.errors import Conflict
-from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING, VALID_TO
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,
@@ -25,6 +25,7 @@ from memotree_storage.model.provenance import (
     with_brief_by,
     without_provenance,
 )
+from memotree_storage.model.validity import validity_faults
 
 NODE_TEXTS: Final = ("type", "title", "content")
 """The fields of a node that merge as a whole, apart from brief and summary."""
@@ -101,6 +102,8 @@ class _Merge:
         brief = self._taken("brief", base, ours, theirs, _brief_side(base, ours, theirs))
         given = [without_provenance(side.attributes) if side else {} for side in (base, ours, theirs)]
         records = _records(base, summary, brief, texts["content"])
+        attributes = self._items("attributes", *given)
+        self._check_valid_time(attributes, ours, theirs)
         node = replace(
             ours,
             archive_id=archive_id,
@@ -110,7 +113,7 @@ class _Merge:
             brief=brief.brief,
             summary=summary.summary,
             tags=_merge_sets(base.tags if base else (), ours.tags, theirs.tags),
-            attributes={**self._items("attributes", *given), **records},
+            attributes={**attributes, **records},
             relations=self._relations(base, ours, theirs),
             source=self._source(base, ours, theirs),
         )
@@ -124,6 +127,12 @@ class _Merge:
     def _conflict(self, field: str, base: str, ours: str, theirs: str) -> None:
         description = f"Both sides changed {field} differently; choose one value, or write a new one."
         self._conflicts.append(Conflict(self._id, field, base, ours, theirs, description))
+
+    def _check_valid_time(self, merged: Mapping[str, str], ours: Node, theirs: Node) -> None:
+        """Note a conflict if the end of the valid time comes from one side and a later beginning from the other."""
+        sides = (ours.attributes.get(VALID_TO, ""), theirs.attributes.get(VALID_TO, ""))
+        if any(validity_faults(merged)) and not any(any(validity_faults(side.attributes)) for side in (ours, theirs)):
+            self._conflict(f"attributes.{VALID_TO}", "", *sides)
 
     def _taken(self, field: str, base: Node | None, ours: Node, theirs: Node, side: _Side | None) -> Node:
         """The side whose brief or summary is taken; without one, a conflict is noted and ours is returned."""

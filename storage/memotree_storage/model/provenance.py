@@ -19,7 +19,7 @@ PENDING_MODEL: Final = "model"
 """A value of `SUMMARY_PENDING`: the chat model failed, so the node has a built-in summary for now."""
 
 PENDING_CONTENT: Final = "content"
-"""A value of `SUMMARY_PENDING`: the content was changed after a person had given the summary."""
+"""A value of `SUMMARY_PENDING`: the content was changed after the summary was given, or was made on a merged side."""
 
 PERSON: Final = "person"
 """A value of `BRIEF_BY`: the summary was generated, but a person gave the brief."""

@@ -18,20 +18,23 @@ SUPERSEDES: Final = "SUPERSEDES"
 """The relation of a node to the one that it replaces."""
 
 
-def begins(attributes: Mapping[str, str]) -> float:
-    """Return from when on a node holds, in seconds since 1970; minus infinity if it does not say, or not readably."""
-    return seconds(attributes.get(VALID_FROM), -inf)
+LAST: Final = 253_402_300_799.0
+"""The last second of the calendar (9999-12-31), in seconds since 1970; a later fraction of it could not be written."""
 
 
-def ends(attributes: Mapping[str, str]) -> float:
-    """Return from when on a node does not hold any more, in seconds since 1970; infinity if it does not say."""
-    return seconds(attributes.get(VALID_TO), inf)
+def period(attributes: Mapping[str, str]) -> tuple[float, float]:
+    """Return from when to when a node holds, in seconds since 1970: infinite where it does not say, or not readably.
+
+    A node that ends before it begins, as a push can write it, counts as one that says nothing: it would never be found.
+    """
+    begin, end = seconds(attributes.get(VALID_FROM), -inf), seconds(attributes.get(VALID_TO), inf)
+    return (begin, end) if begin < end else (-inf, inf)
 
 
 def seconds(text: str | None, missing: float) -> float:
-    """Return a time in seconds since 1970, or ``missing`` if there is none or it cannot be parsed."""
+    """Return a time in seconds since 1970, at most `LAST`; ``missing`` if there is none or it cannot be parsed."""
     when = read_time(text) if text else None
-    return missing if when is None else when.timestamp()
+    return missing if when is None else min(when.timestamp(), LAST)
 
 
 def validity_faults(attributes: Mapping[str, str]) -> Iterator[FieldViolation]:

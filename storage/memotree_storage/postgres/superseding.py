@@ -15,22 +15,31 @@ from memotree_storage.postgres.tree import LINE, Snapshot, version_of
 _HAS_RELATION: Final = f"""relations @> '[["{SUPERSEDES}"]]'"""
 
 _READ: Final = "v.archive_id, v.entry_id, v.relations, v.attributes, v.dead"
-_SUPERSEDING: Final = f"""
+_STATEMENT: Final = f"""
   with {LINE},
   candidate as (
-    select s.entry_id from work.staged s where s.session_id = %(session)s and s.{_HAS_RELATION}
+    select s.entry_id from work.staged s where s.session_id = %(session)s and s.{_HAS_RELATION} {{targets}}
     union
     select v.entry_id from line join mirror.version v on v.line_id = line.line_id
      where v.{_HAS_RELATION} and v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
-       and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+       and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[])) {{targets}}
   )
-  select v.archive_id, v.entry_id, relation ->> 1, v.attributes ->> '{VALID_FROM}', c.committed_at
+  select v.archive_id, v.entry_id, relation ->> 1, v.attributes ->> '{VALID_FROM}', first.committed_at
     from candidate
     cross join lateral {version_of("candidate.entry_id", _READ)} v
     cross join lateral jsonb_array_elements(v.relations) relation
-    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+    cross join lateral (
+      select min(c.committed_at) as committed_at
+        from line
+        join mirror.version w on w.line_id = line.line_id and w.entry_id = v.entry_id and w.from_seq <= line.seq
+        join mirror.commit c on c.line_id = w.line_id and c.seq = w.from_seq
+       where w.relations @> jsonb_build_array(jsonb_build_array('{SUPERSEDES}', relation ->> 1))) first
    where not v.dead and relation ->> 0 = '{SUPERSEDES}'
-     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))"""  # noqa: S608
+     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+     and (%(targets)s::text[] is null or relation ->> 1 = any(%(targets)s::text[]))"""  # noqa: S608
+
+_SUPERSEDING: Final = _STATEMENT.replace("{targets}", "")
+_TO_TARGETS: Final = _STATEMENT.replace("{targets}", "and targets && %(targets)s::text[] and targets <> '{}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +51,30 @@ class Superseding:
         entry_id: The superseding node.
         target_id: The node that it supersedes.
         valid_from: The superseding node's attribute of that name, or ``None``.
-        committed_at: When its version was committed; ``None`` while it is staged.
+        since: When the first commit with the relation was made; ``None`` while it is staged.
     """
 
     archive_id: str
     entry_id: str
     target_id: str
     valid_from: str | None
-    committed_at: datetime | None
+    since: datetime | None
 
 
-async def superseding(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[Superseding]:
-    """Return the SUPERSEDES relations of all alive nodes of some archives (``None``: of all) at a state.
+async def superseding(
+    snapshot: Snapshot, archive_ids: Collection[str] | None = None, targets: Collection[str] | None = None
+) -> list[Superseding]:
+    """Return the SUPERSEDES relations of alive nodes at a state. The cost follows the number of such relations.
 
-    The cost follows the number of such relations.
+    Args:
+        snapshot: The state.
+        archive_ids: Only those of nodes in these archives.
+        targets: Only those to these nodes.
     """
-    wanted = None if archive_ids is None else sorted(archive_ids)
+    arguments = snapshot.state.arguments(
+        archives=None if archive_ids is None else sorted(archive_ids),
+        targets=None if targets is None else sorted(targets),
+    )
     async with snapshot.conn.cursor(row_factory=args_row(Superseding)) as cursor:
-        await cursor.execute(_SUPERSEDING, snapshot.state.arguments(archives=wanted))
+        await cursor.execute(_SUPERSEDING if targets is None else _TO_TARGETS, arguments)
         return await cursor.fetchall()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.recall.talks import COLLAPSED, HYBRID, LCA, SEA, TRACTOR, Forest, Models, leaves
+from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, SEA, TRACTOR, Forest, Models, leaves
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Archive, Relation, new_id
 
@@ -12,6 +12,7 @@ from memotree.client import Receipt
 from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.receipts import ReceiptNotRepeatableError
 from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import session_service_pb2
 
 pytestmark = pytest.mark.requirement("USE-13")
 
@@ -137,3 +138,73 @@ async def test_a_receipt_is_stored_as_json(forest: Forest) -> None:
     assert stored.dropped[0].reason == "BUDGET"
     with pytest.raises(ValueError, match="no receipt"):
         Receipt.from_json("{")
+
+
+async def test_a_forged_receipt_neither_leaves_the_filter_nor_changes_what_others_get(forest: Forest) -> None:
+    answer = await forest(filter=pb.RecallFilter(archives=["notes"]))
+    fresh = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder))
+
+    def forged(receipt: pb.RecallReceipt, *archives: str) -> pb.RecallRequest:
+        receipt.selected_archives[:] = archives
+        return pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=receipt)
+
+    with pytest.raises(InvalidInputError, match="selected"):
+        await fresh.recall(forged(answer.receipt, forest.sea.id))
+    whole = await forest()
+    doubled = await fresh.recall(forged(whole.receipt, forest.sea.id, forest.sea.id))
+    assert doubled.leaves_considered == len(SEA)
+    honest = await fresh.recall(pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR))
+    assert honest.leaves_considered == len([*SEA, *GARDEN])
+
+
+async def test_a_receipt_of_a_filter_that_matches_nothing_gives_nothing_again(forest: Forest) -> None:
+    for strategy in EVERY:
+        answer = await forest(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))
+        assert not leaves(answer)
+        assert not answer.nodes
+        assert same(answer, await forest(receipt=answer.receipt))
+
+
+async def test_the_receipt_of_a_session_that_corrects_a_fact_holds_after_a_restart(forest: Forest) -> None:
+    world = forest.world
+    session = await world.open()
+    relation = Relation("SUPERSEDES", forest.garden[4].id)
+    await world.stage(session, world.node("Sold", content="Ben: The tractor is sold.", relations=(relation,)))
+    answer = await forest(revision=session)
+    assert forest.garden[4].id not in {one.node.id for one in leaves(answer)}
+    fresh = Recall(world.store, world.limits, Models(world.store.embedder))
+    request = pb.RecallRequest(workspace=world.workspace, query=TRACTOR, receipt=answer.receipt)
+    assert same(answer, await fresh.recall(request))
+    await world.sessions.discard_session(
+        session_service_pb2.DiscardSessionRequest(workspace=world.workspace, session_id=session)
+    )
+    with pytest.raises(ReceiptNotRepeatableError, match="gone"):
+        await forest(receipt=answer.receipt)
+
+
+async def test_what_cannot_be_a_receipt_is_refused_by_that_name(forest: Forest) -> None:
+    honest = (await forest()).receipt
+
+    def changed(**fields: Any) -> pb.RecallReceipt:
+        receipt = pb.RecallReceipt()
+        receipt.CopyFrom(honest)
+        for name, value in fields.items():
+            setattr(receipt, name, value)
+        return receipt
+
+    for receipt in (
+        changed(commit_id="main"),
+        changed(session_id="main"),
+        changed(top_k=-1),
+        changed(token_budget=-5),
+        changed(strategy=99),
+        changed(indexed_versions=7, term_counts=b"123"),
+    ):
+        with pytest.raises(InvalidInputError) as refused:
+            await forest(receipt=receipt)
+        assert [fault.field.split(".")[0] for fault in refused.value.violations] == ["receipt"]
+    with pytest.raises(ReceiptNotRepeatableError, match="gone"):
+        await forest(receipt=changed(commit_id="0" * 40))
+    with pytest.raises(ReceiptNotRepeatableError) as long:
+        await forest(receipt=changed(method="x" * 100_000))
+    assert len(long.value.message) < 500

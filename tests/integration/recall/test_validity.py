@@ -1,8 +1,9 @@
 """What no longer holds is not recalled: ended by its valid time, or superseded by another node."""
 
+import asyncio
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from itertools import product
+from datetime import UTC, datetime
+from itertools import pairwise, product
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from memotree_storage.model.node import Archive, Node, Relation, new_id
 
 from memotree.forest.recall.recall import Recall
 from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import node_service_pb2 as node_pb
 from memotree.v1 import types_pb2
 
 pytestmark = pytest.mark.requirement("USE-12")
@@ -132,23 +134,76 @@ async def test_what_does_not_hold_says_so_where_it_is_asked_for(world: World, re
     assert f"[{paris.id}] (valid from 2024-05-01)" in answer.text
 
 
-async def test_a_new_node_that_supersedes_another_begins_now_and_stays_when_it_is_edited(wire: Wire) -> None:
-    old = await wire.create("Home", content="Ada lives in Rome.")
-    await wire.commit()
-    relation = types_pb2.Relation(type=SUPERSEDES, target_id=old.id)
-    given = await wire.create("Home", content="Ada lives in Paris.", relations=[relation])
-    begun = given.attributes["valid_from"]
-    assert abs(datetime.fromisoformat(begun) - datetime.now(UTC)) < timedelta(minutes=10)
-    dated = await wire.create("Home", relations=[relation], attributes={"valid_from": "2024-05-01"})
-    assert dated.attributes["valid_from"] == "2024-05-01"
-    late = await wire.create("Home", content="Ada lives in Oslo.")
-    added = (await wire("AddRelation", node_id=late.id, relation=relation)).node
-    assert added.attributes["valid_from"]
-    await wire.commit()
-    committed = await wire.create("Home", content="Ada lives in Bonn.")
-    await wire.commit()
-    kept = (await wire("AddRelation", node_id=committed.id, relation=relation)).node
-    assert "valid_from" not in kept.attributes, "it held before it was known to supersede another"
+async def test_the_end_of_a_superseded_node_stays_when_the_correction_is_edited_later(
+    world: World, recalling: Recalling
+) -> None:
+    rome = city(world, "Rome")
+    await world.put(rome)
+    paris = city(world, "Paris", relations=(Relation("SUPERSEDES", rome.id),))
+    await world.put(paris)
+
+    async def end() -> datetime:
+        answer = await recalling.answer("Ada", include_outdated=True)
+        (found,) = (one for one in leaves(answer) if one.node.id == rome.id)
+        return found.valid_to.ToDatetime(tzinfo=UTC)
+
+    before = await end()
+    await asyncio.sleep(1.1)  # commits have whole seconds
+    await world.put(replace(paris, content="Ada lives in Paris, by the river."))
+    assert await end() == before
+
+
+@pytest.mark.parametrize("strategy", EVERY)
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"valid_to": "9999-12-31T23:59:59.999999Z"},
+        {"valid_to": "9999-12-31"},
+        {"valid_from": "0001-01-01"},
+        {"valid_from": "0900-05-01T10:00:00+14:00", "valid_to": "9999-12-31T23:59:59-12:00"},
+        {"valid_from": "2024-01-01", "valid_to": "2023-01-01"},
+        {"valid_from": "soon"},
+    ],
+)
+async def test_no_date_of_a_pushed_file_stops_recall(
+    world: World, recalling: Recalling, attributes: dict[str, str], strategy: int
+) -> None:
+    await world.put(city(world, "Rome", attributes=attributes))
+    for wanted in ({}, {"include_outdated": True}, {"valid_at": "2024-06-01"}):
+        assert await recalling.titles("Where does Ada live?", strategy=strategy, **wanted) == {"Home in Rome"}
+    for day in ("0001-01-01", "9999-12-31T23:59:59.999999Z"):
+        await recalling.titles("Ada", strategy=strategy, valid_at=day)
+
+
+async def test_a_circle_of_nodes_that_supersede_each_other_is_refused(wire: Wire) -> None:
+    nodes = [await wire.create(f"Home {number}") for number in range(3)]
+    for one, other in pairwise(nodes):
+        relation = types_pb2.Relation(type=SUPERSEDES, target_id=other.id)
+        await wire("AddRelation", node_id=one.id, relation=relation)
+    relation = types_pb2.Relation(type=SUPERSEDES, target_id=nodes[0].id)
+    refusal = await wire.refused("AddRelation", node_id=nodes[2].id, relation=relation)
+    assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "CYCLE")
+
+
+async def test_nodes_that_hold_at_different_times_are_not_merged_into_one(wire: Wire) -> None:
+    old = await wire.create("Home", content="Ada lives in Rome.", attributes={"valid_to": "2024-01-01"})
+    new = await wire.create("Home", content="Ada lives in Paris.", attributes={"valid_from": "2024-01-01"})
+    refusal = await wire.refused("MergeNodes", node_ids=[old.id, new.id])
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "VALID_TIME_DIFFERS")
+    plain, other = await wire.create("Tea"), await wire.create("Tea")
+    relation = types_pb2.Relation(type=SUPERSEDES, target_id=other.id)
+    await wire("AddRelation", node_id=plain.id, relation=relation)
+    assert (await wire.refused("MergeNodes", node_ids=[plain.id, other.id])).reason == "VALID_TIME_DIFFERS"
+
+
+async def test_the_parts_of_a_superseded_node_are_superseded_too(wire: Wire) -> None:
+    old = await wire.create("Home", content="Ada lives in Rome. She likes it.")
+    relation = types_pb2.Relation(type=SUPERSEDES, target_id=old.id, description="moved")
+    new = await wire.create("Home", content="Ada lives in Paris.", relations=[relation])
+    parts = [node_pb.SplitPart(title="Home", content="Rome."), node_pb.SplitPart(title="Mood", content="Likes it.")]
+    made = [node.id for node in (await wire("SplitNode", node_id=old.id, parts=parts)).nodes]
+    relations = (await wire.get(new.id)).relations
+    assert {(each.target_id, each.description) for each in relations} == {(key, "moved") for key in made}
 
 
 @pytest.mark.parametrize(

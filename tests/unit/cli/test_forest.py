@@ -166,6 +166,22 @@ def test_recall_shows_passages_and_with_trace_why(ready: CommandLine) -> None:
     assert ready("recall", "alpha", "--prompt").out.startswith("# notes\n\n")
 
 
+@pytest.mark.requirement("USE-13")
+def test_a_receipt_is_saved_and_used_again(ready: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "receipt.json"
+    assert "alpha beta" in ready("recall", "alpha", "--save-receipt", str(path)).out
+    assert json.loads(path.read_text(encoding="utf-8"))["method"] == "recall-1"
+    ready("recall", "alpha", "--receipt", str(path))
+    request = ready.fake.requests("Recall")[-1]
+    assert (request.receipt.method, request.strategy, request.revision) == ("recall-1", 0, "")
+    path.write_text("nonsense", encoding="utf-8")
+    refused = ready("recall", "alpha", "--receipt", str(path))
+    assert (refused.code, "no receipt" in refused.err) == (2, True)
+    unsaved = ready("recall", "alpha", "--save-receipt", str(tmp_path / "nowhere" / "receipt.json"))
+    assert unsaved.code == 2
+    assert "alpha beta" in unsaved.out, "the answer is not lost"
+
+
 def test_recall_by_other_strategies_lists_nodes(ready: CommandLine) -> None:
     ran = ready("recall", "alpha", "--strategy", "lca", "-k", "3")
     assert "0.90  Child" in ran.out

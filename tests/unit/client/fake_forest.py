@@ -71,6 +71,7 @@ class FakeForest(ForestServiceServicer):
                 token_budget=2000,
                 confidence=types.CONFIDENCE_STRONG,
                 likelihood=0.9,
+                receipt=pb.RecallReceipt(method="recall-1", commit_id="c" * 40),
             )
         return pb.RecallResponse(nodes=nodes)
 

@@ -26,6 +26,16 @@ def test_content_here_and_summary_there_merge() -> None:
     assert result == MergeResult(replace(BASE, content="new", summary="s", brief="b", attributes=marked))
 
 
+@pytest.mark.requirement("GIT-6", "USE-12")
+def test_an_end_here_and_a_later_beginning_there_conflict() -> None:
+    ours = replace(BASE, attributes={**BASE.attributes, "valid_to": "2024-06-01"})
+    theirs = replace(BASE, attributes={**BASE.attributes, "valid_from": "2024-07-01"})
+    for sides in ((ours, theirs), (theirs, ours)):
+        assert [conflict.field for conflict in merge_entries(BASE, *sides).conflicts] == ["attributes.valid_to"]
+    sooner = replace(BASE, attributes={**BASE.attributes, "valid_from": "2024-05-01"})
+    assert not merge_entries(BASE, ours, sooner).conflicts
+
+
 @pytest.mark.requirement("GIT-6")
 def test_the_same_field_changed_twice_is_a_conflict_with_all_three_values() -> None:
     result = merge_entries(BASE, replace(BASE, content="ours"), replace(BASE, content="theirs", title="T2"))
