@@ -22,7 +22,7 @@ class ValidTimeDiffersError(FailedPreconditionError):
 class SupersedingCycleError(InvalidInputError):
     """The relation would close a circle of nodes that supersede each other, so that none of them would hold."""
 
-    reason = "CYCLE"
+    reason = "SUPERSEDING_CYCLE"
 
 
 def check_valid_time(attributes: Mapping[str, str]) -> None:

@@ -182,7 +182,7 @@ async def test_a_circle_of_nodes_that_supersede_each_other_is_refused(wire: Wire
         await wire("AddRelation", node_id=one.id, relation=relation)
     relation = types_pb2.Relation(type=SUPERSEDES, target_id=nodes[0].id)
     refusal = await wire.refused("AddRelation", node_id=nodes[2].id, relation=relation)
-    assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "CYCLE")
+    assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "SUPERSEDING_CYCLE")
 
 
 async def test_nodes_that_hold_at_different_times_are_not_merged_into_one(wire: Wire) -> None:
