@@ -20,6 +20,7 @@ from memotree_storage.model.provenance import (
     brief_is_made,
     hash_of_children,
     hash_of_content,
+    is_older,
     summary_is_made,
     with_brief_by,
     with_provenance,
@@ -151,7 +152,8 @@ async def follow(editor: SessionEditor, before: Node, node: Node, given: Collect
         was_pending = before.attributes.get(SUMMARY_PENDING) == PENDING_MODEL
         pending = PENDING_MODEL if by_model or was_pending else ""
         node = with_generated(node, await generate(editor, node), {"brief", "summary"} - follows, pending)
-    if is_changed and node.summary and "summary" not in follows and "summary" not in given:
+    is_older_now = is_changed or is_older(before.attributes)
+    if is_older_now and node.summary and "summary" not in follows and "summary" not in given:
         node = replace(node, attributes={**node.attributes, SUMMARY_PENDING: PENDING_CONTENT})
     return node
 

@@ -231,6 +231,8 @@ async def test_a_brief_beside_a_given_summary_follows_the_content_and_a_given_br
     node = (await wire("UpdateNode", node_id=node.id, summary="What we may spend.")).node
     node = (await wire("UpdateNode", node_id=node.id, content="It is 45k a year.")).node
     assert (node.brief, node.summary, node.summary_older) == ("It is 45k a year.", "What we may spend.", True)
+    node = (await wire("UpdateNode", node_id=node.id, title="Our budget")).node
+    assert node.summary_older, "another title does not make it fit"
     other = await wire.create("Budget", content="It is 40k a year.", brief="Our limit.")
     other = (await wire("UpdateNode", node_id=other.id, content="It is 45k a year.")).node
     assert (other.brief, other.summary) == ("Our limit.", "It is 45k a year.")
