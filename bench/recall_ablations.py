@@ -70,7 +70,9 @@ async def run(
         corpora: dict[tuple[str, ...], SearchCorpus] = {}
         async with store.database.connection() as conn:
             frequencies = [
-                frequency_in_workspace(await read_term_counts(conn, place.state.workspace_id, question.text, related))
+                frequency_in_workspace(
+                    await read_term_counts(conn, place.state.workspace_id, question.text, related, for_search=False)
+                )
                 for question in data.questions
             ]
         for where in places:

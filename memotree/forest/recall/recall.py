@@ -212,7 +212,7 @@ class Recall:
         vector = (await self._models.embedder.embed([asked.text]))[0]
         frequency = None
         if len(archive_ids) < len(view.archives):
-            frequency = frequency_in_workspace(await self._term_counts(view, asked))
+            frequency = frequency_in_workspace(await self._term_counts(view, asked, for_search=False))
         scored = await asyncio.to_thread(
             partial(
                 score_leaves,
@@ -250,12 +250,18 @@ class Recall:
         asked.warnings += meter.warnings
         return scored.reranked(dict(zip(texts, relevance, strict=True)))
 
-    async def _term_counts(self, view: StateView, asked: Question) -> Frequencies:
-        """Returns how frequent the words of the question are in the workspace: now, or as the receipt says."""
+    async def _term_counts(self, view: StateView, asked: Question, *, for_search: bool = True) -> Frequencies:
+        """Returns how frequent the words of the question are in the workspace: now, or as the receipt says.
+
+        Without ``for_search`` they are for the scores of leaves only, which were read from the current index.
+        """
         if asked.term_counts is None:
-            await self._store.indexer.current(view.state.workspace_id, meaning=False)
+            if for_search:
+                await self._store.indexer.current(view.state.workspace_id, meaning=False)
             async with self._store.database.connection() as conn:
-                asked.term_counts = await read_term_counts(conn, view.state.workspace_id, asked.text, self._related)
+                asked.term_counts = await read_term_counts(
+                    conn, view.state.workspace_id, asked.text, self._related, for_search=for_search
+                )
         return asked.term_counts
 
     async def _archives(self, asked: Question, view: StateView, wanted: Filter) -> list[str]:

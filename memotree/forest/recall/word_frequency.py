@@ -12,10 +12,20 @@ from memotree.forest.recall.scoring.scores import Frequency
 
 
 async def read_term_counts(
-    conn: Connection, workspace_id: str, question: str, related: Related | None = None
+    conn: Connection, workspace_id: str, question: str, related: Related | None = None, *, for_search: bool
 ) -> Frequencies:
-    """Returns how many indexed versions of a workspace have each term of a question, for any strategy."""
-    terms = {*terms_of(concepts(question, related)), *(term.id for term in query_terms(question))}
+    """Returns how many indexed versions of a workspace have each term of a question.
+
+    Args:
+        conn: A connection.
+        workspace_id: The workspace.
+        question: The question.
+        related: Returns words of a similar meaning.
+        for_search: Whether the index is searched, too, which has other terms than the scores of leaves.
+    """
+    terms = set(terms_of(concepts(question, related)))
+    if for_search:
+        terms.update(term.id for term in query_terms(question))
     return await frequencies.read(conn, workspace_id, terms)
 
 
