@@ -48,7 +48,7 @@ async def test_a_javascript_program_does_the_main_job_with_only_the_contract(ser
     (hit,) = saw["found"]
     assert hit["id"] == saw["child"]
     assert 0 < hit["score"] <= 1
-    assert saw["read"]["attributes"] == {"colour": "yellow"}
+    assert saw["read"]["attributes"]["colour"] == "yellow"
     assert saw["read"]["parent_id"] == saw["parent"]
     assert saw["error"]["code"] == 5  # NOT_FOUND
     assert "grpc-status-details-bin" in saw["error"]["trailers"]
