@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, Mask, SearchCorpus
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
-from memotree.forest.recall.scoring.packing import pack
+from memotree.forest.recall.scoring.packing import pack, ranked
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Frequency, Scores, score
 from memotree.models.confidence import LEAVES
@@ -95,9 +95,8 @@ class ScoredLeaves:
 
     def best(self, count: int) -> list[int]:
         """Returns the indexes of the leaves with the best scores above 0, best first."""
-        total = self._total()
-        ranked = np.argsort(-total, kind="stable")[:count]
-        return [place for place in ranked.tolist() if total[place] > 0]
+        found: list[int] = ranked(self._total())[:count].tolist()
+        return found
 
     def leaf(self, place: int) -> Chosen:
         """Returns a leaf with its score, and the share of each signal in it."""
@@ -111,7 +110,7 @@ class ScoredLeaves:
         if not self.considered:
             return Selection([], 0, outdated=self.outdated)
         leaf_index, total = self.corpus.leaf_index, self._total()
-        best = int(np.argmax(total))
+        best, best_first = int(np.argmax(total)), ranked(total)
         oversized = self.leaf(best) if leaf_index.tokens[best] > budget and total[best] > 0 else None
         packed = pack(total, leaf_index, budget // 2 if oversized else budget)
         copies = set[int]()
@@ -125,7 +124,7 @@ class ScoredLeaves:
         taken = {*packed.tolist(), *([best] if oversized else [])}
         dropped = [
             (self.leaf(place), pb.DROP_REASON_COPY if place in copies else pb.DROP_REASON_BUDGET)
-            for place in self.best(len(taken) + MOST_DROPPED)
+            for place in best_first[: len(taken) + MOST_DROPPED].tolist()
             if place not in taken
         ]
         return Selection(

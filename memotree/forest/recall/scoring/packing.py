@@ -22,22 +22,22 @@ def pack(total: NDArray[np.floating], leaf_index: LeafIndex, budget: float) -> N
         leaf_index: The leaves.
         budget: The most tokens.
     """
-    ranked = _ranked(np.asarray(total, dtype=np.float64))
-    edges = np.concatenate([[0.0], np.cumsum(leaf_index.tokens[ranked], dtype=np.float64)])
+    order = ranked(np.asarray(total, dtype=np.float64))
+    edges = np.concatenate([[0.0], np.cumsum(leaf_index.tokens[order], dtype=np.float64)])
     taken, used, place = [], 0.0, 0
     for _ in range(MOST_MISFITS):
         # Takes the longest run of leaves that fits from here on; the leaf after it does not fit.
         end = int(np.searchsorted(edges, budget - used + edges[place], side="right")) - 1
         end = max(end, place)
-        taken.append(ranked[place:end])
+        taken.append(order[place:end])
         used += edges[end] - edges[place]
         place = end + 1
-        if place >= len(ranked):
+        if place >= len(order):
             break
-    return np.sort(np.concatenate([ranked[:0], *taken]))
+    return np.sort(np.concatenate([order[:0], *taken]))
 
 
-def _ranked(total: NDArray[np.float64]) -> NDArray[np.int64]:
+def ranked(total: NDArray[np.float64]) -> NDArray[np.int64]:
     """Returns the leaves with a score above 0, best first, ties in document order."""
     scored = np.flatnonzero(total > 0)
     return scored[np.argsort(-total[scored], kind="stable")]
