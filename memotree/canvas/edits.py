@@ -149,7 +149,7 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
         changed = summaries.with_own_texts(changed, given)
     else:
         changed = await summaries.follow(editor, node, changed, given)
-        if placed.version.commit_id is None:
+        if placed.version.commit_id is None and is_older(changed.attributes):
             changed = await summaries.as_at_base(editor, changed)
         if is_older(changed.attributes):
             warnings.append(
