@@ -1,9 +1,8 @@
 """The operations on nodes."""
 
-from dataclasses import replace
 from typing import Final
 
-from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError
+from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.postgres import tree, views
@@ -18,6 +17,7 @@ from memotree.canvas.search import NodeSearch
 from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
 from memotree.canvas.view_rendering import render, shown
 from memotree.request import lookup
+from memotree.request.batches import naming_change
 from memotree.request.limits import ServiceLimits
 from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
@@ -245,12 +245,9 @@ class NodeOperations:
             results: list[pb.NodeChangeResult] = []
             warnings: list[str] = []
             for number, one in enumerate(request.changes):
-                try:
+                with naming_change(number, one.WhichOneof("change") or ""):
                     _check_own(editor, request.workspace, one)
                     result, said = await self._apply(editor, one, request.commit_message)
-                except MemoTreeError as error:
-                    _place_in_batch(error, number, one.WhichOneof("change") or "")
-                    raise
                 results.append(result)
                 warnings += said
             return pb.BatchChangeNodesResponse(results=results, warnings=warnings)
@@ -355,14 +352,4 @@ def _check_own(editor: SessionEditor, workspace: str, one: pb.NodeChange) -> Non
     if change_request.request_id:
         raise InvalidInputError.at(
             "request_id", "is given for one change, but a batch takes effect as a whole; give one to the batch."
-        )
-
-
-def _place_in_batch(error: MemoTreeError, number: int, kind: str) -> None:
-    """Add the number of the change to an error of a batch, in its message and in the paths of its fields."""
-    error.message = f"changes[{number}]: {error.message}"
-    if isinstance(error, InvalidInputError):
-        way = f"changes[{number}].{kind}" if kind else f"changes[{number}]"
-        error.violations = tuple(
-            replace(fault, field=f"{way}.{fault.field}" if fault.field else way) for fault in error.violations
         )

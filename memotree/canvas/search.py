@@ -60,6 +60,20 @@ class _Hit:
     way: tuple[RelationStep, ...] = ()
 
 
+def check_query(query: str) -> None:
+    """Check that a query can be searched for.
+
+    Raises:
+        InvalidInputError: It is too long or has a NUL character.
+    """
+    if len(query) > MAX_QUERY_CHARS:
+        raise InvalidInputError.at(
+            "query", f"has {len(query)} characters; give at most {MAX_QUERY_CHARS}, the words that matter most."
+        )
+    if "\x00" in query:
+        raise InvalidInputError.at("query", "has a NUL character; leave it out.")
+
+
 class NodeSearch:
     """One search. It holds no connection while it queries the index, which may need a connection itself."""
 
@@ -121,16 +135,10 @@ class NodeSearch:
 
     def _check(self) -> None:
         request = self._request
-        if len(request.query) > MAX_QUERY_CHARS:
-            raise InvalidInputError.at(
-                "query",
-                f"has {len(request.query)} characters; give at most {MAX_QUERY_CHARS}, the words that matter most.",
-            )
+        check_query(request.query)
         needs_query = self._kind != pb.SEARCH_TYPE_RELATION or not request.scope_node_id
         if needs_query and not request.query.strip():
             raise InvalidInputError.at("query", "is needed.")
-        if "\x00" in request.query:
-            raise InvalidInputError.at("query", "has a NUL character; leave it out.")
         for name, value, most in (
             ("max_results", request.max_results, None),
             ("preview_length", request.preview_length, _MOST_PREVIEW),

@@ -22,6 +22,7 @@ from memotree.v1 import (
     history_service_pb2,
     job_service_pb2,
     maintenance_service_pb2,
+    memory_service_pb2,
     node_service_pb2,
     session_service_pb2,
     view_service_pb2,
@@ -29,6 +30,7 @@ from memotree.v1 import (
 )
 
 _FILES: Final = (
+    memory_service_pb2,
     workspace_service_pb2,
     session_service_pb2,
     node_service_pb2,

@@ -25,6 +25,7 @@ from memotree.forest.summaries.renewal_job import SummaryRenewal
 from memotree.history import HistoryOperations
 from memotree.jobs import JobOperations, JobRunner, rebuilds
 from memotree.maintenance import MaintenanceOperations
+from memotree.memory import MemoryOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
@@ -91,6 +92,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         stack.push_async_callback(summaries.stop)
         summaries.start()
         yield {
+            "MemoryService": MemoryOperations(store, limits, summaries),
             "WorkspaceService": WorkspaceOperations(store, pages, limits, runner.forget_workspace),
             "SessionService": sessions,
             "NodeService": NodeOperations(store, pages, limits),

@@ -23,7 +23,6 @@ from memotree_storage.commit.transaction import session_transaction, transaction
 from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import InvalidInputError, MemoTreeError
-from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.model.validation import check_author
@@ -42,6 +41,7 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message, read_author, session_message
 from memotree.request.naming import check_tag_name
 from memotree.request.pages import PageTokens, page_size
+from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -93,7 +93,7 @@ class SessionOperations:
         ttl = self._ttl(request)
         workspace = await self._workspace(request.workspace)
         order = _Opening(request, workspace, request.branch or workspace.default_branch, agent, ttl)
-        await self._follow(workspace.workspace_id)
+        await mirror_pushed(self._store, workspace.workspace_id)
         try:
             return await finish_past_commit_point(partial(self._open, order, locked=False))
         except BranchNotFoundError:  # or it is being deleted or mirrored again: with the lock this is certain
@@ -126,15 +126,6 @@ class SessionOperations:
                 await sessions.find_session(conn, workspace_id, session_id)
         except sessions.SessionNotFoundError:
             await pin_base(self._store, workspace_id, session_id, None, None)
-
-    async def _follow(self, workspace_id: str) -> None:
-        """Mirror commits that were pushed meanwhile."""
-        repository = await asyncio.to_thread(self._store.repositories.get, workspace_id)
-        async with self._store.database.connection() as conn:
-            behind = await is_behind(conn, workspace_id, repository)
-        if behind:
-            async with self._store.locks.of(workspace_id):
-                await self._store.catch_up(workspace_id)
 
     async def get_session(self, request: pb.GetSessionRequest) -> pb.GetSessionResponse:
         """Read one session."""

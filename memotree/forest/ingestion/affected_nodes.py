@@ -18,7 +18,7 @@ from memotree_storage.store import Store
 from memotree.forest.ingestion.existing_tree import ExistingTree
 from memotree.forest.ingestion.tree_update import TreeUpdate
 from memotree.forest.service_commit import Change
-from memotree.forest.summaries.renewal import renew
+from memotree.forest.summaries.renewal import nodes_at, renew
 from memotree.forest.summaries.staleness import Scope, scope_of
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
@@ -65,7 +65,9 @@ async def find_affected_nodes(
     if top is not None:
         around[top.id] = staged_version(top, "")
     scope = _scope({**around, **below}, {*below, *(node_id for level in above.levels for node_id in level)})
-    made = {item.before.entry_id: item for item in await renew(store, models, state, scope, meter) if item.is_new}
+    made = {
+        item.before.entry_id: item for item in await renew(nodes_at(store, state), models, scope, meter) if item.is_new
+    }
     before = {**above.versions, **existing.versions}
     was = await _whole(store, state, existing, [before[node_id] for node_id in {*after, *made} & before.keys()])
     for node_id in {*after, *made} & was.keys():

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -42,6 +43,9 @@ _AT_ONCE: Final = 256
 ReportProgress = Callable[[int], Awaitable[None]]
 """Called with the number of summaries made so far."""
 
+ReadNodes = Callable[[Sequence[Version]], Awaitable[Mapping[str, Node]]]
+"""Reads whole nodes of the state that is checked, by id."""
+
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
@@ -70,6 +74,11 @@ class Renewed:
         is_made = bool(node.brief) and brief_is_made(node.attributes)
         brief = brief_of(node.title, node.content or self.summary) if is_made else node.brief
         return replace(node, summary=self.summary, brief=brief, attributes=dict(self.attributes))
+
+
+def nodes_at(store: Store, state: State) -> ReadNodes:
+    """Returns a reader of whole nodes of a state for a caller that holds no connection."""
+    return partial(read_nodes_at, state, store.database, store.entries)
 
 
 async def summarise_texts(models: Models, texts: Sequence[str], meter: Meter) -> list[Summary]:
@@ -114,7 +123,7 @@ def _only(below: Sequence[Version | Node]) -> Summary | None:
 
 
 async def renew(
-    store: Store, models: Models, state: State, scope: Scope, meter: Meter, report: ReportProgress | None = None
+    read: ReadNodes, models: Models, scope: Scope, meter: Meter, report: ReportProgress | None = None
 ) -> list[Renewed]:
     """Makes new summaries for every stale node of a scope, the deepest first; writes nothing.
 
@@ -125,7 +134,7 @@ async def renew(
         BudgetExhaustedError: If the meter's limit is reached.
     """
     now = dict(scope.versions)
-    contents = await _contents(store, state, scope, models)
+    contents = await _contents(read, scope, models)
     renewals: list[Renewed] = []
 
     async def renewed(due: Sequence[Version]) -> list[Renewed]:
@@ -167,7 +176,7 @@ def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
     return Renewed(version, summary.text, attributes, summary.pending)
 
 
-async def _contents(store: Store, state: State, scope: Scope, models: Models) -> dict[str, str]:
+async def _contents(read: ReadNodes, scope: Scope, models: Models) -> dict[str, str]:
     """Returns the contents of stale nodes that have content of their own."""
     wanted = [
         version
@@ -175,5 +184,5 @@ async def _contents(store: Store, state: State, scope: Scope, models: Models) ->
         if version.type != SUMMARY_TYPE
         and reason_of(version, scope, scope.versions, with_models=models.has_chat) is not None
     ]
-    nodes = await read_nodes_at(state, store.database, store.entries, wanted)
+    nodes = await read(wanted)
     return {node_id: node.content for node_id, node in nodes.items()}

@@ -17,7 +17,7 @@ import structlog
 from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
-from memotree_storage.mirror.contents import read_nodes_at
+from memotree_storage.mirror.contents import read_nodes, read_nodes_at
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import history, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
@@ -26,8 +26,8 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
-from memotree.forest.summaries.renewal import Renewed, renew
-from memotree.forest.summaries.staleness import Reason, Stale, around, everywhere, stale, without
+from memotree.forest.summaries.renewal import ReadNodes, Renewed, nodes_at, renew
+from memotree.forest.summaries.staleness import Reason, Scope, Stale, around, everywhere, stale, without
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import JobContext, JobRunner
 from memotree.jobs.operations import job_message
@@ -165,7 +165,7 @@ class SummaryRenewal:
             note(context, meter)
             await context.progress("renew", done)
 
-        due = await renew(self._store, self._models, state, scope, meter, tell)
+        due = await renew(nodes_at(self._store, state), self._models, scope, meter, tell)
         made = [item for item in due if item.is_new]
         result = job_service_pb2.RenewalResult(renewed=len(made), pending=sum(item.pending for item in due))
         if made:
@@ -204,18 +204,27 @@ class SummaryRenewal:
             session = await sessions.find_session(
                 conn, (await registry.find_workspace(conn, workspace)).workspace_id, session_id
             )
-            rows = await staging.staged(conn, session.session_id, data=False)
-            base = replace(session.tree, session_id=None)
-            known = {row.entry_id: row for row in rows}
-            chosen = set(chosen_ids(known, list(choice))) if choice else known.keys()
-            if not with_models and not await _is_summed_up(conn, session.tree, base, rows, chosen):
-                return []
-            scope = await around(conn, [session.tree, base], chosen)
-            left_out = {row.entry_id for row in rows} - chosen
-            if left_out:
-                scope = await without(Snapshot(conn, base), scope, left_out)
+            scope = await _scope_of_changes(conn, session, choice, everything=with_models)
+        if scope is None:
+            return []
+        return await self._renew_staged(nodes_at(self._store, session.tree), scope, with_models=with_models)
+
+    async def follow(self, conn: Connection, session: sessions.Session) -> None:
+        """Makes the built-in summaries that the changes of a session make stale, and stages them.
+
+        It works in the transaction that holds the session and reads only through it. It does nothing if the background
+        is switched off.
+        """
+        if not self._background:
+            return
+        scope = await _scope_of_changes(conn, session, (), everything=False)
+        if scope is not None:
+            read = partial(read_nodes, Snapshot(conn, session.tree), self._store.entries)
+            await self.stage(conn, session, await self._renew_staged(read, scope, with_models=False))
+
+    async def _renew_staged(self, read: ReadNodes, scope: Scope, *, with_models: bool) -> list[Renewed]:
         models = self._models if with_models else self._models.without_chat()
-        due = await renew(self._store, models, session.tree, scope, Meter())
+        due = await renew(read, models, scope, Meter())
         if models.has_chat != self._models.has_chat:
             due = [item.until_model() for item in due]
         return [item for item in due if item.is_new]
@@ -291,6 +300,25 @@ class SummaryRenewal:
                 lane=f"{workspace_id}/{branch}",
                 inputs={_NODES: json.dumps([item.version.entry_id for item in found]).encode()},
             )
+
+
+async def _scope_of_changes(
+    conn: Connection, session: sessions.Session, choice: Collection[str], *, everything: bool
+) -> Scope | None:
+    """The nodes whose summaries the (chosen) changes of a session may have made stale.
+
+    Returns:
+        ``None`` if no summary node is above the changes, unless ``everything`` asks for the changed nodes too.
+    """
+    rows = await staging.staged(conn, session.session_id, data=False)
+    base = replace(session.tree, session_id=None)
+    known = {row.entry_id: row for row in rows}
+    chosen = set(chosen_ids(known, list(choice))) if choice else known.keys()
+    if not everything and not await _is_summed_up(conn, session.tree, base, rows, chosen):
+        return None
+    scope = await around(conn, [session.tree, base], chosen)
+    left_out = {row.entry_id for row in rows} - chosen
+    return await without(Snapshot(conn, base), scope, left_out) if left_out else scope
 
 
 async def _is_summed_up(

@@ -177,14 +177,30 @@ async def commit_session_in_transaction(
     return result
 
 
+async def commit_and_drop_session(
+    transaction: WorkspaceTransaction, session: Session, order: CommitOrder
+) -> CommitResult:
+    """Commit a session that was opened in the same transaction for this commit alone, and delete it.
+
+    Nobody else has seen the session, so no ref protects its base, and the commit does not name it.
+    """
+    result = await _SessionCommit(transaction, session, order, is_lasting=False).run()
+    await sessions.drop_session(transaction.conn, session.session_id)
+    return result
+
+
 @dataclass(slots=True)
 class _SessionCommit:
-    """One commit of a session's changes, in a transaction that holds the workspace and the session."""
+    """One commit of a session's changes, in a transaction that holds the workspace and the session.
+
+    ``is_lasting`` says whether the session stays, so that the commit settles it.
+    """
 
     transaction: WorkspaceTransaction
     session: Session
     order: CommitOrder
     merging: MergedChanges = field(default_factory=MergedChanges)
+    is_lasting: bool = True
 
     async def run(self) -> CommitResult:
         for _ in range(_ATTEMPTS):
@@ -261,7 +277,7 @@ class _SessionCommit:
             order.message,
             [ListedChange(item.theirs, item.entry, item.row.messages) for item in effective],
             {
-                trailers.SESSION: self.session.session_id,
+                trailers.SESSION: self.session.session_id if self.is_lasting else "",
                 trailers.AGENT: self.session.agent,
                 trailers.TOOL: ", ".join(sorted({tool for item in effective for tool in item.row.tools})),
                 trailers.REQUEST: order.request_id,
@@ -277,7 +293,7 @@ class _SessionCommit:
             author=order.author,
             committer=order.committer,
             tag=_tag_draft(order) if order.tag else None,
-            session=SettledSession(self.session.session_id, _settled(self.merging)),
+            session=SettledSession(self.session.session_id, _settled(self.merging)) if self.is_lasting else None,
         )
 
 

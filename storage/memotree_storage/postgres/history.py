@@ -215,14 +215,22 @@ class RequestedCommit:
 
 
 async def commit_of_request(
-    conn: Connection, workspace_id: str, session_id: str, request_id: str
+    conn: Connection, workspace_id: str, session_id: str | None, request_id: str
 ) -> RequestedCommit | None:
-    """Return the commit that a request created for a session, found by its trailers; ``None`` if there is none."""
+    """Return the commit that a request created, found by its trailers; ``None`` if there is none.
+
+    Args:
+        conn: A connection.
+        workspace_id: The workspace.
+        session_id: The session that it committed; ``None`` for a commit that names no session.
+        request_id: The request.
+    """
     async with conn.cursor(row_factory=class_row(RequestedCommit)) as cursor:
         await cursor.execute(
             "select c.commit_id, count(v.version_id) as changes from mirror.commit c"
             " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
-            " where c.workspace_id = %s and c.request_id = %s and c.session_id = %s group by c.commit_id",
+            " where c.workspace_id = %s and c.request_id = %s and c.session_id is not distinct from %s"
+            " group by c.commit_id",
             (workspace_id, request_id, session_id),
         )
         return await cursor.fetchone()

@@ -214,6 +214,11 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
     await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
 
 
+async def drop_session(conn: Connection, session_id: str) -> None:
+    """Delete a session and its staged changes, as if it had never been opened."""
+    await conn.execute("delete from work.session where session_id = %s", (session_id,))
+
+
 async def close_expired(conn: Connection) -> list[ClosedSession]:
     """Close expired sessions and delete their staged changes; return these sessions.
 

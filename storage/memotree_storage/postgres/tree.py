@@ -248,6 +248,20 @@ _ARCHIVES: Final = f"""
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead order by v.title collate "C", v.entry_id"""  # noqa: S608
 
+_ARCHIVE_NAMED: Final = f"""
+  with {LINE},
+  candidate as (
+    select s.entry_id from work.staged s where s.session_id = %(session)s and s.is_archive and s.title = %(name)s
+    union
+    select v.entry_id from line cross join lateral (
+      select v.entry_id from mirror.version v
+       where v.line_id = line.line_id and v.is_archive and v.title = %(name)s offset 0) v
+  )
+  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from candidate cross join lateral {version_of("candidate.entry_id")} v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead and v.is_archive and v.title = %(name)s order by v.entry_id"""  # noqa: S608
+
 _ALL: Final = f"""
   with {LINE},
   candidate as (
@@ -402,6 +416,15 @@ async def archives(snapshot: Snapshot) -> list[ArchiveVersion]:
     """Return the alive archives, ordered by name."""
     found = await _listed(snapshot.conn, _ARCHIVES, snapshot.state.arguments())
     return [ArchiveVersion.of(version) for version in found]
+
+
+async def archive_named(snapshot: Snapshot, name: str) -> ArchiveVersion | None:
+    """Return the alive archive with a name, or ``None``; its cost does not grow with the number of archives.
+
+    Pushed commits may give one name to two archives; then the one with the smaller id is returned.
+    """
+    found = await _listed(snapshot.conn, _ARCHIVE_NAMED, snapshot.state.arguments(name=name))
+    return ArchiveVersion.of(found[0]) if found else None
 
 
 async def everything(snapshot: Snapshot) -> list[Version]:

@@ -83,7 +83,7 @@ create table mirror.version (
 );
 create unique index version_open on mirror.version (line_id, entry_id) where to_seq is null;
 create index version_of_commit on mirror.version (line_id, from_seq);
-create index version_archives on mirror.version (line_id) where is_archive;
+create index version_archives on mirror.version (line_id, title) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 
 create index version_by_archive on mirror.version (line_id, archive_id);

@@ -1,0 +1,168 @@
+"""The changes behind Remember, Revise and Forget, staged in a session that is committed at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
+from memotree_storage.model.node import Archive, is_id, new_id
+from memotree_storage.model.validity import SUPERSEDES
+from memotree_storage.postgres import tree
+
+from memotree.canvas import edits
+from memotree.memory.similar import Similar
+from memotree.memory.wording import title_of
+from memotree.request import lookup
+from memotree.request.messages import relation_message
+from memotree.sessions.editing import SessionEditor
+from memotree.v1 import memory_service_pb2 as pb
+from memotree.v1 import node_service_pb2
+
+DEFAULT_ARCHIVE: Final = "notes"
+"""The archive of a text that is remembered without one."""
+
+_ABOUT: Final = "ABOUT"
+_FIELDS: Final = {"content": "text", "archive_id": "archive", "id": "archive", "node_id": "request_id"}
+"""How these requests name the fields of the node tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One staged change.
+
+    Attributes:
+        verb: What was done, for the subject of the commit.
+        title: The title of the note.
+        node_ids: The changed nodes, the note first.
+        is_gone: Whether they are forgotten.
+        similar: Notes that the text resembles.
+        warnings: For the caller.
+    """
+
+    verb: str
+    title: str
+    node_ids: Sequence[str]
+    is_gone: bool = False
+    similar: Sequence[Similar] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+
+async def remember(
+    editor: SessionEditor, request: pb.RememberRequest, node_id: str, similar: Sequence[Similar]
+) -> Change:
+    """Stage a new note, and its archive if that does not exist.
+
+    Raises:
+        InvalidInputError: The text is empty, or a field breaks a rule.
+        NodeNotFoundError: A node that the text is about or supersedes is not alive.
+    """
+    lookup.needed("text", request.text.strip())
+    title = request.title or title_of(request.text)
+    relations = [
+        relation_message(kind, (await lookup.node(editor.snapshot, given, f"{name}[{number}]")).entry_id, "")
+        for kind, name, ids in ((_ABOUT, "about", request.about), (SUPERSEDES, "supersedes", request.supersedes))
+        for number, given in enumerate(ids)
+    ]
+    creation = node_service_pb2.CreateNodeRequest(
+        archive_id=await _archive(editor, request.archive or DEFAULT_ARCHIVE),
+        node_id=node_id,
+        title=title,
+        content=request.text,
+        tags=request.tags,
+        attributes=with_valid_time(request.attributes, request.valid_from, request.valid_to),
+        relations=relations,
+    )
+    try:
+        made = await edits.create(editor, creation, "")
+    except InvalidInputError as error:
+        raise renamed(error) from None
+    return Change("Remember", title, [made.node_id], similar=similar, warnings=made.warnings)
+
+
+async def revise(editor: SessionEditor, request: pb.ReviseRequest, node_id: str, similar: Sequence[Similar]) -> Change:
+    """Stage the correction of a note.
+
+    Raises:
+        InvalidInputError: Nothing to change was given, or a field breaks a rule.
+        NodeNotFoundError: The note is not alive.
+        StaleEtagError: It has changed since the caller read it.
+        DerivedContentError: Its content is made from its leaves.
+    """
+    version = await editor.node(node_id, request.etag)
+    update = node_service_pb2.UpdateNodeRequest(node_id=version.entry_id, tags=request.tags)
+    if request.HasField("text"):
+        update.content = request.text
+        if not request.HasField("title"):
+            node = await editor.load_node(version)
+            if node.title == title_of(node.content):
+                update.title = title_of(request.text)
+    if request.HasField("title"):
+        update.title = request.title
+    for name, value in request.attributes.items():
+        update.attributes[name] = value
+    if request.HasField("valid_from"):
+        update.attributes[VALID_FROM] = request.valid_from
+    if request.HasField("valid_to"):
+        update.attributes[VALID_TO] = request.valid_to
+    try:
+        made = await edits.update(editor, update, "")
+    except InvalidInputError as error:
+        raise renamed(error) from None
+    return Change("Revise", made.placed.version.title, [version.entry_id], similar=similar, warnings=made.warnings)
+
+
+async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
+    """Stage the deletion of a note.
+
+    Raises:
+        NodeNotFoundError: It is not alive.
+        HasChildrenError: It has nodes below it and ``recursive`` was not given.
+        StaleEtagError: It has changed since the caller read it.
+    """
+    version = await editor.node(request.node_id, request.etag)
+    deletion = node_service_pb2.DeleteNodeRequest(
+        node_id=version.entry_id, recursive=request.recursive, etag=request.etag
+    )
+    ids, warnings = await edits.delete(editor, deletion, "")
+    return Change("Forget", version.title, ids, is_gone=True, warnings=warnings)
+
+
+async def _archive(editor: SessionEditor, name: str) -> str:
+    """The id of the archive with this name or full id; a name that no archive has is given to a new one.
+
+    A prefix of an id is not accepted: the name of a new archive could be one by chance.
+    """
+    if is_id(name):
+        return (await lookup.archive(editor.snapshot, name)).entry_id
+    found = await tree.archive_named(editor.snapshot, name)
+    if found is not None:
+        return found.entry_id
+    archive = Archive(new_id(), name, "", "")
+    try:
+        await editor.put_archive(archive, None, "")
+    except InvalidInputError as error:
+        raise renamed(error, {"name": "archive"}) from None
+    return archive.id
+
+
+def with_valid_time(attributes: Mapping[str, str], begin: str, end: str) -> dict[str, str]:
+    """Return attributes with those of the valid time, as far as it is given."""
+    given = {name: value for name, value in ((VALID_FROM, begin), (VALID_TO, end)) if value}
+    return {**attributes, **given}
+
+
+def renamed(error: InvalidInputError, names: Mapping[str, str] = _FIELDS) -> InvalidInputError:
+    """Return the error with the names that this request has for the wrong fields."""
+    faults = [_renamed(fault, names) for fault in error.violations]
+    again = type(error)(error.message, faults)
+    if len(faults) == 1:
+        again.message = f"{faults[0].field}: {faults[0].description}"
+    return again
+
+
+def _renamed(fault: FieldViolation, names: Mapping[str, str]) -> FieldViolation:
+    for name in (VALID_FROM, VALID_TO):
+        if fault.field == f"attributes[{name!r}]":
+            return replace(fault, field=name)
+    return replace(fault, field=names.get(fault.field, fault.field))

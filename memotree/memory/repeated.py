@@ -1,0 +1,74 @@
+"""What a commit did whose first answer was lost, read again from the commit for a call that is repeated.
+
+Usually the answer itself is stored. It is missing if the server stopped between the commit and the end of its
+transaction; then the commit is found by its trailer, and the answer is made anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.postgres import history
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import State
+
+from memotree.memory.changes import Change
+from memotree.memory.restoring import MOST
+from memotree.v1 import memory_service_pb2 as pb
+
+_VERBS = {"remember": "Remember", "revise": "Revise", "forget": "Forget", "restore": "Restore"}
+
+
+async def changes_of_commit(
+    conn: Connection, state: State, changes: Sequence[pb.MemoryChange], fresh: Sequence[str]
+) -> list[Change]:
+    """Return what each change of a call did, from the commit that it made.
+
+    Args:
+        conn: A connection.
+        state: The commit.
+        changes: The changes of the call.
+        fresh: The ids that its new notes were given, derived from the request id.
+    """
+    found = await history.touched(conn, state.workspace_id, state.commit_id, limit=2 * MOST)
+    touched = {version.entry_id: version for version in found if not version.is_archive}
+    named = [_named(touched, change, new) for change, new in zip(changes, fresh, strict=True)]
+    # A query is not searched for again: what it meant is the one changed note that no other change names.
+    others = [
+        version.entry_id
+        for version in touched.values()
+        if version.entry_id not in named and version.type != SUMMARY_TYPE and not version.dead
+    ]
+    done = []
+    for change, name in zip(changes, named, strict=True):
+        kind = change.WhichOneof("change") or "remember"
+        node_id = name or (others.pop(0) if others else "")
+        is_gone = kind == "forget"
+        ids = [node_id, *_below(touched, node_id, dead=is_gone)] if kind in ("forget", "restore") else [node_id]
+        title = touched[node_id].title if node_id in touched else ""
+        done.append(Change(_VERBS[kind], title, ids, is_gone=is_gone))
+    return done
+
+
+def _named(touched: Mapping[str, Version], change: pb.MemoryChange, fresh: str) -> str:
+    """The node that a change names; ``""`` if it was found by a query."""
+    kind = change.WhichOneof("change") or "remember"
+    if kind == "remember":
+        return fresh
+    given: Any = getattr(change, kind)
+    return next((entry_id for entry_id in touched if given.node_id and entry_id.startswith(given.node_id)), "")
+
+
+def _below(touched: Mapping[str, Version], node_id: str, *, dead: bool) -> list[str]:
+    """The touched nodes below one, by their parents."""
+    children: dict[str, list[str]] = {}
+    for version in touched.values():
+        if version.dead == dead:
+            children.setdefault(version.parent_id, []).append(version.entry_id)
+    order, waiting = [], list(children.get(node_id, ()))
+    while waiting:
+        entry_id = waiting.pop(0)
+        order.append(entry_id)
+        waiting += children.get(entry_id, ())
+    return order

@@ -1,0 +1,156 @@
+"""Restore: bring back a forgotten note with what was forgotten below it, or set a note back to an earlier state."""
+
+from dataclasses import replace
+from typing import Final
+
+from memotree_storage.errors import FailedPreconditionError, FieldViolation
+from memotree_storage.model.node import Archive, Node, is_id, is_id_prefix
+from memotree_storage.postgres import history, tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import Snapshot, State
+
+from memotree.memory.changes import Change
+from memotree.request import lookup
+from memotree.sessions.editing import SessionEditor
+from memotree.v1 import memory_service_pb2 as pb
+
+MOST: Final = 10_000
+"""The most nodes that one call restores."""
+
+
+class NothingToRestoreError(FailedPreconditionError):
+    """The note is as wanted already."""
+
+    reason = "NOTHING_TO_RESTORE"
+
+
+class HomeGoneError(FailedPreconditionError):
+    """The parent or archive of a forgotten note is gone too."""
+
+    reason = "HOME_GONE"
+
+
+class TooMuchToRestoreError(FailedPreconditionError):
+    """More nodes were forgotten at once than one call restores."""
+
+    reason = "TOO_MUCH_TO_RESTORE"
+
+
+async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
+    """Stage a note, and what was forgotten with it below, as it was.
+
+    Raises:
+        NodeNotFoundError: There never was such a note on this branch, or it did not exist at the revision.
+        NothingToRestoreError: It is as wanted already.
+        HomeGoneError: The node above it is gone.
+        TooMuchToRestoreError: Too many nodes were forgotten with it.
+        RevisionNotFoundError: There is no such revision.
+    """
+    now = await _known(editor, request.node_id)
+    if request.revision:
+        place = await lookup.find_revision(editor.conn, request.workspace, request.revision)
+        at = place.state
+    elif now.dead:
+        at = await _before_deletion(editor, now)
+    else:
+        sentence = (
+            f"{now.entry_id} ({now.title}) is not forgotten. To set it back to an earlier text, give the revision "
+            "(a tag or commit) at which it was right."
+        )
+        raise NothingToRestoreError(sentence, [FieldViolation("revision", sentence)])
+    wanted = Snapshot(editor.conn, at)
+    was = (await tree.versions(wanted, [now.entry_id])).get(now.entry_id)
+    if was is None or was.is_archive:
+        raise lookup.NodeNotFoundError(
+            request.node_id,
+            f"{now.entry_id} did not exist at {request.revision or at.commit_id}; give another revision.",
+        )
+    warnings: list[str] = []
+    if now.dead:
+        versions = await _forgotten_below(editor, wanted, was)
+        await _restore_home(editor, wanted, was, warnings)
+    else:
+        versions = [was]
+    entries = await editor.store.entries.load(editor.session.workspace_id, versions)
+    for version in versions:
+        node = entries[version.blob]
+        assert isinstance(node, Node)  # noqa: S101 - no archive is among them
+        await editor.put(node if now.dead else await _in_place(editor, node, now), None if now.dead else now, "")
+    if not await _has_changed(editor, now):
+        sentence = f"{now.entry_id} ({now.title}) is as it was at {request.revision} already; nothing was changed."
+        raise NothingToRestoreError(sentence, [FieldViolation("revision", sentence)])
+    ids = [version.entry_id for version in versions]
+    return Change("Restore", was.title, ids, warnings=tuple(warnings))
+
+
+async def _known(editor: SessionEditor, text: str) -> Version:
+    """The newest version of a node, alive or dead, that an id or a unique prefix names."""
+    lookup.needed("node_id", text)
+    if not is_id(text) and not is_id_prefix(text):
+        raise lookup.InvalidIdError.of("node_id", text)
+    ids = [text] if is_id(text) else await tree.with_prefix(editor.snapshot, text)
+    found = [one for one in (await tree.versions(editor.snapshot, ids, dead=True)).values() if not one.is_archive]
+    if not found:
+        raise lookup.NodeNotFoundError(text, f"There never was a node {text!r} on this branch. Look in its history.")
+    if len(found) > 1:
+        raise lookup.AmbiguousIdError.among("node_id", text, sorted(found, key=lambda one: one.entry_id))
+    return found[0]
+
+
+async def _before_deletion(editor: SessionEditor, now: Version) -> State:
+    """The state before the commit that deleted a node."""
+    workspace_id = editor.session.workspace_id
+    if now.commit_id is None:  # forgotten by an earlier change of the same batch
+        return editor.session.base
+    parents = (await history.read_commit(editor.conn, workspace_id, now.commit_id)).parents
+    return State(workspace_id, parents[0] if parents else history.NOTHING)
+
+
+async def _forgotten_below(editor: SessionEditor, wanted: Snapshot, was: Version) -> list[Version]:
+    """The node as it was, and the nodes below it that went with it, parents before children."""
+    order = [item.entry_id for item in await tree.subtree(wanted, [was.entry_id])]
+    alive = await tree.versions(editor.snapshot, order)
+    ids = [entry_id for entry_id in order if entry_id not in alive]
+    if len(ids) > MOST:
+        sentence = (
+            f"{len(ids)} nodes were forgotten with {was.entry_id}; one call restores at most {MOST}. Restore the nodes "
+            "below it one by one, or make a branch at the commit before."
+        )
+        raise TooMuchToRestoreError(sentence, [FieldViolation("node_id", sentence)])
+    found = await tree.versions(wanted, ids)
+    return [found[entry_id] for entry_id in ids]
+
+
+async def _restore_home(editor: SessionEditor, wanted: Snapshot, was: Version, warnings: list[str]) -> None:
+    """Check that the place of the node is there; an archive that was deleted comes back."""
+    homes = [was.archive_id, *([was.parent_id] if was.parent_id else [])]
+    alive = await tree.versions(editor.snapshot, homes)
+    if was.parent_id and was.parent_id not in alive:
+        sentence = f"The node above it, {was.parent_id}, is forgotten too. Restore that one first."
+        raise HomeGoneError(sentence, [FieldViolation("node_id", sentence)])
+    if was.archive_id not in alive:
+        archive = (await tree.versions(wanted, [was.archive_id]))[was.archive_id].to_archive()
+        await _check_free(editor, archive)
+        await editor.put_archive(archive, None, "")
+        warnings.append(f"The archive {archive.name} was deleted with its nodes; it is back, with this note only.")
+
+
+async def _check_free(editor: SessionEditor, archive: Archive) -> None:
+    other = await tree.archive_named(editor.snapshot, archive.name)
+    if other is not None:
+        sentence = (
+            f"The archive of this note was deleted, and another one ({other.entry_id}) has its name {archive.name} "
+            "now. Rename that one, restore, and rename it back."
+        )
+        raise HomeGoneError(sentence, [FieldViolation("node_id", sentence)])
+
+
+async def _in_place(editor: SessionEditor, node: Node, now: Version) -> Node:
+    """The node as it was, at its present place in the tree."""
+    present = await editor.load_node(now)
+    return replace(node, archive_id=present.archive_id, parent_id=present.parent_id, position=present.position)
+
+
+async def _has_changed(editor: SessionEditor, now: Version) -> bool:
+    versions = await tree.versions(editor.snapshot, [now.entry_id], dead=True)
+    return versions[now.entry_id].blob != now.blob

@@ -1,0 +1,216 @@
+"""Edits that are committed at once: one transaction opens a session, edits it, commits it and deletes it.
+
+The session is made at the head of the branch while the call holds the workspace. So nothing can conflict with it, no
+other call ever sees it, and a call that fails leaves nothing behind. The summaries that follow the edits are part of
+the same commit.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from google.protobuf.message import Message
+from memotree_storage import faults
+from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.commit.session_commit import CommitOrder, commit_and_drop_session
+from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.model import trailers
+from memotree_storage.model.node import new_id
+from memotree_storage.model.validation import check_author
+from memotree_storage.ports import Signature
+from memotree_storage.postgres import history, refs, registry, sessions
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.store import Store
+
+from memotree.request import lookup
+from memotree.request.idempotency import run_once
+from memotree.request.limits import ServiceLimits
+from memotree.request.messages import check_message
+from memotree.sessions.editing import SessionEditor
+from memotree.sessions.pushed import mirror_pushed
+
+DEFAULT_AGENT: Final = "agent"
+"""The agent of a call that names none."""
+
+_TTL: Final = timedelta(hours=1)
+"""Of the session, which the transaction deletes again; the column needs a value."""
+
+Response = TypeVar("Response", bound=Message)
+Response_co = TypeVar("Response_co", bound=Message, covariant=True)
+
+
+class FollowingSummaries(Protocol):
+    """Renews the summaries that follow the edits of a session."""
+
+    async def follow(self, conn: Connection, session: Session) -> None:
+        """Stage new built-in summaries above the staged changes, in the transaction that holds the session."""
+        ...
+
+    def notice(self, workspace_id: str, branch: str, commit_id: str) -> None:
+        """Note that a branch has a new commit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a call has staged.
+
+    Attributes:
+        subject: The subject of the commit, unless the caller gives a message.
+        respond: Makes the response, given the state of the branch with the commit.
+    """
+
+    subject: str
+    respond: Callable[[Connection, State], Awaitable[Message]]
+
+
+class ImmediateRequest(Protocol):
+    """The fields of every request that commits at once."""
+
+    @property
+    def workspace(self) -> str: ...  # noqa: D102 - a field of the wire contract
+
+    @property
+    def branch(self) -> str: ...  # noqa: D102
+
+    @property
+    def agent(self) -> str: ...  # noqa: D102
+
+    @property
+    def message(self) -> str: ...  # noqa: D102
+
+    @property
+    def request_id(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class ImmediateCall(Generic[Response]):
+    """One call that edits and commits.
+
+    Attributes:
+        request: The request.
+        response_type: The type of its response.
+        tool: The name of the tool, for the trailers of the commit.
+        make: Stages the changes in a session.
+        again: Makes the response again for a commit whose first answer was lost, given a connection and the commit.
+    """
+
+    request: ImmediateRequest
+    response_type: type[Response]
+    tool: str
+    make: Callable[[SessionEditor], Awaitable[Made]]
+    again: Callable[[Connection, State], Awaitable[Response]]
+
+
+class ImmediateCommits:
+    """Runs calls that edit a branch and commit at once.
+
+    Args:
+        store: The store.
+        limits: What the service allows.
+        summaries: Renews what follows the edits; without it that waits for the next RenewSummaries.
+    """
+
+    def __init__(self, store: Store, limits: ServiceLimits, summaries: FollowingSummaries | None = None) -> None:
+        self._store = store
+        self._limits = limits
+        self._summaries = summaries
+
+    async def head(self, workspace: str, branch: str) -> tuple[Workspace, State]:
+        """The workspace, and the head of its branch (of its default branch if ``branch`` is empty).
+
+        Raises:
+            WorkspaceNotFoundError: There is no such workspace.
+            BranchNotFoundError: There is no such branch.
+        """
+        async with self._store.database.connection() as conn:
+            found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
+        await mirror_pushed(self._store, found.workspace_id)
+        async with self._store.database.connection() as conn:
+            return found, await _head(conn, found.workspace_id, branch or found.default_branch)
+
+    async def run(self, call: ImmediateCall[Response]) -> Response:
+        """Run a call: all or nothing, and once per request id.
+
+        Once the branch may have moved, a cancellation waits for the end.
+        """
+        request = call.request
+        check_author(request.agent or DEFAULT_AGENT, "", name_field="agent")
+        if request.message:
+            check_message(request.message)
+        async with self._store.database.connection() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        branch = request.branch or workspace.default_branch
+        return await finish_past_commit_point(partial(self._run, call, workspace.workspace_id, branch))
+
+    async def _run(
+        self, call: ImmediateCall[Response], workspace_id: str, branch: str, commit_point: CommitPoint
+    ) -> Response:
+        committed: list[str] = []
+        async with workspace_transaction(self._store, workspace_id, commit_point) as held:
+
+            async def make() -> Response:
+                faults.point("immediate.claimed")
+                earlier = await _earlier(held, call)
+                if earlier is not None:
+                    return await call.again(held.conn, State(workspace_id, earlier))
+                made, commit_id = await self._edit_and_commit(held, call, branch)
+                committed.append(commit_id)
+                response = await made.respond(held.conn, State(workspace_id, commit_id))
+                assert isinstance(response, call.response_type)  # noqa: S101 - for the type checker
+                return response
+
+            request: Any = call.request
+            response = await run_once(held.conn, workspace_id, request, call.response_type, make)
+        faults.point("immediate.recorded")
+        if committed:
+            self._store.notice_commit(workspace_id)
+            if self._summaries is not None:
+                self._summaries.notice(workspace_id, branch, committed[0])
+        return response
+
+    async def _edit_and_commit(
+        self, held: WorkspaceTransaction, call: ImmediateCall[Response], branch: str
+    ) -> tuple[Made, str]:
+        head = await _head(held.conn, held.workspace_id, branch)
+        agent = call.request.agent or DEFAULT_AGENT
+        session = await sessions.open_session(Snapshot(held.conn, head), new_id(), branch=branch, agent=agent, ttl=_TTL)
+        made = await call.make(SessionEditor(held.conn, self._store, session, self._limits, call.tool))
+        if self._summaries is not None:
+            await self._summaries.follow(held.conn, session)
+        faults.point("immediate.staged")
+        result = await commit_and_drop_session(held, session, self._order(call.request, made.subject, agent))
+        return made, result.commit_id
+
+    def _order(self, request: ImmediateRequest, subject: str, agent: str) -> CommitOrder:
+        now = datetime.now(UTC).replace(microsecond=0)
+        return CommitOrder(
+            message=request.message.strip() or subject,
+            author=Signature(agent, self._limits.author_email, now),
+            committer=Signature(self._limits.committer_name, self._limits.committer_email, now),
+            request_id=request.request_id,
+        )
+
+
+async def _head(conn: Connection, workspace_id: str, branch: str) -> State:
+    head = await refs.branch_head(conn, workspace_id, branch)
+    if head is None:
+        raise BranchNotFoundError(branch)
+    return head
+
+
+async def _earlier(held: WorkspaceTransaction, call: ImmediateCall[Any]) -> str | None:
+    """The commit of an earlier call with this request id whose answer was lost; ``None`` if there is none."""
+    if not call.request.request_id:
+        return None
+    found = await history.commit_of_request(held.conn, held.workspace_id, None, call.request.request_id)
+    if found is None:
+        return None
+    message = (await history.read_commit(held.conn, held.workspace_id, found.commit_id)).message
+    return found.commit_id if call.tool in trailers.trailers_of(message).get(trailers.TOOL, "").split(", ") else None
