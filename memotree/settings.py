@@ -131,6 +131,11 @@ class Settings(BaseSettings):
     default_workspace: str = Field(
         default="main", min_length=1, description="The workspace of a tool call over MCP or HTTP that names none."
     )
+    mcp_tools: str = Field(
+        default="everyday",
+        description="The tools that MCP offers: `everyday` (those of an agent's day), `all`, or names separated by "
+        "commas.",
+    )
     postgres_url: Annotated[SecretStr, AfterValidator(_postgres_url)] | None = Field(
         default=None, description="A PostgreSQL server to use; without it MemoTree runs its own."
     )

@@ -87,6 +87,13 @@ def mcp(
             help="Host and port of a server; when not given, the one on the data folder, else a private one.",
         ),
     ] = "",
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            help="The tools to offer: everyday (those of an agent's day, the default), all, or names, with commas.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve MCP over standard input and output, for an agent that starts this command itself."""
     del cli  # standard output belongs to the protocol
@@ -98,8 +105,8 @@ def mcp(
     from memotree.settings import load_settings  # noqa: PLC0415 - as in `serve`
 
     try:
-        settings = load_settings(data_folder=data, default_workspace=workspace)
-        uvloop.run(serve_stdio(ServerChoice(settings, address), settings.default_workspace, compose.compose))
+        settings = load_settings(data_folder=data, default_workspace=workspace, mcp_tools=tools)
+        uvloop.run(serve_stdio(ServerChoice(settings, address), compose.compose))
     except MemoTreeError as error:
         raise StartError(error.message) from None
 

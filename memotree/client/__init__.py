@@ -2,14 +2,15 @@
 
 Import everything from here::
 
-    with Client("127.0.0.1:7319") as memory:
-        workspace = memory.workspace("demo")
+    with Client("127.0.0.1:7319") as client:
+        workspace = client.workspace("demo")
+        workspace.remember("At most five retries, with growing pauses.", title="Retries")
         with workspace.session(agent="planner") as session:
             node = session.create("Retries", "Only calls that may be repeated.", archive="notes")
             session.commit("Note how retries work", tag="v1")
 """
 
-from memotree.client import changes
+from memotree.client import changes, memory
 from memotree.client.aio import AsyncClient
 from memotree.client.blocking import Client, Revision, Session, View, Workspace
 from memotree.client.changes import Change
@@ -23,6 +24,7 @@ from memotree.client.enums import (
     SearchScope,
     SearchType,
     SessionState,
+    Similarity,
     StaleReason,
     UpdateMode,
 )
@@ -77,6 +79,7 @@ from memotree.client.history_values import (
     Tag,
 )
 from memotree.client.jobs import Ingestion, Job, ModelUsage, Renewal
+from memotree.client.memory import MemoryResult, SimilarNode
 from memotree.client.node_values import (
     Archive,
     Node,
@@ -155,6 +158,7 @@ __all__ = [
     "JobState",
     "Level",
     "MemoTreeClientError",
+    "MemoryResult",
     "MergeResult",
     "ModelUsage",
     "Node",
@@ -184,6 +188,8 @@ __all__ = [
     "Session",
     "SessionInfo",
     "SessionState",
+    "SimilarNode",
+    "Similarity",
     "Source",
     "StagedChange",
     "StaleReason",
@@ -204,4 +210,5 @@ __all__ = [
     "Workspace",
     "WorkspaceInfo",
     "changes",
+    "memory",
 ]

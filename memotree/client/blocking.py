@@ -22,6 +22,7 @@ from memotree.v1 import (
     history_service_pb2_grpc,
     job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
+    memory_service_pb2_grpc,
     node_service_pb2_grpc,
     session_service_pb2_grpc,
     view_service_pb2_grpc,
@@ -194,6 +195,11 @@ class Workspace(Revision):
         return str(self._twin.name)
 
     at = _wrapped(AsyncWorkspace.at, Revision)
+    remember = _blocking(AsyncWorkspace.remember)
+    revise = _blocking(AsyncWorkspace.revise)
+    forget = _blocking(AsyncWorkspace.forget)
+    restore = _blocking(AsyncWorkspace.restore)
+    apply = _blocking(AsyncWorkspace.apply)
     info = _blocking(AsyncWorkspace.info)
     change = _blocking(AsyncWorkspace.change)
     remove = _blocking(AsyncWorkspace.remove)
@@ -223,6 +229,7 @@ class RawStubs:
     workspaces: workspace_service_pb2_grpc.WorkspaceServiceStub
     sessions: session_service_pb2_grpc.SessionServiceStub
     nodes: node_service_pb2_grpc.NodeServiceStub
+    memory: memory_service_pb2_grpc.MemoryServiceStub
     views: view_service_pb2_grpc.ViewServiceStub
     history: history_service_pb2_grpc.HistoryServiceStub
     maintenance: maintenance_service_pb2_grpc.MaintenanceServiceStub
@@ -236,6 +243,7 @@ class RawStubs:
             workspace_service_pb2_grpc.WorkspaceServiceStub(channel),
             session_service_pb2_grpc.SessionServiceStub(channel),
             node_service_pb2_grpc.NodeServiceStub(channel),
+            memory_service_pb2_grpc.MemoryServiceStub(channel),
             view_service_pb2_grpc.ViewServiceStub(channel),
             history_service_pb2_grpc.HistoryServiceStub(channel),
             maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),

@@ -3,7 +3,14 @@
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
-from memotree.v1 import forest_service_pb2, job_service_pb2, node_service_pb2, session_service_pb2, types_pb2
+from memotree.v1 import (
+    forest_service_pb2,
+    job_service_pb2,
+    memory_service_pb2,
+    node_service_pb2,
+    session_service_pb2,
+    types_pb2,
+)
 
 
 class Level(StrEnum):
@@ -107,6 +114,13 @@ class StaleReason(StrEnum):
     PENDING = "PENDING"
 
 
+class Similarity(StrEnum):
+    """How a note resembles a remembered text: it says the same, or something else of the same subject."""
+
+    DUPLICATE = "DUPLICATE"
+    SUPERSEDED = "SUPERSEDED"
+
+
 LevelName = Level | Literal["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
 RelationName = (
     RelationType
@@ -130,6 +144,7 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     UpdateMode: (node_service_pb2.UpdateMode, "UPDATE_MODE_"),
     RecallStrategy: (forest_service_pb2.RecallStrategy, "RECALL_STRATEGY_"),
     DropReason: (forest_service_pb2.DropReason, "DROP_REASON_"),
+    Similarity: (memory_service_pb2.Similarity, "SIMILARITY_"),
     StaleReason: (forest_service_pb2.StaleReason, "STALE_REASON_"),
 }
 

@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from memotree.client.forest import AsyncForestChanges
 from memotree.client.history_values import Author, Branch, Tag
 from memotree.client.jobs import AsyncRebuilds
+from memotree.client.memory import AsyncMemory
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
@@ -46,7 +47,7 @@ class OpeningSession:
             await self._opened.__aexit__(kind, error, trace)
 
 
-class AsyncWorkspace(AsyncRevision, AsyncForestChanges, AsyncRebuilds):
+class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncRebuilds):
     """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 
     def __init__(self, transport: Transport, name: str) -> None:

@@ -17,7 +17,8 @@ from memotree.gateways.json_messages import from_json, to_json
 from memotree.gateways.json_schema import WORKSPACE, in_tools
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.tool_definitions import BY_NAME, TOOLS, Tool
+from memotree.gateways.tool import Tool
+from memotree.gateways.tool_definitions import BY_NAME, TOOLS
 
 OnProgress = Callable[[float, str], Awaitable[None]]
 """Receives the progress of a call: a number that only grows, and what is done at the moment."""
@@ -58,8 +59,16 @@ class Catalogue:
         self.workspace = workspace
         self.tools = TOOLS
 
-    async def call(self, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Result:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None, *, agent: str = ""
+    ) -> Result:
         """Call a tool; a failure is returned in the result.
+
+        Args:
+            name: The tool.
+            arguments: Its arguments.
+            on_progress: Called with the progress of a long call.
+            agent: Who calls, for a tool that has an agent and is given none.
 
         Raises:
             UnknownToolError: There is no such tool.
@@ -70,7 +79,7 @@ class Catalogue:
         begin = time.perf_counter()
         metadata: dict[str, Any] = {"tool": name}
         try:
-            request = self.request(tool, arguments)
+            request = self.request(tool, arguments, agent)
             metadata |= {WORKSPACE: found} if (found := getattr(request, WORKSPACE, "")) else {}
             answer = await self._answer(tool, request, arguments, _Progress(on_progress))
         except (InvalidArgumentsError, MemoTreeClientError) as error:
@@ -79,20 +88,23 @@ class Catalogue:
             result = _result(tool, answer)
         return replace(result, metadata=metadata, elapsed=time.perf_counter() - begin)
 
-    def request(self, tool: Tool, arguments: Mapping[str, Any]) -> Message:
-        """The request message for the arguments; the default workspace is filled in.
+    def request(self, tool: Tool, arguments: Mapping[str, Any], agent: str = "") -> Message:
+        """The request message for the arguments; the default workspace and the agent are filled in.
 
         Raises:
             InvalidArgumentsError: Arguments are missing, unknown or of the wrong type.
         """
-        given = {name: value for name, value in arguments.items() if value is not None}
+        given = tool.as_request({name: value for name, value in arguments.items() if value is not None})
         message, faults = from_json(tool.request, given, tool.hidden, tool.hidden_within)
+        faults = [replace(fault, field=tool.listed_path(fault.field)) for fault in faults]
         faults += [FieldViolation(name, "is needed.") for name in tool.required if name not in given]
         if faults:
             raise InvalidArgumentsError(tool.name, faults)
         fields: Any = message
         if WORKSPACE in tool.request.fields_by_name and not fields.workspace and WORKSPACE not in tool.required:
             fields.workspace = self.workspace
+        if agent and "agent" in tool.request.fields_by_name and not fields.agent:
+            fields.agent = agent
         if tool.masked:
             fields.update_mask.paths.extend(name for name in tool.masked if name in given)
         return message
@@ -100,11 +112,11 @@ class Catalogue:
     async def _answer(
         self, tool: Tool, request: Message, arguments: Mapping[str, Any], progress: "_Progress"
     ) -> Message:
-        """Call the operation; if the tool may create the default workspace and it does not exist, create it first."""
+        """Call the operation; if the default workspace is meant and does not exist, create it first."""
         try:
             return await self._run(tool, request, progress)
         except MemoTreeClientError as error:
-            if not tool.makes_workspace or arguments.get(WORKSPACE) or error.reason != _WORKSPACE_MISSING:
+            if arguments.get(WORKSPACE) or error.reason != _WORKSPACE_MISSING:
                 raise
         make = method("WorkspaceService", "CreateWorkspace")
         creation: Any = message_factory.GetMessageClass(make.input_type)

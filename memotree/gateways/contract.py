@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -16,6 +16,10 @@ Field = Any
 
 COMMENTS: Final = "contract.json"
 """The file in ``memotree.v1`` that ``proto/generate.py`` writes."""
+
+SAME_MEANING: Final[Mapping[str, str]] = {"message": "commit_message", "question": "query"}
+"""Other names for arguments: a tool that has the second name and not the first one accepts both, and lists ``message``
+in place of ``commit_message``, so that one thing has one name in all tools."""
 
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -52,3 +56,9 @@ def short_names(enum: EnumDescriptor) -> Mapping[str, int]:
 def is_map(field: Field) -> bool:
     """Whether the field is a map, not a list."""
     return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
+
+
+def real_name(name: str, fields: Container[str]) -> str:
+    """The field that a name means, given the fields of a message: itself, or the other name with the same meaning."""
+    other = SAME_MEANING.get(name, name)
+    return name if name in fields or other not in fields else other

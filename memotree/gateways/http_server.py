@@ -16,6 +16,7 @@ from memotree.gateways.callers import LocalCaller
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.http import http_app
 from memotree.gateways.mcp import mcp_server
+from memotree.gateways.tool_definitions import chosen_tools
 from memotree.server.calls import RunningCalls
 from memotree.server.listen import address, listening, loopback
 from memotree.settings import Settings, variable
@@ -45,7 +46,7 @@ class HttpServer:
         catalogue = Catalogue(LocalCaller(operations, calls), settings.default_workspace)
         # `http_app` checks Host and Origin for every path, so the SDK's own check is not needed.
         self._sessions = StreamableHTTPSessionManager(
-            mcp_server(catalogue), max_request_body_size=settings.max_message_bytes
+            mcp_server(catalogue, chosen_tools(settings.mcp_tools)), max_request_body_size=settings.max_message_bytes
         )
         self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), lambda: calls.closed)
         self._server: _Uvicorn | None = None

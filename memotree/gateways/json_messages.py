@@ -18,7 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import FieldViolation
 from memotree_storage.model.provenance import without_provenance
 
-from memotree.gateways.contract import Field, is_map, short_names
+from memotree.gateways.contract import Field, is_map, real_name, short_names
 from memotree.v1 import types_pb2
 
 _INTEGERS: Final = {
@@ -106,7 +106,7 @@ def _fill(message: Message, values: Mapping[str, Any], path: str, hidden: Hidden
     known = {name: field for name, field in message.DESCRIPTOR.fields_by_name.items() if name not in here}
     chosen: dict[str, str] = {}
     for name, value in values.items():
-        field = known.get(name)
+        field = known.get(real_name(name, known))
         if field is None:
             yield FieldViolation(path + name, f"is not an argument{_guess(name, known)}")
         elif value is not None:

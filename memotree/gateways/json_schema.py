@@ -1,7 +1,8 @@
 """The JSON Schema (2020-12) of a tool's arguments, from the descriptor of its request and the contract's comments."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -11,7 +12,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from memotree.gateways.contract import Field, comment, is_map, short_names
 from memotree.gateways.json_messages import one_of
-from memotree.gateways.tool_definitions import TOOLS, Tool
+from memotree.gateways.tool import Tool
+from memotree.gateways.tool_definitions import TOOLS
+from memotree.v1.forest_service_pb2 import RecallReceipt
 
 WORKSPACE: Final = "workspace"
 """The argument that may be left out of every tool call; the default workspace is filled in."""
@@ -30,26 +33,44 @@ _AS_TEXT: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
+SHARED: Final[Mapping[str, str]] = {
+    WORKSPACE: "The workspace, by name or id; the default workspace when not given.",
+    "session_id": "The session, from open_session.",
+    "revision": "A session, branch, tag or commit to read; the default branch when not given.",
+    "page_size": "The most items of one answer.",
+    "page_token": "From the previous answer, for the next page.",
+    "etag": "From an earlier read; refuses the call if the node has changed since.",
+    "node_id": "",
+    "level": "",
+}
+"""Arguments that many tools have with one meaning; the instructions of the server say it once for all of them. Those
+with an empty text need no words."""
+
+
 @cache
-def input_schema(tool: Tool, workspace: str) -> Mapping[str, Any]:
-    """The schema of the tool's arguments; ``workspace`` is the default workspace."""
-    schema = _object(tool.request, tool.hidden, tool.hidden_within)
-    if WORKSPACE in schema["properties"] and WORKSPACE not in tool.required:
-        meaning = schema["properties"][WORKSPACE]["description"].rstrip(".")
-        schema["properties"][WORKSPACE] |= {
-            "description": f"{meaning}; {workspace!r} when not given.",
-            "default": workspace,
-        }
+def input_schema(tool: Tool, *, short: bool = False) -> Mapping[str, Any]:
+    """The schema of the tool's arguments.
+
+    Args:
+        tool: The tool.
+        short: Whether only the arguments of the short list are in it.
+    """
+    chosen = tool.listed if short and tool.listed else tuple(tool.arguments)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _described(name, tool.arguments[name], tool.hidden_within) for name in chosen},
+        "additionalProperties": False,
+    }
     if tool.required:
         schema["required"] = list(tool.required)
     return schema
 
 
-def _object(kind: Descriptor, hidden: Names, within: Names) -> dict[str, Any]:
-    fields = [field for field in kind.fields if field.name not in hidden]
+def _object(kind: Descriptor, within: Names) -> dict[str, Any]:
+    fields = [field for field in kind.fields if field.name not in within]
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {field.name: _described(field, within) for field in fields},
+        "properties": {field.name: _described(field.name, field, within) for field in fields},
         "additionalProperties": False,
     }
     if fields and all(one_of(field) for field in fields):  # only a oneof: exactly one of its fields must be given
@@ -57,17 +78,16 @@ def _object(kind: Descriptor, hidden: Names, within: Names) -> dict[str, Any]:
     return schema
 
 
-def _described(field: Field, within: Names) -> dict[str, Any]:
-    text = in_tools(comment(field))
-    if field.enum_type is not None:
-        text = f"{text} {' '.join(_meanings(field))}"
-    return {**_shape(field, within), **({"description": text} if text else {})}
+def _described(name: str, field: Field, within: Names) -> dict[str, Any]:
+    """The schema of an argument with the first sentence of its comment; the rest is for programs."""
+    shape = _shape(field, within)
+    if name in SHARED or "description" in shape:
+        return shape
+    text = in_tools(_FIRST_SENTENCE.match(comment(field))[0])  # type: ignore[index]  # it matches any text
+    return {**shape, **({"description": text} if text else {})}
 
 
-def _meanings(field: Field) -> Iterator[str]:
-    """The description of each value of an enum."""
-    for name, number in short_names(field.enum_type).items():
-        yield f"{name}: {in_tools(comment(field.enum_type.values_by_number[number]))}"
+_FIRST_SENTENCE: Final = re.compile(r"(?s:.*?)(?:[.;](?=\s|\Z)|\Z)")
 
 
 def _shape(field: Field, within: Names) -> dict[str, Any]:
@@ -80,10 +100,19 @@ def _shape(field: Field, within: Names) -> dict[str, Any]:
 
 def _one(field: Field, within: Names) -> dict[str, Any]:
     if field.message_type is not None:
-        return dict(_AS_TEXT.get(field.message_type.full_name) or _object(field.message_type, within, within))
+        kind = field.message_type
+        return _whole(kind) or dict(_AS_TEXT.get(kind.full_name) or _object(kind, within))
     if field.enum_type is not None:
         return {"type": "string", "enum": list(short_names(field.enum_type))}
     return {"type": _TYPES.get(field.cpp_type, "integer")}
+
+
+def _whole(kind: Descriptor) -> dict[str, Any] | None:
+    """The schema of an object that is not described again: the arguments of another tool, or what a tool returned."""
+    tool = next((tool for tool in TOOLS if tool.request.full_name == kind.full_name), None)
+    if tool is not None:
+        return {"type": "object", "description": f"The arguments of {tool.name}."}
+    return {"type": "object"} if kind.full_name == RecallReceipt.DESCRIPTOR.full_name else None
 
 
 @cache
@@ -99,10 +128,13 @@ def in_tools(text: str) -> str:
 
 
 def description(tool: Tool) -> str:
-    """The description of a tool: the first paragraph of its RPC's comment, then the tool's note.
+    """The description of a tool: its own with an example, or the first paragraph of its RPC's comment and a note.
 
     The part of the comment about errors is left out: it is for programs, while here each error says what to do.
     """
+    if tool.description:
+        shown = f" Example: {json.dumps(tool.example, ensure_ascii=False)}" if tool.example else ""
+        return f"{tool.description}{shown}"
     text = comment(tool.method).partition("\n\n")[0].partition(" Errors: ")[0]
     return in_tools(" ".join(part for part in (text, tool.note) if part))
 

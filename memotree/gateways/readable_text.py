@@ -54,6 +54,23 @@ def _scored(found: Data) -> str:
     return _node(found["node"], found.get("score")) if "node" in found else _node(found)
 
 
+def _similar(found: list[Data]) -> str:
+    """Notes that a text resembles, each with what a reader should do about it."""
+    lines = ["Similar notes:"]
+    for each in found:
+        node = each["node"]
+        told = one_line(str(node.get("summary") or node.get("brief") or ""))
+        meaning = _RESEMBLANCE.get(str(each.get("similarity", "")), "is similar")
+        lines.append(f"- {node.get('title', '')} [{node.get('id', '')}] {meaning}: {told}")
+    return "\n".join(lines)
+
+
+_RESEMBLANCE: Final = {
+    "DUPLICATE": "probably says the same",
+    "SUPERSEDED": "says something else of the same subject; forget or revise it if it is out of date",
+}
+
+
 def _tree(data: Data) -> str:
     """Nodes of a tree, indented."""
     lines = [f"{'  ' * each.get('depth', 0)}- {_node(each['node']).partition(chr(10))[0]}" for each in data["nodes"]]
@@ -136,6 +153,7 @@ _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
 _PARTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "node": _node,
     "children": _nodes,
+    "similar": _similar,
 }
 """Fields of an answer that have a special format."""
 

@@ -27,6 +27,7 @@ from memotree.gateways.callers import Caller, LocalCaller, RemoteCaller, told
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.http_server import log_libraries
 from memotree.gateways.mcp import mcp_server
+from memotree.gateways.tool_definitions import chosen_tools
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Compose, Operations, Server
 from memotree.server.calls import RunningCalls
@@ -192,18 +193,21 @@ def _ignore(_warning: str) -> None:
     """Ignore a warning: warnings are part of the result, and nobody reads a log here."""
 
 
-async def serve_stdio(place: ServerChoice, workspace: str, compose: Compose) -> None:
+async def serve_stdio(place: ServerChoice, compose: Compose) -> None:
     """Serve MCP until standard input ends or a signal arrives.
 
     Args:
-        place: Which server to use.
-        workspace: The default workspace, for calls that name none.
+        place: Which server to use; its settings have the default workspace and the tools that are offered.
         compose: Builds the operations of a private server.
+
+    Raises:
+        UnknownToolsError: The settings name a tool that does not exist.
     """
+    tools = chosen_tools(place.settings.mcp_tools)
     configure_logging(place.settings.log_level, place.settings.log_format)
     log_libraries()
     found = FoundServer(place, compose)
-    server = mcp_server(Catalogue(found, workspace))
+    server = mcp_server(Catalogue(found, place.settings.default_workspace), tools)
     with _signalled() as signalled:
         async with stdio_server() as (incoming, outgoing):
             starting = asyncio.create_task(_begin(found))  # meanwhile the client initializes the connection

@@ -12,6 +12,7 @@ from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.gateways.http_server import HttpServer
 from memotree.history import HistoryOperations
+from memotree.memory import MemoryOperations
 from memotree.request.lookup import NodeNotFoundError
 from memotree.server.app import Server
 from memotree.sessions import SessionOperations
@@ -99,6 +100,7 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
         "NodeService": NodeOperations(store, pages, limits),
         "ViewService": ViewOperations(store, pages),
         "HistoryService": HistoryOperations(store, pages, limits),
+        "MemoryService": MemoryOperations(store, limits),
         "ForestService": scripted,
     }
 

@@ -21,6 +21,7 @@ from jsonschema import Draft202012Validator
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 from memotree.cli.demo.private_server import server_on
+from memotree.gateways.everyday_tools import EVERYDAY
 from memotree.gateways.json_schema import OUTPUT
 from memotree.gateways.tool_definitions import TOOLS
 from memotree.server.announcement import read_announcement
@@ -38,7 +39,15 @@ def scripted() -> ScriptedForest:
 
 @pytest_asyncio.fixture
 async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
-    async with served(world, scripted, tmp_path / "http") as running:
+    async with served(world, scripted, tmp_path / "http", mcp_tools="all") as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def everyday(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
+    """A server that offers the tools of an agent's day in the workspace of the world."""
+    given = {"default_workspace": world.workspace}
+    async with served(world, scripted, tmp_path / "http", **given) as running:
         yield running
 
 
@@ -73,14 +82,13 @@ async def refused(client: Client, tool: str, **arguments: Any) -> tuple[Any, str
 
 @pytest.mark.requirement("FOREST-14")
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_tools_are_listed_in_one_order_with_schema_and_annotations(server: Server, era: str) -> None:
-    async with over_http(server, era) as client:
+async def test_the_tools_are_listed_in_one_order_with_schema_and_annotations(everyday: Server, era: str) -> None:
+    async with over_http(everyday, era) as client:
         listed = (await client.list_tools()).tools
         again = (await client.list_tools()).tools
-    assert [tool.name for tool in listed] == [tool.name for tool in TOOLS] == [tool.name for tool in again]
-    explore = listed[0]
-    assert explore.name == "explore_memory_node"
-    assert set(explore.input_schema["properties"]) == {"workspace", "revision", "node_id", "query", "threshold"}
+    assert [tool.name for tool in listed] == [tool.name for tool in EVERYDAY] == [tool.name for tool in again]
+    (explore,) = [tool for tool in listed if tool.name == "explore_memory_node"]
+    assert set(explore.input_schema["properties"]) == {"revision", "node_id", "query", "threshold"}
     assert explore.input_schema["required"] == ["node_id", "query"]
     assert explore.annotations is not None
     assert (explore.annotations.read_only_hint, explore.annotations.open_world_hint) == (True, False)
@@ -118,7 +126,7 @@ async def test_a_session_of_work_from_the_first_node_to_its_history(server: Serv
         assert "tags" not in read
         assert read["attributes"] == {"a": "1"}
         assert read["relations"] == [relation]
-        log = await done(client, "list_commits", **place)
+        log = await done(client, "history", **place)
         assert log["commits"][0]["id"] == commit["commit_id"]
         revisions = (await done(client, "list_node_revisions", node_id=node, **place))["revisions"]
         assert [each["kind"] for each in revisions] == ["CREATED"]
@@ -182,6 +190,68 @@ async def test_a_refusal_of_an_operation_has_its_code_and_names_a_tool_that_help
     assert (missing["code"], missing["status"]) == ("WORKSPACE_NOT_FOUND", "NOT_FOUND")
     assert "list_workspaces" in text
     assert [each["field"] for each in fault["details"]["violations"]] == ["agent"]
+
+
+@pytest.mark.requirement("USE-5")
+async def test_one_fact_takes_one_call_and_its_author_is_the_program_that_calls(everyday: Server, world: World) -> None:
+    async with over_http(everyday) as client:
+        made = await done(client, "remember", text="The budget is 40k.", title="Budget")
+        again = await client.call_tool("remember", {"text": "The budget is 40k."})
+        assert "probably says the same" in again.content[0].text
+        await done(client, "forget", node_id=again.structured_content["data"]["node"]["id"])
+        revised = await done(client, "revise", query="budget", text="The budget is 45k.")
+        assert revised["node"]["id"] == made["node"]["id"]
+        await done(client, "restore", node_id=made["node"]["id"], revision=made["commit_id"])
+        log = (await done(client, "history", node_id=made["node"]["id"]))["commits"]
+    assert [commit["message"].partition("\n")[0] for commit in log] == [
+        "Restore: Budget",
+        "Revise: Budget",
+        "Remember: Budget",
+    ]
+    assert {commit["author"]["name"] for commit in log} == {"mcp"}
+    assert world.repository.commit_info(made["commit_id"]).author.name == "mcp"
+
+
+@pytest.mark.requirement("USE-5")
+async def test_the_first_call_of_a_new_memory_makes_its_workspace(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path, "--workspace", "fresh") as client:
+        nothing = await client.call_tool("recall", {"question": "What is known?"})
+        assert not nothing.is_error
+        assert (await done(client, "history"))["commits"]
+
+
+@pytest.mark.requirement("USE-5")
+async def test_nodes_are_resources_and_prompts_tell_how_to_use_the_memory(everyday: Server, world: World) -> None:
+    async with over_http(everyday) as client:
+        made = await done(client, "remember", text="The budget is 40k.", title="Budget")
+        node_id, commit = made["node"]["id"], made["commit_id"]
+        await done(client, "revise", node_id=node_id, text="The budget is 45k.")
+        listed = {str(each.uri) for each in (await client.list_resources()).resources}
+        assert listed == {"memory://guide", "memory://results"}
+        (template,) = (await client.list_resource_templates()).resource_templates
+        uri = template.uri_template.replace("{workspace}", world.workspace).replace("{node_id}", node_id)
+        assert (await client.read_resource(uri)).contents[0].text == "# Budget\n\nThe budget is 45k.\n"
+        assert (await client.read_resource(f"{uri}@{commit}")).contents[0].text == "# Budget\n\nThe budget is 40k.\n"
+        schema = json.loads((await client.read_resource("memory://results")).contents[0].text)
+        assert schema == OUTPUT
+        guide = (await client.read_resource("memory://guide")).contents[0].text
+        prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
+        assert prompts == {"use_memory", "what_is_known_about"}
+        assert (await client.get_prompt("use_memory")).messages[0].content.text == guide
+        known = await client.get_prompt("what_is_known_about", {"subject": "oaks"})
+        assert "About oaks." in known.messages[0].content.text
+        for wrong in ("memory://nowhere/zzzz", "memory://x", "file:///etc/passwd"):
+            with pytest.raises(MCPError):
+                await client.read_resource(wrong)
+        with pytest.raises(MCPError, match="no prompt"):
+            await client.get_prompt("other")
+
+
+@pytest.mark.requirement("USE-5")
+async def test_a_tool_that_is_not_offered_says_how_to_have_it(everyday: Server) -> None:
+    async with over_http(everyday) as client:
+        with pytest.raises(MCPError, match="--tools all"):
+            await client.call_tool("open_session", {})
 
 
 async def test_an_unknown_tool_is_a_protocol_error(server: Server) -> None:
@@ -260,7 +330,7 @@ async def test_a_stop_of_the_server_does_not_wait_for_idle_clients(server: Serve
 @pytest.mark.requirement("FOREST-14")
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: Path, era: str) -> None:
-    async with over_stdio(tmp_path, era=era) as client:
+    async with over_stdio(tmp_path, "--tools", "all", era=era) as client:
         assert len((await client.list_tools()).tools) == len(TOOLS)
         session = (await done(client, "open_session"))["session"]["id"]  # makes the workspace "main"
         await done(client, "create_archive", session_id=session, name="notes")
@@ -268,7 +338,7 @@ async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: P
         await done(client, "commit_changes", session_id=session, message="Keep")
         announced = read_announcement(tmp_path / "share" / "memotree")
         assert announced is not None
-        async with over_stdio(tmp_path) as second:  # another agent on the same data
+        async with over_stdio(tmp_path, "--tools", "all") as second:  # another agent on the same data
             hits = (await done(second, "search_nodes", query="good"))["hits"]
             assert [hit["node"]["title"] for hit in hits] == ["Kept"]
             missing = {"node_id": "0000000000000000"}
@@ -277,7 +347,7 @@ async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: P
             assert far[0]["code"] == "NODE_NOT_FOUND"
             assert read_announcement(tmp_path / "share" / "memotree") == announced
     assert read_announcement(tmp_path / "share" / "memotree") is None
-    async with over_stdio(tmp_path, "--workspace", "main") as client:
+    async with over_stdio(tmp_path, "--workspace", "main", "--tools", "search_nodes") as client:
         assert (await done(client, "search_nodes", query="good"))["hits"]
 
 
@@ -286,7 +356,7 @@ async def test_over_stdio_the_server_that_runs_is_used_and_found_again(tmp_path:
     folder = tmp_path / "data"
     folder.mkdir()
     with server_on(folder) as address:
-        async with over_stdio(tmp_path, "--data", str(folder), "--workspace", "w") as client:
+        async with over_stdio(tmp_path, "--data", str(folder), "--workspace", "w", "--tools", "all") as client:
             await done(client, "open_session")
             announced = read_announcement(folder)
             assert announced is not None
@@ -306,7 +376,8 @@ async def test_one_operation_answers_over_stdio_mcp_over_http_and_plain_http(tmp
     with server_on(folder):
         announced = read_announcement(folder)
         assert announced is not None
-        async with over_stdio(tmp_path, "--data", str(folder)) as near, Client(f"{announced.url}/mcp") as far:
+        tools = ("--tools", "everyday,get_tree")
+        async with over_stdio(tmp_path, "--data", str(folder), *tools) as near, Client(f"{announced.url}/mcp") as far:
             job = await done(near, "ingest_document", name="Ships", model_id="m", text=text, media_type="text/markdown")
             assert job["ingestion"]["created_leaves"] == 2
             recalled = await near.call_tool("recall", {"query": "canvas"})
@@ -334,7 +405,7 @@ async def test_one_operation_answers_over_stdio_mcp_over_http_and_plain_http(tmp
 
 async def test_over_stdio_a_named_server_that_does_not_run_is_reported(tmp_path: Path) -> None:
     async with over_stdio(tmp_path, "--address", "127.0.0.1:1") as client:
-        error, text = await refused(client, "list_workspaces")
+        error, text = await refused(client, "status")
     assert (error["code"], error["status"]) == ("UNAVAILABLE", "UNAVAILABLE")
     assert "No MemoTree server answers at 127.0.0.1:1" in text
 
@@ -379,5 +450,5 @@ async def as_the_readme_says(home: Path) -> AsyncIterator[Client]:
 async def test_the_configuration_in_the_readme_works_as_written(tmp_path: Path) -> None:
     async with as_the_readme_says(tmp_path) as client:
         assert "explore_memory_node" in [tool.name for tool in (await client.list_tools()).tools]
-        assert (await done(client, "open_session", agent="reader"))["session"]["state"] == "OPEN"
+        assert (await done(client, "remember", text="It works as written."))["node"]["title"] == "It works as written"
     assert (tmp_path / ".local" / "share" / "memotree").is_dir()

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from memotree.error_mapping import FAMILIES
 from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
 from memotree.gateways.contract import comments, short_names
+from memotree.gateways.everyday_tools import EVERYDAY
 from memotree.gateways.json_messages import from_json, to_json
-from memotree.gateways.json_schema import OUTPUT, description, input_schema
+from memotree.gateways.json_schema import OUTPUT, SHARED, description, input_schema
+from memotree.gateways.mcp import _declared
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.tool_definitions import BY_NAME, TOOLS, Tool
+from memotree.gateways.tool import Tool
+from memotree.gateways.tool_definitions import BY_NAME, TOOLS, UnknownToolsError, chosen_tools
 from memotree.server.binding import contract
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
@@ -50,13 +54,13 @@ def catalogue() -> Catalogue:
 @pytest.mark.requirement("FOREST-14", "CANVAS-7")
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
-    schema = input_schema(tool, "main")
+    schema = input_schema(tool)
     Draft202012Validator.check_schema(schema)
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", tool.name)
     assert len(description(tool)) > 10
     assert set(tool.required) <= set(schema["properties"])
     undescribed = [name for name, field in schema["properties"].items() if not field.get("description")]
-    assert not undescribed
+    assert set(undescribed) <= {*SHARED, "receipt"}
     assert json.loads(json.dumps(schema)) == schema
 
 
@@ -108,8 +112,9 @@ def test_read_tools_are_not_destructive_and_streaming_tools_describe_their_answe
 def test_descriptions_name_tools_and_not_rpcs() -> None:
     rpcs = {tool.rpc for tool in TOOLS}
     for tool in TOOLS:
-        told = description(tool) + json.dumps(input_schema(tool, "main"))
-        assert not rpcs & set(re.findall(r"\b[A-Z][A-Za-z]+\b", told)) - {"Ask", "Recall"}, tool.name
+        told = description(tool) + json.dumps(input_schema(tool))
+        own = {"Ask", "Recall", "Remember", "Revise", "Forget", "Restore"}  # ordinary words, too
+        assert not rpcs & set(re.findall(r"\b[A-Z][A-Za-z]+\b", told)) - own, tool.name
 
 
 def test_the_comments_cover_the_whole_contract() -> None:
@@ -138,9 +143,8 @@ def test_the_page_names_every_tool() -> None:
 
 @pytest.mark.requirement("FOREST-14")
 def test_the_schema_of_a_field_lists_its_allowed_values() -> None:
-    create = input_schema(BY_NAME["create_node"], "notes")["properties"]
+    create = input_schema(BY_NAME["create_node"])["properties"]
     assert create["initial_level"]["enum"] == ["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
-    assert "BRIEF: The title and the brief (one line)." in create["initial_level"]["description"]
     assert create["attributes"] == {
         "type": "object",
         "additionalProperties": {"type": "string"},
@@ -149,13 +153,68 @@ def test_the_schema_of_a_field_lists_its_allowed_values() -> None:
     assert create["tags"]["items"] == {"type": "string"}
     assert create["relations"]["items"]["properties"]["type"]["enum"][0] == "REFERENCES"
     assert (create["position"]["type"], create["auto_generate_summary"]["type"]) == ("integer", "boolean")
-    assert create["workspace"]["default"] == "notes"
-    assert input_schema(BY_NAME["recall"], "main")["properties"]["filter"]["additionalProperties"] is False
-    author = input_schema(BY_NAME["commit_changes"], "main")["properties"]["author"]
+    assert create["workspace"] == {"type": "string"}
+    assert input_schema(BY_NAME["recall"])["properties"]["archives"]["type"] == "array"
+    author = input_schema(BY_NAME["commit_changes"])["properties"]["author"]
     assert author["properties"]["timestamp"]["format"] == "date-time"
-    change = input_schema(BY_NAME["batch_change_nodes"], "main")["properties"]["changes"]["items"]
+    change = input_schema(BY_NAME["batch_change_nodes"])["properties"]["changes"]["items"]
     assert (change["minProperties"], change["maxProperties"]) == (1, 1)
-    assert "request_id" not in change["properties"]["create"]["properties"]
+    assert change["properties"]["create"]["description"] == "The arguments of create_node."
+
+
+def declared(tools: Sequence[Tool], *, short: bool) -> str:
+    """The list of tools as it goes over the wire."""
+    listed = [_declared(tool, short=short).model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    return json.dumps({"tools": listed}, ensure_ascii=False, separators=(",", ":"))
+
+
+TOKENS_PER_CHARACTER = 1 / 3.4
+"""Measured with a model's own tokenizer on the list of all tools; JSON takes more tokens than prose."""
+
+
+@pytest.mark.requirement("USE-5")
+def test_the_lists_of_tools_take_few_tokens() -> None:
+    assert len(EVERYDAY) <= 12
+    assert len(declared(EVERYDAY, short=True)) * TOKENS_PER_CHARACTER <= 3000
+    assert len(declared(TOOLS, short=False)) * TOKENS_PER_CHARACTER <= 12_000
+
+
+@pytest.mark.requirement("USE-5")
+@pytest.mark.parametrize("tool", EVERYDAY, ids=lambda tool: tool.name)
+def test_a_tool_of_the_day_says_when_to_use_it_with_an_example_that_is_valid(tool: Tool, catalogue: Catalogue) -> None:
+    assert tool.description
+    assert tool.example is not None
+    Draft202012Validator(input_schema(tool, short=True)).validate(tool.example)
+    catalogue.request(tool, tool.example)
+    assert set(input_schema(tool, short=True)["properties"]) <= set(input_schema(tool)["properties"])
+
+
+@pytest.mark.requirement("USE-5")
+def test_a_choice_of_tools_is_a_list_or_names() -> None:
+    assert chosen_tools("") == chosen_tools("everyday") == EVERYDAY
+    assert chosen_tools("all") == TOOLS
+    assert [tool.name for tool in chosen_tools("get_node, recall")] == ["recall", "get_node"]
+    assert len(chosen_tools("everyday,get_node")) == len(EVERYDAY) + 1
+    with pytest.raises(UnknownToolsError, match="recal"):
+        chosen_tools("recal")
+
+
+@pytest.mark.requirement("USE-5")
+def test_one_thing_has_one_name_in_all_tools(catalogue: Catalogue) -> None:
+    for tool in TOOLS:
+        assert "commit_message" not in json.dumps(input_schema(tool))
+    request: Any = catalogue.request(BY_NAME["recall"], {"question": "q", "tags": ["a"], "archives": ["b"]})
+    assert (request.query, list(request.filter.tags), list(request.filter.archives)) == ("q", ["a"], ["b"])
+    request = catalogue.request(BY_NAME["recall"], {"query": "q", "filter": {"tags": ["a"]}, "archives": ["b"]})
+    assert (list(request.filter.tags), list(request.filter.archives)) == (["a"], ["b"])
+    request = catalogue.request(BY_NAME["delete_node"], {"session_id": "s", "node_id": "n", "message": "why"})
+    assert request.commit_message == "why"
+    inner = {"delete": {"node_id": "n", "message": "why"}}
+    request = catalogue.request(BY_NAME["batch_change_nodes"], {"session_id": "s", "changes": [inner]})
+    assert request.changes[0].delete.commit_message == "why"
+    with pytest.raises(InvalidArgumentsError) as refused:
+        catalogue.request(BY_NAME["recall"], {"query": "q", "tags": [1], "question": 2})
+    assert {fault.field for fault in refused.value.violations} >= {"tags[0]"}
 
 
 def test_the_fields_given_to_an_update_are_its_mask(catalogue: Catalogue) -> None:
@@ -232,7 +291,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.sampled_from(TOOLS), st.data())
 def test_any_arguments_give_a_request_or_violations_and_the_schema_agrees(tool: Tool, data: st.DataObject) -> None:
-    schema = input_schema(tool, "main")
+    schema = input_schema(tool)
     names = st.sampled_from(sorted(schema["properties"])) | st.text(max_size=5)
     arguments = data.draw(st.dictionaries(names, JSON.filter(lambda value: value is not None), max_size=4))
     valid = Draft202012Validator(schema).is_valid(arguments)

@@ -1,0 +1,124 @@
+"""A tool: one RPC of the contract as it is offered to agents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
+
+from memotree.client.contract import is_read, is_repeatable
+from memotree.gateways.contract import Field, method, real_name
+
+REQUEST_ID: Final = "request_id"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One operation, offered to agents as a tool.
+
+    Attributes:
+        name: The unique name, in snake_case.
+        title: A title for people.
+        call: The service and the RPC that it calls, such as ``NodeService.GetNode``.
+        required: Arguments that must be given.
+        hidden: Fields of the request that must not be given.
+        hidden_within: Fields that must not be given in nested messages of the request.
+        flattened: Nested messages of the request whose fields are arguments of the tool itself.
+        listed: The arguments of the short list; all if empty. The others are accepted, too.
+        masked: Fields that are named in ``update_mask`` if they are given.
+        destructive: Whether it may delete or overwrite something.
+        last: For a streaming RPC, the field of its last message that is the answer.
+        description: What it does and when to use it; the comment of the RPC if empty.
+        note: Text that the description adds to the comment of the RPC.
+        example: Arguments of a typical call.
+    """
+
+    name: str
+    title: str
+    call: str
+    required: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = (REQUEST_ID,)
+    hidden_within: tuple[str, ...] = ()
+    flattened: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    destructive: bool = False
+    last: str = ""
+    description: str = field(default="", compare=False)
+    note: str = field(default="", compare=False)
+    example: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    @property
+    def service(self) -> str:
+        """The short name of the service."""
+        return self.call.split(".")[0]
+
+    @property
+    def rpc(self) -> str:
+        """The name of the RPC."""
+        return self.call.split(".")[1]
+
+    @cached_property
+    def method(self) -> MethodDescriptor:
+        """The RPC in the contract."""
+        return method(self.service, self.rpc)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing."""
+        return is_read(self.method)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the same call again has no further effect."""
+        return is_repeatable(self.method)
+
+    @property
+    def request(self) -> Descriptor:
+        """The type of its request."""
+        return self.method.input_type
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Field]:
+        """The arguments by the name under which they are listed, in the order of the request."""
+        found: dict[str, Field] = {}
+        for each in self.request.fields:
+            if each.name in self.flattened:
+                found |= self._within(each.name)
+            elif each.name not in self.hidden:
+                found[_listed(each.name, self.request)] = each
+        return found
+
+    def as_request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of the request for the arguments of a call.
+
+        A flattened message may also be given as a whole. Unknown names stay as they are, and are refused later.
+        """
+        given: dict[str, Any] = {}
+        for name, value in arguments.items():
+            real = real_name(name, self.request.fields_by_name)
+            home = next((outer for outer in self.flattened if name in self._within(outer)), None)
+            if home is not None and real not in self.request.fields_by_name:
+                given[home] = {**given.get(home, {}), name: value}
+            elif name in self.flattened and isinstance(value, Mapping):
+                given[name] = {**value, **given.get(name, {})}
+            else:
+                given[real] = value
+        return given
+
+    def listed_path(self, path: str) -> str:
+        """The path of a fault in the request as the caller knows it."""
+        outer, dot, inner = path.partition(".")
+        if dot and outer in self.flattened:
+            return inner
+        return _listed(path, self.request)
+
+    def _within(self, outer: str) -> Mapping[str, Field]:
+        """The fields of a flattened message by name."""
+        kind: Any = self.request.fields_by_name[outer].message_type
+        return {field.name: field for field in kind.fields}
+
+
+def _listed(name: str, kind: Descriptor) -> str:
+    return "message" if name == "commit_message" and "message" not in kind.fields_by_name else name
