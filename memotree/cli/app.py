@@ -18,9 +18,11 @@ from memotree.cli import (
     nodes,
     recall,
     refs,
+    remembering,
     searching,
     serving,
     sessions,
+    setup,
     structure,
     summaries,
     views,
@@ -75,6 +77,8 @@ def memotree(
 
 
 serving.register(app)
+setup.register(app)
+remembering.register(app)
 searching.register(app)
 ingest.register(app)
 recall.register(app)

@@ -113,8 +113,8 @@ async def _forgotten_below(editor: SessionEditor, wanted: Snapshot, was: Version
     ids = [entry_id for entry_id in order if entry_id not in alive]
     if len(ids) > MOST:
         sentence = (
-            f"{len(ids)} nodes were forgotten with {was.entry_id}; one call restores at most {MOST}. Restore the nodes "
-            "below it one by one, or make a branch at the commit before."
+            f"{len(ids)} nodes were forgotten with {was.entry_id}; one call restores at most {MOST}. Bring back the "
+            "nodes below it one by one, or make a branch at the commit before."
         )
         raise TooMuchToRestoreError(sentence, [FieldViolation("node_id", sentence)])
     found = await tree.versions(wanted, ids)
@@ -126,7 +126,7 @@ async def _restore_home(editor: SessionEditor, wanted: Snapshot, was: Version, w
     homes = [was.archive_id, *([was.parent_id] if was.parent_id else [])]
     alive = await tree.versions(editor.snapshot, homes)
     if was.parent_id and was.parent_id not in alive:
-        sentence = f"The node above it, {was.parent_id}, is forgotten too. Restore that one first."
+        sentence = f"The node above it, {was.parent_id}, is forgotten too. Bring that one back first."
         raise HomeGoneError(sentence, [FieldViolation("node_id", sentence)])
     if was.archive_id not in alive:
         archive = (await tree.versions(wanted, [was.archive_id]))[was.archive_id].to_archive()

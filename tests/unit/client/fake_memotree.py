@@ -18,6 +18,7 @@ from grpc_status import rpc_status
 from unit.client.fake_forest import FakeForest
 from unit.client.fake_history import FakeHistory
 from unit.client.fake_jobs import FakeJobs
+from unit.client.fake_memory import FakeMemory
 from unit.client.fake_nodes import FakeNodes
 from unit.client.fake_places import FakePlaces
 from unit.client.fake_state import FakeWorkspace, RefusedError
@@ -28,6 +29,7 @@ from memotree.v1 import (
     job_service_pb2,
     job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
+    memory_service_pb2_grpc,
     node_service_pb2_grpc,
     session_service_pb2_grpc,
     view_service_pb2_grpc,
@@ -35,7 +37,7 @@ from memotree.v1 import (
 )
 
 
-class FakeMemoTree(FakePlaces, FakeNodes, FakeHistory, FakeJobs, FakeForest):
+class FakeMemoTree(FakePlaces, FakeNodes, FakeMemory, FakeHistory, FakeJobs, FakeForest):
     """Every service of the contract over one dictionary of workspaces.
 
     Attributes:
@@ -139,6 +141,7 @@ def serving(fake: FakeMemoTree) -> Iterator[FakeMemoTree]:
     workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server(fake, server)
     session_service_pb2_grpc.add_SessionServiceServicer_to_server(fake, server)
     node_service_pb2_grpc.add_NodeServiceServicer_to_server(fake, server)
+    memory_service_pb2_grpc.add_MemoryServiceServicer_to_server(fake, server)
     view_service_pb2_grpc.add_ViewServiceServicer_to_server(fake, server)
     history_service_pb2_grpc.add_HistoryServiceServicer_to_server(fake, server)
     maintenance_service_pb2_grpc.add_MaintenanceServiceServicer_to_server(fake, server)

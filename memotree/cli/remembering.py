@@ -1,0 +1,218 @@
+"""``memotree remember``, ``revise``, ``forget`` and ``restore``: one command for one fact, committed at once."""
+
+import getpass
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.text import Text
+
+from memotree.cli import completion
+from memotree.cli.context import WORKSPACE, CliContext, command
+from memotree.cli.display import node_line
+from memotree.cli.errors import CliError
+from memotree.cli.options import AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
+from memotree.cli.output import short
+from memotree.cli.target import Choice
+from memotree.cli.text_input import read_content
+
+if TYPE_CHECKING:
+    from memotree.client import MemoryResult, SimilarNode, Workspace
+
+FIRST_WORKSPACE: Final = "main"
+"""The workspace that the first ``remember`` makes if none is chosen; also that of agents that name none."""
+
+AgentOption = Annotated[
+    str,
+    typer.Option("--agent", envvar="MEMOTREE_AGENT", help="Who does it, the author of the commit; you when not given."),
+]
+BranchOption = Annotated[
+    str,
+    typer.Option("--branch", help="The branch; the default branch when not given.", autocompletion=completion.branches),
+]
+CommitMessageOption = Annotated[
+    str, typer.Option("--message", "-m", help="The commit message; made from the title when not given.")
+]
+TextArgument = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text; `-` reads stdin.")]
+ValidFromOption = Annotated[str | None, typer.Option("--valid-from", metavar="DATE", help="From when it holds.")]
+ValidToOption = Annotated[str | None, typer.Option("--valid-to", metavar="DATE", help="From when it no longer holds.")]
+
+
+class NothingGivenError(CliError):
+    """No text was given."""
+
+    reason = "NOTHING_GIVEN"
+
+
+def remember(
+    cli: CliContext,
+    text: TextArgument = None,
+    file: FileOption = None,
+    title: Annotated[str, typer.Option("--title", help="One line; made from the text when not given.")] = "",
+    tags: TagsOption = [],  # noqa: B006 - typer only reads it
+    archive: Annotated[
+        str,
+        typer.Option(
+            "--archive",
+            "-a",
+            help="The archive, made if there is none of that name; notes when not given.",
+            autocompletion=completion.archives,
+        ),
+    ] = "",
+    about: Annotated[list[str], typer.Option("--about", metavar="NODE", help="A node that it is about.")] = [],  # noqa: B006 - likewise
+    supersedes: Annotated[
+        list[str], typer.Option("--supersedes", metavar="NODE", help="A node that it replaces.")
+    ] = [],  # noqa: B006 - likewise
+    attributes: AttributesOption = [],  # noqa: B006 - likewise
+    valid_from: ValidFromOption = None,
+    valid_to: ValidToOption = None,
+    branch: BranchOption = "",
+    agent: AgentOption = "",
+    message: CommitMessageOption = "",
+) -> None:
+    """Keep a text as a note, and commit it."""
+    result = _workspace(cli).remember(
+        _given(text, file),
+        title=title,
+        tags=tags,
+        archive=archive,
+        about=about,
+        supersedes=supersedes,
+        attributes=pairs(attributes),
+        valid_from=valid_from or "",
+        valid_to=valid_to or "",
+        branch=branch,
+        agent=agent or _me(),
+        message=message,
+    )
+    _show(cli, result, "Remembered")
+
+
+def revise(
+    cli: CliContext,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The note: id, or words that mean it alone.")],
+    text: TextArgument = None,
+    file: FileOption = None,
+    title: Annotated[str | None, typer.Option("--title", help="The new title.")] = None,
+    tags: TagsOption = [],  # noqa: B006 - typer only reads it
+    attributes: AttributesOption = [],  # noqa: B006 - likewise
+    valid_from: ValidFromOption = None,
+    valid_to: ValidToOption = None,
+    etag: EtagOption = "",
+    branch: BranchOption = "",
+    agent: AgentOption = "",
+    message: CommitMessageOption = "",
+) -> None:
+    """Correct a note, and commit it; the text before stays in its history."""
+    content = read_content(text, file)
+    result = cli.workspace.revise(
+        node if _may_be_id(node) else None,
+        content,
+        query="" if _may_be_id(node) else node,
+        title=title,
+        tags=tags,
+        attributes=pairs(attributes),
+        valid_from=valid_from,
+        valid_to=valid_to,
+        etag=etag,
+        branch=branch,
+        agent=agent or _me(),
+        message=message,
+    )
+    _show(cli, result, "Revised")
+
+
+def forget(
+    cli: CliContext,
+    node: NodeArgument,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="The nodes below it, too.")] = False,
+    etag: EtagOption = "",
+    branch: BranchOption = "",
+    agent: AgentOption = "",
+    message: CommitMessageOption = "",
+) -> None:
+    """Forget a note, and commit that; `memotree restore` brings it back."""
+    result = cli.workspace.forget(
+        node, recursive=recursive, etag=etag, branch=branch, agent=agent or _me(), message=message
+    )
+    _show(cli, result, "Forgot")
+    cli.output.note(f"`memotree restore {short(result.id)}` brings it back.")
+
+
+def restore(
+    cli: CliContext,
+    node: NodeArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="REVISION",
+            help="A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last.",
+            autocompletion=completion.revisions,
+        ),
+    ] = "",
+    branch: BranchOption = "",
+    agent: AgentOption = "",
+    message: CommitMessageOption = "",
+) -> None:
+    """Bring back a forgotten note, or set a note back to a revision, and commit that."""
+    result = cli.workspace.restore(node, revision=to, branch=branch, agent=agent or _me(), message=message)
+    _show(cli, result, "Restored")
+
+
+def _given(text: str | None, file: str | None) -> str:
+    found = read_content(text, file)
+    if found is None:
+        raise NothingGivenError('Give the text: memotree remember "…", or --file PATH.')
+    return found
+
+
+def _me() -> str:
+    """The name of the person at the terminal; empty if the system knows none."""
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return ""
+
+
+def _may_be_id(text: str) -> bool:
+    from memotree_storage.model.node import is_id_prefix  # noqa: PLC0415 - `--help` needs no store
+
+    return is_id_prefix(text)
+
+
+def _workspace(cli: CliContext) -> "Workspace":
+    """The chosen workspace; if none is, the first one, made if needed and chosen from now on."""
+    if cli.choice.workspace:
+        return cli.workspace
+    from memotree.client import AlreadyExistsError  # noqa: PLC0415 - as in `CliContext.client`
+
+    try:
+        cli.client.create_workspace(FIRST_WORKSPACE)
+    except AlreadyExistsError:
+        cli.output.note(f"No workspace was chosen; {FIRST_WORKSPACE} is from now on.")
+    else:
+        cli.output.note(f"The workspace {FIRST_WORKSPACE} was made for it, and is chosen from now on.")
+    cli.choose(Choice(FIRST_WORKSPACE, ""))
+    return cli.client.workspace(FIRST_WORKSPACE)
+
+
+def _show(cli: CliContext, result: "MemoryResult", what: str) -> None:
+    cli.output.show(result, lambda: node_line(result.node))
+    more = f", and {len(result.node_ids) - 1} below it" if len(result.node_ids) > 1 else ""
+    cli.output.done(f"{what}{more}: commit {short(result.commit_id)} on {result.branch}.")
+    for each in result.similar:
+        cli.output.note(_similar(each))
+
+
+def _similar(found: "SimilarNode") -> Text:
+    node = found.node
+    text = Text.assemble("Like it: ", node.title, " ", (short(node.id), "yellow"), "  ")
+    if found.similarity == "DUPLICATE":
+        return text.append(f"probably says the same; `memotree forget {short(node.id)}` drops one of the two.")
+    return text.append(f"is out of date? `memotree forget {short(node.id)}`, or revise it.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to the command line."""
+    for name, function in (("remember", remember), ("revise", revise), ("forget", forget), ("restore", restore)):
+        command(app, name, WORKSPACE)(function)

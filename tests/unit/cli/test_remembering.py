@@ -1,0 +1,51 @@
+"""One command keeps, corrects, forgets or brings back a fact."""
+
+import json
+
+import pytest
+from unit.cli.conftest import CommandLine
+
+pytestmark = pytest.mark.requirement("USE-1", "SERVE-4")
+
+
+def test_the_first_fact_needs_no_workspace_session_or_archive(memotree: CommandLine) -> None:
+    ran = memotree("remember", "The API retries at most five times.", "--title", "Retries", "-t", "api")
+    assert ran.code == 0
+    assert "The workspace main was made for it" in ran.err
+    assert "Remembered: commit" in ran.err
+    assert memotree.json("ws", "list")["chosen"] == "main"
+    listed = memotree.json("archive", "list")["archives"]
+    assert [each["name"] for each in listed] == ["notes"]
+
+
+def test_a_fact_is_revised_forgotten_and_brought_back(memotree: CommandLine) -> None:
+    made = memotree.json("remember", "The budget is 40k.", "--title", "Budget", "--agent", "ann", "-m", "Plan")
+    node = made["node"]["id"]
+    log = memotree.json("log")["commits"]
+    assert (log[0]["subject"], log[0]["author"]["name"]) == ("Plan", "ann")
+    assert memotree.json("revise", node[:6], "The budget is 45k.")["node"]["content"] == "The budget is 45k."
+    assert memotree.json("revise", "Budget", "The budget is 50k.")["node"]["id"] == node
+    assert "short" in memotree("revise", "Budget", "-", stdin="The budget is 55k.").err
+    gone = memotree("forget", node)
+    assert f"memotree restore {node[:10]}" in gone.err
+    assert memotree.json("restore", node)["node_ids"] == [node]
+
+
+def test_a_note_that_is_alike_is_told_with_what_to_do(memotree: CommandLine) -> None:
+    first = memotree.json("remember", "Tea is green.")["node"]["id"]
+    ran = memotree("remember", "Tea is green.")
+    assert f"memotree forget {first[:10]}" in ran.err
+    again = json.loads(memotree("remember", "Tea is green.", "--json").out)
+    assert again["similar"][0]["similarity"] == "DUPLICATE"
+
+
+def test_a_text_comes_from_a_file_or_stdin_and_is_needed(memotree: CommandLine) -> None:
+    assert memotree.json("remember", "-", stdin="From stdin.")["node"]["content"] == "From stdin."
+    assert memotree.json("remember", code=2)["error"]["reason"] == "NOTHING_GIVEN"
+
+
+def test_words_that_mean_several_notes_list_them(memotree: CommandLine) -> None:
+    for name in ("Ann", "Ben"):
+        memotree.json("remember", f"0151 {name}", "--title", f"Phone of {name}")
+    refused = memotree.json("revise", "phone of", "0152", code=1)["error"]
+    assert refused["reason"] == "UNCLEAR_QUERY"

@@ -1,0 +1,106 @@
+"""`memotree setup` writes one entry into a program's configuration, shows it first, and takes it out again."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from memotree.cli.agent_hosts import HostChoice, host
+from memotree.cli.app import app
+
+pytestmark = pytest.mark.requirement("USE-5")
+
+
+def run(*arguments: str, answer: str | None = None) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["setup", *arguments], input=answer)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def entry_of(path: Path, table: str) -> dict[str, object]:
+    text = path.read_text(encoding="utf-8")
+    document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    found: dict[str, object] = document[table]["memotree"]
+    return found
+
+
+@pytest.mark.parametrize("program", HostChoice)
+def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(
+    program: HostChoice, home: Path
+) -> None:
+    assert home.exists()
+    chosen = host(program)
+    code, _, err = run(program.value, "--yes")
+    assert code == 0, err
+    entry = entry_of(chosen.user_file, chosen.table)
+    assert entry["args"][-3:] == ["mcp", "--workspace", program.value]  # type: ignore[index]
+    assert Path(str(entry["command"])).is_absolute()
+    assert "Nothing to change" in run(program.value, "--yes")[2]
+    assert run(program.value, "--shared", "--yes")[0] == 0
+    assert entry_of(chosen.user_file, chosen.table)["args"][-1] == "main"  # type: ignore[index]
+    assert run(program.value, "--remove", "--yes")[0] == 0
+    assert "memotree" not in chosen.user_file.read_text(encoding="utf-8")
+
+
+def test_other_entries_comments_and_indentation_stay(home: Path) -> None:
+    cursor = host(HostChoice.CURSOR).user_file
+    cursor.parent.mkdir(parents=True)
+    mine = '{\n    "mcpServers": {\n        "other": {\n            "command": "ö"\n        }\n    },\n    "theme": "dark"\n}\n'
+    cursor.write_text(mine, encoding="utf-8")
+    cursor.chmod(0o600)
+    run("cursor", "--yes")
+    assert json.loads(cursor.read_text(encoding="utf-8"))["mcpServers"]["other"] == {"command": "ö"}
+    assert cursor.stat().st_mode & 0o777 == 0o600
+    run("cursor", "--remove", "--yes")
+    assert cursor.read_text(encoding="utf-8") == mine
+    codex = host(HostChoice.CODEX).user_file
+    codex.parent.mkdir(parents=True)
+    mine = '# mine\nmodel = "x"  # fast\n\n[mcp_servers.other]\ncommand = "o"\n'
+    codex.write_text(mine, encoding="utf-8")
+    run("codex", "--yes")
+    assert codex.read_text(encoding="utf-8").startswith(mine.rstrip())
+    run("codex", "--remove", "--yes")
+    assert codex.read_text(encoding="utf-8") == mine
+    assert home.exists()
+
+
+def test_the_change_is_shown_and_waits_for_a_yes(home: Path) -> None:
+    path = home / ".cursor" / "mcp.json"
+    code, _, err = run("cursor", answer="n\n")
+    assert code == 130
+    assert '+    "memotree": {' in err
+    assert not path.exists()
+    assert run("cursor", answer="y\n")[0] == 0
+    assert path.exists()
+
+
+def test_a_file_that_is_not_valid_is_left_alone(home: Path) -> None:
+    for program, text in (("cursor", "{ // mine\n}"), ("codex", "[broken"), ("cursor", '{"mcpServers": []}')):
+        path = host(HostChoice(program)).user_file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        code, _, err = run(program, "--yes")
+        assert code == 2
+        assert "--print" in err
+        assert path.read_text(encoding="utf-8") == text
+    assert home.exists()
+
+
+def test_a_project_and_uvx_and_tools_can_be_chosen(home: Path) -> None:
+    assert run("claude-code", "--project", "--start", "uvx", "--tools", "all", "-w", "team", "--yes")[0] == 0
+    entry = entry_of(home / ".mcp.json", "mcpServers")
+    assert entry["command"] == "uvx"
+    assert entry["args"] == ["--from", "memotree[mcp]", "memotree", "mcp", "--workspace", "team", "--tools", "all"]
+    code, _, err = run("windsurf", "--project", "--yes")
+    assert code == 2
+    assert "--project" in err
+
+
+def test_print_changes_nothing(home: Path) -> None:
+    code, out, _ = run("vscode", "--print")
+    assert code == 0
+    assert json.loads(out)["servers"]["memotree"]["type"] == "stdio"
+    assert not list(home.rglob("mcp.json"))
