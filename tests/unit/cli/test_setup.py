@@ -48,7 +48,8 @@ def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(
 def test_other_entries_comments_and_indentation_stay(home: Path) -> None:
     cursor = host(HostChoice.CURSOR).user_file
     cursor.parent.mkdir(parents=True)
-    mine = '{\n    "mcpServers": {\n        "other": {\n            "command": "ö"\n        }\n    },\n    "theme": "dark"\n}\n'
+    own = {"mcpServers": {"other": {"command": "ö"}}, "theme": "dark"}
+    mine = json.dumps(own, ensure_ascii=False, indent=4) + "\n"
     cursor.write_text(mine, encoding="utf-8")
     cursor.chmod(0o600)
     run("cursor", "--yes")
