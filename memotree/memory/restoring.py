@@ -72,10 +72,15 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
     else:
         versions = [was]
     entries = await editor.store.entries.load(editor.session.workspace_id, versions)
+    present = await tree.versions(editor.snapshot, [version.entry_id for version in versions], dead=True)
     for version in versions:
         node = entries[version.blob]
         assert isinstance(node, Node)  # noqa: S101 - no archive is among them
-        await editor.put(node if now.dead else await _in_place(editor, node, now), None if now.dead else now, "")
+        before = present[version.entry_id]
+        if not before.dead:
+            node = await _in_place(editor, node, before)
+        # What a commit has deleted comes back as a new entry; what this call has deleted is that staged deletion.
+        await editor.put(node, None if before.dead and before.commit_id is not None else before, "")
     if not await _has_changed(editor, now):
         sentence = f"{now.entry_id} ({now.title}) is as it was at {request.revision} already; nothing was changed."
         raise NothingToRestoreError(sentence, [FieldViolation("revision", sentence)])

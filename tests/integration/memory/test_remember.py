@@ -318,3 +318,12 @@ async def test_an_archive_is_found_by_name_whatever_their_number(memory: Memory)
         plan = "\n".join(row[0] for row in await cursor.fetchall())
     assert "Index Cond: ((v" in plan or "Index Cond" in plan
     assert "title = 'notes'" in plan
+
+
+async def test_what_one_batch_forgets_restores_and_forgets_again_is_gone(memory: Memory) -> None:
+    made = await memory.remember("Tea is green.")
+    change, back = pb.ForgetRequest(node_id=made.node.id), pb.RestoreRequest(node_id=made.node.id)
+    done = await memory.change(
+        pb.MemoryChange(forget=change), pb.MemoryChange(restore=back), pb.MemoryChange(forget=change)
+    )
+    assert made.node.id not in await memory.world.alive(done.commit_id)
