@@ -101,7 +101,20 @@ def _answer(data: Data) -> str:
     lines = [data["text"]]
     for number, citation in enumerate(data.get("citations", ()), 1):
         lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{_span(citation)}")
+    if data.get("confidence"):
+        lines.append(f"\nConfidence: {data['confidence']} ({data.get('likelihood', 0.0):.2f})")
     return "\n".join(lines)
+
+
+def _commits(data: Data) -> str:
+    """Commits, newest first: one line each, then what each changed; trailers are left out."""
+    parts = []
+    for commit in data["commits"]:
+        author, when = commit.get("author", {}).get("name", ""), str(commit.get("commit_time", ""))
+        head = f"{when[:16].replace('T', ' ')} {author}: {commit.get('subject', '')} [{commit.get('id', '')[:10]}]"
+        told = [part for part in str(commit.get("message", "")).split("\n\n")[1:] if not part.startswith("MemoTree-")]
+        parts.append("\n".join([head, *told]))
+    return "\n\n".join([*parts, *_more(data)])
 
 
 def _span(citation: Data) -> str:
@@ -146,6 +159,7 @@ _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
     "markdown": lambda data: str(data["markdown"]),
     "text": lambda data: _answer(data) if "citations" in data or "node" not in data else str(data["text"]),
     "hits": _hits,
+    "commits": _commits,
     "nodes": _node_list,
 }
 """Fields that make up the whole answer if they are present."""

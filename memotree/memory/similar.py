@@ -79,6 +79,19 @@ class _Words:
         return cls(frozenset(word for word in found if not is_common(word)) | decisive, decisive)
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The words of a note with its title, and without it: one of two notes may have a title and the other none."""
+
+    whole: _Words
+    text: _Words
+
+    @classmethod
+    def of(cls, title: str, text: str) -> "_Texts":
+        alone = _Words.of(text)
+        return cls(_Words.of(titled(title, text)) if title else alone, alone)
+
+
 def _is_decisive(word: str) -> bool:
     """Whether a text says something else without this word: a number or a negation."""
     return word in _NEGATIONS or any(map(str.isdigit, word)) or not _UNSPACED_NEGATIONS.isdisjoint(word)
@@ -97,8 +110,8 @@ async def similar_to(store: Store, state: State, title: str, text: str, *, but: 
     Raises:
         UnavailableError: A store or the embedding model does not answer.
     """
-    whole = titled(title, text)
-    query = SearchQuery(whole[:_QUERY_CHARS], _CANDIDATES + len(but), words=True, meaning=True)
+    mine = _Texts.of(title, text[:_COMPARED_CHARS])
+    query = SearchQuery(titled(title, text)[:_QUERY_CHARS], _CANDIDATES + len(but), words=True, meaning=True)
     found = [
         hit
         for hit in await store.search.find(state, query)
@@ -108,8 +121,7 @@ async def similar_to(store: Store, state: State, title: str, text: str, *, but: 
         return []
     nodes = await read_nodes_at(state, store.database, store.entries, [hit.version for hit in found])
     words = await asyncio.to_thread(_words_of_nodes, nodes)
-    mine = _Words.of(whole[:_COMPARED_CHARS])
-    known = {term_id(word) for one in (mine, *words.values()) for word in one.all}
+    known = {term_id(word) for one in (mine, *words.values()) for word in one.whole.all}
     async with store.database.connection() as conn:
         counts = await frequencies.read(conn, state.workspace_id, known)
     similar = [
@@ -121,17 +133,17 @@ async def similar_to(store: Store, state: State, title: str, text: str, *, but: 
     return sorted(similar, key=lambda one: (one.kind, -one.score, one.node_id))[:MOST]
 
 
-def _words_of_nodes(nodes: Mapping[str, Node]) -> Mapping[str, _Words]:
+def _words_of_nodes(nodes: Mapping[str, Node]) -> Mapping[str, _Texts]:
     return {
-        node.id: _Words.of(titled(own_title(node.title, node.type, node.content), node.content))
+        node.id: _Texts.of(own_title(node.title, node.type, node.content), node.content)
         for node in nodes.values()
         if len(node.content) <= _COMPARED_CHARS
     }
 
 
-def _compared(hit: FoundNode, title: str, mine: _Words, other: _Words, counts: Frequencies) -> Similar | None:
-    share = _share(mine.all & other.all, mine.all | other.all, counts)
-    if share >= _SAME and mine.decisive == other.decisive:
+def _compared(hit: FoundNode, title: str, mine: _Texts, other: _Texts, counts: Frequencies) -> Similar | None:
+    share = max(_share(mine.whole, other.whole, counts), _share(mine.text, other.text, counts))
+    if share >= _SAME and mine.text.decisive == other.text.decisive:
         return Similar(hit.version.entry_id, pb.SIMILARITY_DUPLICATE, share)
     is_same_title = bool(title) and title.casefold() == hit.version.title.casefold()
     is_close = hit.meaning >= _CLOSE_MEANING and share >= _SAME_SUBJECT_IF_CLOSE
@@ -140,10 +152,10 @@ def _compared(hit: FoundNode, title: str, mine: _Words, other: _Words, counts: F
     return None
 
 
-def _share(common: Collection[str], either: Collection[str], counts: Frequencies) -> float:
-    """The share of the words that are common, weighted by how rare they are."""
-    whole = _weight(either, counts)
-    return _weight(common, counts) / whole if whole else 0.0
+def _share(mine: _Words, other: _Words, counts: Frequencies) -> float:
+    """The share of the words of both that are common, weighted by how rare they are."""
+    whole = _weight(mine.all | other.all, counts)
+    return _weight(mine.all & other.all, counts) / whole if whole else 0.0
 
 
 def _weight(words: Collection[str], counts: Frequencies) -> float:
