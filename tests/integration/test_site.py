@@ -6,6 +6,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -84,3 +85,22 @@ def test_the_reference_names_every_call_tool_and_public_name() -> None:
     assert {tool.name for tool in TOOLS} <= tools
     public = {name for name in client.__all__ if not name.startswith("Async")}
     assert public - {"DEFAULT_ADDRESS", "Change"} <= python
+
+
+def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:
+    done = run("docs/assets/cast.py", "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_picture_of_a_terminal_loads_nothing_and_can_be_still() -> None:
+    text = (DOCS / "assets" / "cast.svg").read_text(encoding="utf-8")
+    picture = ET.fromstring(text)  # noqa: S314 - our own file
+    assert not re.search(r"url\(|@import|href|<script|<image", text)
+    assert "prefers-reduced-motion" in text
+    assert "memotree recall" in "".join(picture.itertext())
+
+
+def test_everything_that_the_readme_links_to_exists() -> None:
+    targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    missing = [target for target in targets if "://" not in target and not (ROOT / target).exists()]
+    assert not missing, f"the README links to {missing}"
