@@ -161,7 +161,8 @@ def picture(shown: list[tuple[str, str]]) -> str:
         if line
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 {width:.0f} {height:.0f}" role="img">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        f'xml:space="preserve">\n'
         f"<title>A fact is remembered, recalled, corrected, and read as it was</title>\n<style>\n"
         f"text {{ font: {SIZE}px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: {INK['plain']};"
         f" white-space: pre; animation: appear 0.01s both; }}\n"

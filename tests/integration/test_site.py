@@ -104,3 +104,15 @@ def test_everything_that_the_readme_links_to_exists() -> None:
     targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8"))
     missing = [target for target in targets if "://" not in target and not (ROOT / target).exists()]
     assert not missing, f"the README links to {missing}"
+
+
+def test_every_project_that_the_readme_compares_has_its_facts_and_sources() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    compared = (DOCS / "explanation" / "comparison.md").read_text(encoding="utf-8")
+    facts, _, sources = compared.partition("## Sources")
+    rows = re.findall(r"^\| \*\*([^*|]+)\*\* \|", readme.partition("## Why not")[2].partition("\n## ")[0], re.MULTILINE)
+    names = {name.strip() for row in rows for name in row.split(",")}
+    assert names >= {"mem0", "Letta", "basic-memory", "Zep", "Graphiti", "lakeFS", "Dolt", "plain Git"}
+    for name in names:
+        assert name in facts, f"{name} is not in the comparison"
+        assert name in sources or name == "plain Git", f"{name} has no source"
