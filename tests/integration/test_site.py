@@ -32,7 +32,7 @@ class Loaded(HTMLParser):
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(  # noqa: S603 - our own scripts
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=170
     )
 
 
