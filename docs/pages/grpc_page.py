@@ -9,6 +9,7 @@ from markdown import made_by, prose, table
 
 from memotree.gateways.contract import comment, comments, is_map
 from memotree.server.binding import contract
+from memotree.v1 import types_pb2
 
 INTRO = """
 All calls and messages of `memotree.v1`, the contract in `proto/memotree/v1`, which every language has a client
@@ -70,8 +71,7 @@ def _short(descriptor: Any) -> str:
 def _reached(methods: list[MethodDescriptor]) -> tuple[dict[str, Descriptor], dict[str, EnumDescriptor]]:
     """The messages and enumerations that the calls, and the details of their errors, are made of."""
     waiting = [kind for method in methods for _, kind in _sides(method)]
-    details = methods[0].input_type.fields[0].containing_type.file.pool
-    waiting += [details.FindMessageTypeByName(f"memotree.v1.{name}") for name in ("ConflictList", "NodeList")]
+    waiting += [types_pb2.ConflictList.DESCRIPTOR, types_pb2.NodeList.DESCRIPTOR]
     messages: dict[str, Descriptor] = {}
     enums: dict[str, EnumDescriptor] = {}
     while waiting:

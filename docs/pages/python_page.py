@@ -102,8 +102,7 @@ def _signature(name: str, of: Callable[..., Any]) -> str:
 
 
 def _argument(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    text = stars + parameter.name
+    text = str(parameter).partition(":")[0].partition("=")[0].strip()  # with its stars
     if parameter.annotation is not parameter.empty:
         text += f": {_clean(parameter.annotation)}"
     if parameter.default not in {parameter.empty, MISSING}:
@@ -114,7 +113,7 @@ def _argument(parameter: inspect.Parameter) -> str:
 
 def _clean(annotation: Any) -> str:
     """A type as a reader writes it: without modules, and the blocking class in place of its asynchronous twin."""
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text: str = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:[a-z_0-9]+\.)+(?=[A-Za-z])", "", text)
     # a member of an enumeration, or its name: the names are below
     text = re.sub(r"Union\[(\w+), Literal\[[^]]*\]\]|(\w+) \| Literal\[[^]]*\]", r"\1\2 | str", text)
@@ -124,7 +123,7 @@ def _clean(annotation: Any) -> str:
 def _parsed(of: Any) -> list[Any]:
     text = inspect.getdoc(of) or ""
     options = {"warnings": False, "warn_unknown_params": False, "warn_missing_types": False}
-    return griffe.Docstring(text).parse("google", **options)  # type: ignore[arg-type] # options of the parser
+    return list(griffe.Docstring(text).parse("google", **options))
 
 
 def _entries(of: Any, wanted: str) -> Iterator[tuple[str, str]]:
