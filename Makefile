@@ -11,7 +11,7 @@ WORKERS ?= logical
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
-.PHONY: help run demo test test-all lint format proto docs bench recall-bench clean
+.PHONY: help run demo test test-all lint format proto docs site bench recall-bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
@@ -36,13 +36,16 @@ test-all: test            ## Run the campaigns too, and a part once more on a Po
 	@$(PYTEST) -m campaign
 	@MEMOTREE_TEST_POSTGRES=system $(PYTEST) $(ON_SYSTEM_POSTGRES)
 
-lint: $(STAMP)            ## Check style, types, layers, the wire contract and the generated code
+lint: $(STAMP)            ## Check style, types, layers, the wire contract, what is generated, and the documentation
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@PYTHONPATH=storage $(BIN)/lint-imports --no-cache
 	@$(BIN)/buf lint
 	@$(BIN)/python proto/generate.py --check
+	@$(BIN)/python -m memotree.server.reference --check
+	@$(BIN)/python docs/pages --check
+	@$(BIN)/python docs/site/build.py --without-diagrams --out dist/site-check
 
 format: $(STAMP)          ## Put the code into its house form
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -52,9 +55,13 @@ format: $(STAMP)          ## Put the code into its house form
 proto: $(STAMP)           ## Generate memotree/v1 from proto/
 	@$(BIN)/python proto/generate.py
 
-docs: $(STAMP)            ## Make the reference pages anew from the code
+docs: $(STAMP)            ## Make the reference pages anew from the code, and the picture of a terminal from a real run
 	@$(BIN)/python -m memotree.server.reference
-	@$(BIN)/python docs/reference/cli_page.py
+	@$(BIN)/python docs/pages
+	@$(BIN)/python docs/assets/cast.py
+
+site: $(STAMP)            ## Build the documentation as web pages into dist/site
+	@$(BIN)/python docs/site/build.py
 
 bench: $(STAMP)           ## Measure the budgets beside their peers
 	@$(BIN)/python -m bench

@@ -3,8 +3,6 @@
 A test compares the page with what ``page()`` gives.
 """
 
-# ruff: noqa: INP001 - a script, not a package
-
 import typing
 from collections.abc import Iterator
 from datetime import datetime

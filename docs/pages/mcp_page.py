@@ -1,0 +1,83 @@
+"""The page about the tools for agents, from the table of tools: what an agent sees when it lists them."""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from markdown import made_by, prose, table
+
+from memotree.gateways.json_schema import description, input_schema
+from memotree.gateways.tool_definitions import TOOLS, Tool
+
+INTRO = """
+What an agent sees of MemoTree over the Model Context Protocol ([how to
+connect](../how-to/connect-an-agent-over-mcp.md)), tool by tool. Every tool answers with the same structure:
+[what a tool answers](../how-to/connect-an-agent-over-mcp.md#what-a-tool-answers).
+"""
+
+_HEADINGS = {
+    "recall": "Finding",
+    "read": "Reading",
+    "view": "A view within a token budget",
+    "session": "Sessions",
+    "change": "Changing, in a session",
+    "history": "History",
+    "place": "Places",
+    "job": "Jobs",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [made_by("Tools for agents", "`memotree/gateways/tool_definitions.py` and the wire contract"), INTRO]
+    order = list(dict.fromkeys(tool.category for tool in TOOLS))
+    by_category = sorted(TOOLS, key=lambda tool: order.index(tool.category))
+    for category, tools in groupby(by_category, lambda tool: tool.category):
+        parts.append(f"\n## {_HEADINGS.get(category, category.capitalize())}\n")
+        parts += [_section(tool) for tool in tools]
+    return "".join(parts)
+
+
+def _section(tool: Tool) -> str:
+    schema = input_schema(tool, "main")
+    rows = table(("argument", "type", "meaning"), _rows(schema))
+    return f"\n### {tool.name}\n\n{prose(description(tool))}\n\n{_hints(tool)}\n" + (f"\n{rows}" if rows else "")
+
+
+def _hints(tool: Tool) -> str:
+    if tool.read_only:
+        return "Changes nothing."
+    hints = ["May delete or overwrite something." if tool.destructive else "Only adds."]
+    if tool.idempotent:
+        hints.append("The same call again has no further effect.")
+    return " ".join(hints)
+
+
+def _rows(schema: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, str]]:
+    """One row for each argument; those of nested objects follow, named by their path."""
+    needed = set(schema.get("required", ()))
+    for name, argument in schema.get("properties", {}).items():
+        path = f"{above}{name}"
+        kind, nested = _kind(argument)
+        told = prose(argument.get("description", ""))
+        yield f"`{path}`", kind + (", needed" if name in needed else ""), told
+        if nested is not None:
+            yield from _rows(nested, f"{path}[]." if argument.get("type") == "array" else f"{path}.")
+
+
+def _kind(argument: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
+    """A type in words, and the schema of the objects in it."""
+    if "$ref" in argument:
+        return str(argument["$ref"]).rpartition("/")[2], None
+    match argument.get("type"):
+        case "array":
+            kind, nested = _kind(argument["items"])
+            return f"list of {kind}", nested
+        case "object" if "properties" in argument:
+            return "object", argument
+        case "object":
+            return "map", None
+        case str(kind):
+            return " or ".join(f"`{value}`" for value in argument.get("enum", ())) or kind, None
+        case _:
+            return "any", None
