@@ -34,7 +34,7 @@ class Step:
     """A command, and what to do with it.
 
     Attributes:
-        command: As it is typed; ``NOTE`` stands for the id of the note.
+        command: As it is typed.
         shown: Whether it is in the picture; what only prepares is not.
         rows: The most rows of its output that are shown.
     """
@@ -46,17 +46,10 @@ class Step:
 
 STEPS: Final = (
     Step("memotree ws create memory", shown=False),
-    Step("memotree session open --agent planner", shown=False),
-    Step("memotree archive create decisions", shown=False),
-    Step(
-        'memotree node create --archive decisions --title Retries -c "A failed call is sent again at most five times."',
-        rows=2,
-    ),
-    Step('memotree commit -m "Note how calls are retried" --tag monday'),
+    Step('memotree remember "A failed call is sent again at most five times." --title Retries --agent planner'),
+    Step("memotree tag create monday", shown=False),
     Step(f"memotree recall {QUESTION}"),
-    Step("memotree session open --agent reviewer", shown=False),
-    Step('memotree node update NOTE -c "A failed call is sent again at most three times."', rows=2),
-    Step('memotree commit -m "Retry less: five attempts kept a broken server busy"'),
+    Step('memotree revise Retries "A failed call is sent again at most three times." --agent reviewer'),
     Step(f"memotree recall {QUESTION}"),
     Step(f"memotree recall {QUESTION} --at monday"),
     Step('memotree ask "What is the capital of France?"'),
@@ -83,7 +76,7 @@ COLOURS: Final = {
 _SPINNER: Final = re.compile("[\u2800-\u28ff]")
 """What a progress bar consists of, which a terminal clears when the work is done."""
 _ID: Final = r"[0-9a-hjkmnp-tv-z]"
-_MASKED: Final = re.compile(rf"\b(?=[a-f]*[0-9])[0-9a-f]{{7,40}}\b|\b{_ID}{{16}}\b|(?<= update ){_ID}{{4}}\b")
+_MASKED: Final = re.compile(rf"\b(?=[a-f]*[0-9])[0-9a-f]{{7,40}}\b|\b{_ID}{{16}}\b")
 """The ids of commits and nodes."""
 
 
@@ -96,14 +89,11 @@ def run() -> list[tuple[str, str]]:
         with server_on(data) as address:
             environment = _environment(address, home)
             for step in STEPS:
-                command = step.command
-                if "NOTE" in command:
-                    command = command.replace("NOTE", _note(environment, home))
-                told = _told(command, environment, home)
+                told = _told(step.command, environment, home)
                 if not (home / REPOSITORY).exists():
                     (home / REPOSITORY).symlink_to(next((data / "workspaces").glob("*.git")))
                 if step.shown:
-                    shown.append((command, "\n".join(told.splitlines()[-step.rows :])))
+                    shown.append((step.command, "\n".join(told.splitlines()[-step.rows :])))
     return shown
 
 
@@ -131,14 +121,6 @@ def _told(command: str, environment: Mapping[str, str], home: Path) -> str:
         raise SystemExit(f"{command}\n{done.stdout}{done.stderr}")
     lines = (done.stdout + done.stderr).splitlines()
     return "\n".join(line for line in lines if Text.from_ansi(line).plain.strip() and not _SPINNER.search(line))
-
-
-def _note(environment: Mapping[str, str], home: Path) -> str:
-    """The id of the note, as short as it may be given."""
-    found = re.search(r'"id": "([^"]{4})', _told("memotree search Retries --json", environment, home))
-    if found is None:
-        raise SystemExit("The note was not found.")
-    return found[1]
 
 
 def picture(shown: list[tuple[str, str]]) -> str:

@@ -1,13 +1,14 @@
 """The page about the tools for agents, from the table of tools: what an agent sees when it lists them."""
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import Any
 
 from markdown import made_by, prose, table
 
-from memotree.gateways.json_schema import description, input_schema
-from memotree.gateways.tool_definitions import TOOLS, Tool
+from memotree.gateways.everyday_tools import EVERYDAY
+from memotree.gateways.json_schema import SHARED, description, input_schema
+from memotree.gateways.tool import Tool
+from memotree.gateways.tool_definitions import TOOLS
 
 INTRO = """
 What an agent sees of MemoTree over the Model Context Protocol ([how to
@@ -15,31 +16,25 @@ connect](../how-to/connect-an-agent-over-mcp.md)), tool by tool. Every tool answ
 [what a tool answers](../how-to/connect-an-agent-over-mcp.md#what-a-tool-answers).
 """
 
-_HEADINGS = {
-    "recall": "Finding",
-    "read": "Reading",
-    "view": "A view within a token budget",
-    "session": "Sessions",
-    "change": "Changing, in a session",
-    "history": "History",
-    "place": "Places",
-    "job": "Jobs",
-}
+_GROUPS = (
+    ("The tools of an agent's day", EVERYDAY),
+    ("All other tools", [tool for tool in TOOLS if tool not in EVERYDAY]),
+)
 
 
 def page() -> str:
     """The whole page."""
     parts = [made_by("Tools for agents", "`memotree/gateways/tool_definitions.py` and the wire contract"), INTRO]
-    order = list(dict.fromkeys(tool.category for tool in TOOLS))
-    by_category = sorted(TOOLS, key=lambda tool: order.index(tool.category))
-    for category, tools in groupby(by_category, lambda tool: tool.category):
-        parts.append(f"\n## {_HEADINGS.get(category, category.capitalize())}\n")
+    shared = table(("argument", "meaning"), [(f"`{name}`", prose(text)) for name, text in SHARED.items() if text])
+    parts.append(f"\nArguments that many tools have, with one meaning:\n\n{shared}")
+    for heading, tools in _GROUPS:
+        parts.append(f"\n## {heading}\n")
         parts += [_section(tool) for tool in tools]
     return "".join(parts)
 
 
 def _section(tool: Tool) -> str:
-    schema = input_schema(tool, "main")
+    schema = input_schema(tool)
     rows = table(("argument", "type", "meaning"), _rows(schema))
     return f"\n### {tool.name}\n\n{prose(description(tool))}\n\n{_hints(tool)}\n" + (f"\n{rows}" if rows else "")
 
@@ -59,7 +54,7 @@ def _rows(schema: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
     for name, argument in schema.get("properties", {}).items():
         path = f"{above}{name}"
         kind, nested = _kind(argument)
-        told = prose(argument.get("description", ""))
+        told = prose(argument.get("description", "") or SHARED.get(name, ""))
         yield f"`{path}`", kind + (", needed" if name in needed else ""), told
         if nested is not None:
             yield from _rows(nested, f"{path}[]." if argument.get("type") == "array" else f"{path}.")

@@ -33,7 +33,9 @@ def page() -> str:
     values = [each for each in classes if is_dataclass(each)]
     parts = [made_by("Python client", "`memotree/client`"), INTRO]
     parts += [_object(each) for each in OBJECTS]
-    parts += [f"\n## changes\n\n{_docstring(client.changes)}", *_functions(client.changes)]
+    for name in ("memory", "changes"):
+        module = getattr(client, name)
+        parts += [f"\n## {name}\n\n{_docstring(module)}", *_functions(name, module)]
     parts += ["\n## Results and values\n", *(_value(each) for each in values)]
     parts += ["\n## Names\n", *(_names(each) for each in names)]
     parts += ["\n## Exceptions\n", *(_value(each) for each in errors)]
@@ -57,10 +59,10 @@ def _members(kind: type) -> Iterator[str]:
             yield f"\n### {kind.__name__}.{name}\n\n{_docstring(member)}"
 
 
-def _functions(module: Any) -> Iterator[str]:
+def _functions(of: str, module: Any) -> Iterator[str]:
     for name, member in vars(module).items():
         if inspect.isfunction(member) and member.__module__ == module.__name__ and not name.startswith("_"):
-            yield f"\n### changes.{name}\n\n{_signature(name, member)}\n{_docstring(member)}"
+            yield f"\n### {of}.{name}\n\n{_signature(name, member)}\n{_docstring(member)}"
 
 
 def _value(kind: type) -> str:
