@@ -187,7 +187,11 @@ def people(store: MemoTreeStore) -> MemoTreeStore:
         ("users2",): ["Nobody drinks milk here."],
     }
     store.batch([
-        PutOp(namespace, f"k{number}", {"text": text, "n": number, "who": {"name": namespace[-1]}, "tags": ["a", number]})
+        PutOp(
+            namespace,
+            f"k{number}",
+            {"text": text, "n": number, "who": {"name": namespace[-1]}, "tags": ["a", number]},
+        )
         for namespace, every in texts.items()
         for number, text in enumerate(every)
     ])  # fmt: skip
@@ -203,7 +207,10 @@ def test_a_search_finds_by_words_and_by_meaning_best_first(people: MemoTreeStore
 
 
 def test_a_search_covers_exactly_the_namespaces_below_a_prefix(people: MemoTreeStore) -> None:
-    assert {item.namespace for item in people.search(("users",), query="drinks")} == {("users", "ada"), ("users", "bob")}
+    assert {item.namespace for item in people.search(("users",), query="drinks")} == {
+        ("users", "ada"),
+        ("users", "bob"),
+    }
     assert {item.namespace for item in people.search(("users", "bob"), query="drinks")} == {("users", "bob")}
     assert ("users2",) in {item.namespace for item in people.search((), query="drinks milk")}
     assert people.search(("nobody",), query="drinks") == []
@@ -212,7 +219,9 @@ def test_a_search_covers_exactly_the_namespaces_below_a_prefix(people: MemoTreeS
     assert people.search(("nobody",)) == []
 
 
-def test_a_search_without_a_query_lists_a_namespace_in_the_order_of_creation_and_by_pages(people: MemoTreeStore) -> None:
+def test_a_search_without_a_query_lists_a_namespace_in_the_order_of_creation_and_by_pages(
+    people: MemoTreeStore,
+) -> None:
     assert [item.key for item in people.search(ADA)] == ["k0", "k1", "k2"]
     assert [item.key for item in people.search(ADA, limit=1, offset=1)] == ["k1"]
     everything = [(item.namespace, item.key) for item in people.search((), limit=100)]
