@@ -1,10 +1,12 @@
 """Recalled passages as text and metadata, the form that retrievers of frameworks return."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from memotree.client import AsyncRevision, Passage, RecallResult, Revision
+
+_LEAF: Final = "leaf_chunk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,20 @@ def _arguments(options: RecallOptions) -> dict[str, Any]:
 def _passages(answer: RecallResult, options: RecallOptions) -> list[FoundPassage]:
     if options.only_if_known and answer.confidence == "none":
         return []
-    return [_passage(passage, answer) for passage in answer.passages if passage.nodes]
+    return [_passage(part, answer) for passage in answer.passages if passage.nodes for part in _parts(passage)]
+
+
+def _parts(passage: Passage) -> list[Passage]:
+    """The passage itself if it was cut from a document; of notes that are next to each other, each, best first."""
+    if len(passage.nodes) == 1 or any(each.node.type == _LEAF for each in passage.nodes):
+        return [passage]
+    notes = sorted(passage.nodes, key=lambda each: -each.score)
+    return [replace(passage, text=each.node.content, score=each.score, nodes=(each,)) for each in notes]
 
 
 def _passage(passage: Passage, answer: RecallResult) -> FoundPassage:
     best = max(passage.nodes, key=lambda each: each.score)
-    title = " > ".join([*passage.headings, *([best.node.title] if best.node.type != "leaf_chunk" else [])])
+    title = " > ".join([*passage.headings, *([best.node.title] if best.node.type != _LEAF else [])])
     metadata: dict[str, Any] = {
         "node": best.node.id,
         "nodes": [each.node.id for each in passage.nodes],
