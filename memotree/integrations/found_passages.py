@@ -81,7 +81,9 @@ def _parts(passage: Passage) -> list[Passage]:
 
 def _passage(passage: Passage, answer: RecallResult) -> FoundPassage:
     best = max(passage.nodes, key=lambda each: each.score)
-    title = " > ".join([*passage.headings, *([best.node.title] if best.node.type != _LEAF else [])])
+    own = best.citation.source if best.citation else None
+    own_title = [] if best.node.type == _LEAF else [best.node.title]
+    title = (own.heading if own else "") or " > ".join([*passage.headings, *own_title])
     metadata: dict[str, Any] = {
         "node": best.node.id,
         "nodes": [each.node.id for each in passage.nodes],

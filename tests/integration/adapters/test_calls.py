@@ -11,7 +11,7 @@ from memotree.client.blocking import coroutines_of
 from memotree.client.transport import Transport
 from memotree.integrations.langgraph_store import MemoTreeStore
 
-pytestmark = pytest.mark.requirement("USE-6", "STORE-9")
+pytestmark = pytest.mark.requirement("USE-6")
 
 OPEN_STAGE_COMMIT_CLOSE = ["OpenSession", "BatchChangeNodes", "CommitChanges", "DiscardSession"]
 
