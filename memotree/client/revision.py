@@ -61,16 +61,28 @@ class AsyncRevision(AsyncForestQueries):
         return Node.from_wire((await self._transport.call(request, nodes.GetNodeResponse)).node)
 
     def children(
-        self, parent: NodeRef | None = None, *, archive: ArchiveRef | None = None, level: LevelName = Level.TITLE
+        self,
+        parent: NodeRef | None = None,
+        *,
+        archive: ArchiveRef | None = None,
+        level: LevelName = Level.TITLE,
+        page_size: int = 0,
     ) -> AsyncIterator[Node]:
-        """The children of ``parent``, or the roots of ``archive``, in their order."""
+        """The children of ``parent``, or the roots of ``archive``, in their order.
+
+        Args:
+            parent: The node above them.
+            archive: The archive, without a parent.
+            level: How much of each node to read.
+            page_size: How many are fetched at once; 1000 if 0.
+        """
         request = nodes.ListChildrenRequest(
             workspace=self._workspace,
             revision=self._revision,
             parent_id=node_id(parent),
             archive=archive_id(archive),
             level=to_wire(Level, level),
-            page_size=MOST_PER_PAGE,
+            page_size=page_size or MOST_PER_PAGE,
         )
         return pages(self._transport, request, nodes.ListChildrenResponse, lambda page: map(Node.from_wire, page.nodes))
 

@@ -9,6 +9,7 @@ from memotree_storage.model.attribute_names import (
     JOINED_FROM,
     MEDIA_TYPE,
     MERGE_LIMIT,
+    RECORD_PREFIX,
     RESERVED,
     SECTION,
     SHA256,
@@ -43,7 +44,7 @@ class NodeText(NamedTuple):
     Attributes:
         title: Its title.
         tags: Its tags.
-        facts: Its attributes, each a line with name and value, without those that MemoTree sets.
+        facts: Its attributes, each a line with name and value, without records.
         brief: Its brief.
         summary: Its summary.
         content: Its content.
@@ -109,4 +110,5 @@ def _described(node: Node) -> list[str]:
 
 def _facts(node: Node) -> str:
     left_out = _RECORDS | _OF_TURNS if node.type == LEAF_TYPE else _RECORDS
-    return "\n".join(f"{name} {value}" for name, value in node.attributes.items() if name not in left_out)
+    found = ((name, value) for name, value in node.attributes.items() if name not in left_out)
+    return "\n".join(f"{name} {value}" for name, value in found if not name.startswith(RECORD_PREFIX))

@@ -5,6 +5,9 @@ Callers may set other attributes, and may change these except for the `RESERVED`
 
 from typing import Final
 
+RECORD_PREFIX: Final = "_"
+"""How the names begin of attributes in which a program keeps records; nobody searches for their words."""
+
 # --- Where a summary comes from; see `provenance` ---
 
 SUMMARY_BY: Final = "summary_by"

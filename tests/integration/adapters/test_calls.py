@@ -1,0 +1,63 @@
+"""How many calls to the server each operation of the store costs, in one that has hundreds of other items."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langgraph.store.base import PutOp
+
+from memotree.client import Workspace
+from memotree.client.blocking import coroutines_of
+from memotree.client.transport import Transport
+from memotree.integrations.langgraph_store import MemoTreeStore
+
+pytestmark = pytest.mark.requirement("USE-6")
+
+OPEN_STAGE_COMMIT_CLOSE = ["OpenSession", "BatchChangeNodes", "CommitChanges", "DiscardSession"]
+
+
+@pytest.fixture
+def called(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the calls that were made."""
+    transport: Transport = coroutines_of(workspace)._transport
+    names: list[str] = []
+    send = transport.call
+
+    async def call(request: Any, answer: Any) -> Any:
+        names.append(type(request).__name__.removesuffix("Request"))
+        return await send(request, answer)
+
+    monkeypatch.setattr(transport, "call", call)
+    return names
+
+
+@pytest.fixture
+def store(workspace: Workspace, called: list[str]) -> MemoTreeStore:
+    made = MemoTreeStore(workspace)
+    made.batch([PutOp(("users", f"u{number % 10}"), f"k{number}", {"text": f"Fact {number}"}) for number in range(300)])
+    called.clear()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("operation", "calls"),
+    [
+        (lambda store: store.get(("users", "u1"), "k1"), ["GetNode"]),
+        (lambda store: store.get(("users", "u1"), "missing"), ["GetNode", "ListNodeRevisions"]),
+        (lambda store: store.search(("users",), query="Fact 7"), ["Recall"]),
+        (lambda store: store.search(("users", "u1")), ["GetNode", "ListChildren"]),
+        (lambda store: store.put(("users", "u1"), "k1", {"text": "Another"}), OPEN_STAGE_COMMIT_CLOSE),
+        (lambda store: store.put(("users", "new"), "new", {"text": "New"}), OPEN_STAGE_COMMIT_CLOSE),
+        (lambda store: store.delete(("users", "u1"), "k1"), OPEN_STAGE_COMMIT_CLOSE),
+    ],
+)
+def test_an_operation_costs_as_many_calls_with_few_items_as_with_many(
+    store: MemoTreeStore, called: list[str], operation: Callable[[MemoTreeStore], Any], calls: list[str]
+) -> None:
+    operation(store)
+    assert called == calls
+
+
+def test_listing_namespaces_reads_a_page_of_each_and_no_more(store: MemoTreeStore, called: list[str]) -> None:
+    assert len(store.list_namespaces(prefix=("users",))) == 10
+    assert called == ["GetNode", *["ListChildren"] * 11]

@@ -1,0 +1,392 @@
+"""What users of LangGraph's stores expect, kept by ours; and what is special about ours: notes in Git."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+
+from memotree.client import AsyncWorkspace, Client, NotFoundError, Workspace
+from memotree.integrations.langgraph_store import AsyncMemoTreeStore, MemoTreeStore
+
+pytestmark = pytest.mark.requirement("USE-6")
+
+ADA = ("users", "ada")
+
+
+@pytest.fixture
+def store(workspace: Workspace) -> MemoTreeStore:
+    return MemoTreeStore(workspace)
+
+
+@pytest.fixture
+async def async_store(async_workspace: AsyncWorkspace) -> AsyncMemoTreeStore:
+    return AsyncMemoTreeStore(async_workspace)
+
+
+def value(store: MemoTreeStore, namespace: tuple[str, ...], key: str) -> dict[str, Any] | None:
+    item = store.get(namespace, key)
+    return item.value if item else None
+
+
+def subjects(workspace: Workspace) -> list[str]:
+    return [commit.subject for commit in workspace.log()][:-1]
+
+
+# --- Items ---
+
+
+def test_an_item_is_got_as_it_was_put(store: MemoTreeStore) -> None:
+    assert store.get(ADA, "drink") is None
+    store.put(ADA, "drink", {"text": "Ada prefers tea.", "score": 3})
+    item = store.get(ADA, "drink")
+    assert item is not None
+    assert (item.namespace, item.key, item.value) == (ADA, "drink", {"text": "Ada prefers tea.", "score": 3})
+    assert item.created_at <= item.updated_at
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"theme": "dark"},
+        {"text": "One.\r\n\n```json\n{}\n```"},
+        {"text": "```", "n": None},
+        {"a/b~c": [1, {"deep": "some words here"}], "": 1.5, "t": True},
+        {"text": "a\x01b \ud800", "nested": {"text": "  blanks around  "}},
+        {"这": "这是 中文"},
+        {"text": "x" * 5000, "more": list(range(1000))},
+    ],
+)
+def test_a_value_of_any_shape_comes_back(store: MemoTreeStore, given: dict[str, Any]) -> None:
+    store.put(ADA, "first", {"text": "Something else was here before."})
+    store.put(ADA, "first", given)
+    store.put(("odd\n", " label "), 'a "key"\n', given)
+    assert value(store, ADA, "first") == given
+    assert value(store, ("odd\n", " label "), 'a "key"\n') == given
+    assert [(item.namespace, item.key) for item in store.search(("odd\n",))] == [(("odd\n", " label "), 'a "key"\n')]
+
+
+def test_a_put_replaces_the_whole_value_and_keeps_when_it_was_created(store: MemoTreeStore) -> None:
+    store.put(ADA, "k", {"a": 1, "b": 2})
+    first = store.get(ADA, "k")
+    store.put(ADA, "k", {"a": 3})
+    second = store.get(ADA, "k")
+    assert first is not None
+    assert second is not None
+    assert second.value == {"a": 3}
+    assert second.created_at == first.created_at
+    assert second.updated_at > first.updated_at
+
+
+def test_a_key_can_be_deleted_and_put_again_any_number_of_times(store: MemoTreeStore, workspace: Workspace) -> None:
+    store.delete(ADA, "k")
+    for number in range(6):
+        store.put(ADA, "k", {"n": number})
+        store.delete(ADA, "k")
+        assert store.get(ADA, "k") is None
+    store.put(ADA, "k", {"n": "last"})
+    assert value(MemoTreeStore(workspace), ADA, "k") == {"n": "last"}
+
+
+def test_two_processes_see_and_replace_each_others_items(store: MemoTreeStore, workspace: Workspace) -> None:
+    other = MemoTreeStore(workspace)
+    store.put(ADA, "k", {"n": 1})
+    other.put(ADA, "k", {"n": 2})
+    other.delete(ADA, "k")
+    store.put(ADA, "k", {"n": 3})
+    assert value(other, ADA, "k") == {"n": 3}
+    other.delete(ADA, "k")
+    assert value(store, ADA, "k") is None
+
+
+def test_the_same_key_is_another_item_in_another_namespace(store: MemoTreeStore) -> None:
+    for number, namespace in enumerate([("a",), ("a", "b"), ("a", "b", "c"), ("ab",)]):
+        store.put(namespace, "k", {"n": number})
+    assert [value(store, each, "k") for each in [("a",), ("a", "b"), ("a", "b", "c"), ("ab",)]] == [
+        {"n": number} for number in range(4)
+    ]
+
+
+@pytest.mark.parametrize("namespace", [(), ("a.b",), ("a", ""), ("langgraph", "a"), ("a", 1)])
+def test_a_namespace_that_langgraph_refuses_is_refused(store: MemoTreeStore, namespace: Any) -> None:
+    with pytest.raises(InvalidNamespaceError):
+        store.put(namespace, "k", {"n": 1})
+
+
+def test_a_value_that_json_cannot_hold_is_refused(store: MemoTreeStore, workspace: Workspace) -> None:
+    with pytest.raises(TypeError):
+        store.put(ADA, "k", {"n": object()})
+    assert subjects(workspace) == []
+
+
+def test_a_time_to_live_is_refused(store: MemoTreeStore) -> None:
+    assert not store.supports_ttl
+    with pytest.raises(NotImplementedError):
+        store.put(ADA, "k", {"n": 1}, ttl=5)
+
+
+def test_a_workspace_that_does_not_exist_is_an_error(address: str) -> None:
+    with Client(address) as client:
+        store = MemoTreeStore(client.workspace("nowhere"))
+        calls: list[Callable[[], Any]] = [
+            lambda: store.get(ADA, "k"),
+            lambda: store.put(ADA, "k", {}),
+            lambda: store.search(ADA),
+            lambda: store.search(ADA, query="tea"),
+            store.list_namespaces,
+        ]
+        for call in calls:
+            with pytest.raises(NotFoundError, match="nowhere"):
+                call()
+
+
+# --- Batches ---
+
+
+def test_a_batch_answers_in_order_reads_before_it_writes_and_is_one_commit(
+    store: MemoTreeStore, workspace: Workspace
+) -> None:
+    store.put(ADA, "old", {"n": 1})
+    results = store.batch([
+        PutOp(ADA, "new", {"n": 2}),
+        GetOp(ADA, "old"),
+        PutOp(("teams", "x"), "new", {"n": 3}),
+        SearchOp(ADA),
+        GetOp(ADA, "new"),
+        ListNamespacesOp(),
+        PutOp(ADA, "old", None),
+        PutOp(ADA, "new", {"n": 4}),
+    ])  # fmt: skip
+    assert [results[number] for number in (0, 2, 4, 6, 7)] == [None] * 5
+    assert results[1] is not None
+    assert [item.key for item in results[3]] == ["old"]  # type: ignore[union-attr, misc] # the result of a SearchOp
+    assert results[5] == [ADA]
+    assert (value(store, ADA, "old"), value(store, ADA, "new")) == (None, {"n": 4})
+    assert subjects(workspace) == ["Put and delete 3 items: users.ada, teams.x", "Put users.ada: old"]
+
+
+def test_a_batch_larger_than_one_call_is_still_one_commit(store: MemoTreeStore, workspace: Workspace) -> None:
+    store.batch([PutOp(("many",), f"k{number}", {"n": number}) for number in range(1005)])
+    assert len(store.search(("many",), limit=2000)) == 1005
+    assert subjects(workspace) == ["Put 1005 items: many"]
+
+
+# --- Searching ---
+
+
+@pytest.fixture
+def people(store: MemoTreeStore) -> MemoTreeStore:
+    texts = {
+        ("users", "ada"): ["Ada drinks tea in the morning.", "Ada plays chess on Sundays.", "The cat of Ada is grey."],
+        ("users", "bob"): ["Bob drinks coffee all day.", "Bob lives near the harbour of Hamburg."],
+        ("users2",): ["Nobody drinks milk here."],
+    }
+    store.batch([
+        PutOp(
+            namespace,
+            f"k{number}",
+            {"text": text, "n": number, "who": {"name": namespace[-1]}, "tags": ["a", number]},
+        )
+        for namespace, every in texts.items()
+        for number, text in enumerate(every)
+    ])  # fmt: skip
+    return store
+
+
+def test_a_search_finds_by_words_and_by_meaning_best_first(people: MemoTreeStore) -> None:
+    assert people.search(("users",), query="Who plays a board game like chess?")[0].value["n"] == 1
+    assert people.search(("users",), query="beverage in the morning")[0].key == "k0"
+    scores = [item.score for item in people.search(("users",), query="Who drinks what?")]
+    assert scores == sorted(scores, key=lambda score: -(score or 0))
+    assert all(score is not None and 0 < score <= 1 for score in scores)
+
+
+def test_a_search_covers_exactly_the_namespaces_below_a_prefix(people: MemoTreeStore) -> None:
+    assert {item.namespace for item in people.search(("users",), query="drinks")} == {
+        ("users", "ada"),
+        ("users", "bob"),
+    }
+    assert {item.namespace for item in people.search(("users", "bob"), query="drinks")} == {("users", "bob")}
+    assert ("users2",) in {item.namespace for item in people.search((), query="drinks milk")}
+    assert people.search(("nobody",), query="drinks") == []
+    assert len(people.search(("users",))) == 5
+    assert len(people.search(())) == 6
+    assert people.search(("nobody",)) == []
+
+
+def test_a_search_without_a_query_lists_a_namespace_in_the_order_of_creation_and_by_pages(
+    people: MemoTreeStore,
+) -> None:
+    assert [item.key for item in people.search(ADA)] == ["k0", "k1", "k2"]
+    assert [item.key for item in people.search(ADA, limit=1, offset=1)] == ["k1"]
+    everything = [(item.namespace, item.key) for item in people.search((), limit=100)]
+    paged = [(i.namespace, i.key) for offset in range(0, 8, 2) for i in people.search((), limit=2, offset=offset)]
+    assert paged == everything
+
+
+@pytest.mark.parametrize(
+    ("wanted", "keys"),
+    [
+        ({"n": 1}, ["k1"]),
+        ({"n": {"$eq": 1}}, ["k1"]),
+        ({"n": {"$ne": 1}}, ["k0", "k2"]),
+        ({"n": {"$gt": 0, "$lt": 2}}, ["k1"]),
+        ({"n": {"$gte": 1}}, ["k1", "k2"]),
+        ({"n": {"$lte": 0}}, ["k0"]),
+        ({"who": {"name": "ada"}, "n": 2}, ["k2"]),
+        ({"tags": ["a", 1]}, ["k1"]),
+        ({"missing": None}, ["k0", "k1", "k2"]),
+        ({"missing": {"$gt": 0}}, []),
+        ({"text": {"$gt": 0}}, []),
+    ],
+)
+def test_a_filter_compares_values(people: MemoTreeStore, wanted: dict[str, Any], keys: list[str]) -> None:
+    assert [item.key for item in people.search(ADA, filter=wanted)] == keys
+
+
+def test_an_operator_that_does_not_exist_is_refused(people: MemoTreeStore) -> None:
+    with pytest.raises(ValueError, match=r"\$near"):
+        people.search(ADA, filter={"n": {"$near": 1}})
+
+
+def test_a_filter_with_a_query_ranks_what_passes_and_leaves_nothing_out_that_does(people: MemoTreeStore) -> None:
+    found = people.search(("users",), query="tea in the morning", filter={"who": {"name": "ada"}})
+    assert found[0].key == "k0"
+    assert Counter(item.namespace for item in found) == {ADA: 3}
+    assert people.search(("users",), query="tea", filter={"n": 0}, limit=1)[0].namespace == ADA
+
+
+def test_an_item_that_is_not_indexed_is_not_found_by_text(store: MemoTreeStore) -> None:
+    store.put(ADA, "secret", {"text": "The code is walrus."}, index=False)
+    store.put(ADA, "open", {"text": "The animal is a walrus."})
+    assert [item.key for item in store.search(ADA, query="walrus")] == ["open"]
+    assert [item.key for item in store.search(ADA)] == ["secret", "open"]
+
+
+def test_a_search_finds_what_was_put_last_and_not_what_it_replaced(store: MemoTreeStore) -> None:
+    store.put(ADA, "pet", {"text": "The pet of Ada is a hamster."})
+    store.put(ADA, "pet", {"text": "The pet of Ada is a parrot."})
+    assert [item.value["text"] for item in store.search(ADA, query="parrot")] == ["The pet of Ada is a parrot."]
+    store.delete(ADA, "pet")
+    assert store.search(ADA, query="parrot") == []
+
+
+# --- Namespaces ---
+
+
+def test_namespaces_are_listed_by_prefix_suffix_wildcard_depth_and_page(store: MemoTreeStore) -> None:
+    every = [("a", "b"), ("a", "b", "d", "e"), ("a", "c", "f"), ("b", "a", "f"), ("b2",)]
+    store.batch([PutOp(each, "k", {"n": 1}) for each in every])
+    assert store.list_namespaces() == every
+    assert store.list_namespaces(prefix=("a",)) == every[:3]
+    assert store.list_namespaces(prefix=("b",)) == [("b", "a", "f")]
+    assert store.list_namespaces(suffix=("f",)) == every[2:4]
+    assert store.list_namespaces(prefix=("a", "*", "f")) == [("a", "c", "f")]
+    assert store.list_namespaces(prefix=("a",), suffix=("f",)) == [("a", "c", "f")]
+    assert store.list_namespaces(max_depth=2) == [("a", "b"), ("a", "c"), ("b", "a"), ("b2",)]
+    assert store.list_namespaces(limit=2, offset=1) == every[1:3]
+    assert store.list_namespaces(prefix=("nothing",)) == []
+    found = store.batch([ListNamespacesOp((MatchCondition("prefix", ("a", "b")), MatchCondition("suffix", ("e",))))])
+    assert found == [[("a", "b", "d", "e")]]
+
+
+def test_a_namespace_without_items_is_not_listed(store: MemoTreeStore) -> None:
+    store.put(("a", "b"), "k", {"n": 1})
+    store.put(("c",), "k", {"n": 1})
+    store.delete(("a", "b"), "k")
+    assert store.list_namespaces() == [("c",)]
+
+
+# --- Several writers ---
+
+
+def test_of_concurrent_puts_one_wins_and_no_other_item_is_lost(workspace: Workspace) -> None:
+    stores = [MemoTreeStore(workspace) for _ in range(4)]
+
+    def write(number: int) -> None:
+        stores[number].batch([PutOp(ADA, "shared", {"by": number, "text": f"By writer {number}."}),
+                              PutOp(ADA, f"own{number}", {"by": number})])  # fmt: skip
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    found = {item.key: item.value for item in stores[0].search(ADA, limit=20)}
+    assert found.keys() == {"shared", "own0", "own1", "own2", "own3"}
+    winner = found["shared"]["by"]
+    assert found["shared"] == {"by": winner, "text": f"By writer {winner}."}
+    assert all(found[f"own{number}"] == {"by": number} for number in range(4))
+
+
+def test_a_namespace_that_a_person_deleted_is_made_again(store: MemoTreeStore, workspace: Workspace) -> None:
+    store.put(ADA, "k", {"n": 1})
+    users = next(iter(workspace.children(archive="langgraph")))
+    with workspace.session() as session:
+        session.delete(users, recursive=True)
+        session.commit("Forget all users")
+    store.put(ADA, "k", {"n": 2})
+    for reader in (store, MemoTreeStore(workspace)):
+        assert value(reader, ADA, "k") == {"n": 2}
+        assert [item.value for item in reader.search(("users",))] == [{"n": 2}]
+
+
+# --- With an event loop ---
+
+
+async def test_the_asynchronous_store_keeps_the_same_promises(async_store: AsyncMemoTreeStore) -> None:
+    await async_store.aput(ADA, "drink", {"text": "Ada prefers tea."})
+    await async_store.aput(ADA, "drink", {"text": "Ada prefers coffee."})
+    found = await async_store.aget(ADA, "drink")
+    assert found is not None
+    assert found.value == {"text": "Ada prefers coffee."}
+    assert [item.key for item in await async_store.asearch(("users",), query="coffee")] == ["drink"]
+    assert await async_store.alist_namespaces() == [ADA]
+    await async_store.adelete(ADA, "drink")
+    assert await async_store.aget(ADA, "drink") is None
+
+
+async def test_puts_at_the_same_time_are_one_commit(async_store: AsyncMemoTreeStore, workspace: Workspace) -> None:
+    await asyncio.gather(*(async_store.aput(ADA, f"k{number}", {"n": number}) for number in range(50)))
+    items = await asyncio.gather(*(async_store.aget(ADA, f"k{number}") for number in range(50)))
+    assert [item.value for item in items if item] == [{"n": number} for number in range(50)]
+    assert subjects(workspace) == ["Put 50 items: users.ada"]
+
+
+async def test_the_asynchronous_store_can_be_called_from_another_thread(async_store: AsyncMemoTreeStore) -> None:
+    await asyncio.to_thread(async_store.put, ADA, "k", {"n": 1})
+    assert await asyncio.to_thread(async_store.get, ADA, "k") == await async_store.aget(ADA, "k")
+
+
+async def test_the_blocking_store_has_asynchronous_methods_too(store: MemoTreeStore) -> None:
+    await store.aput(ADA, "k", {"n": 1})
+    found = await store.aget(ADA, "k")
+    assert found is not None
+    assert found.value == {"n": 1}
+
+
+# --- What people see ---
+
+
+def test_an_item_is_a_note_that_people_read_and_can_change(store: MemoTreeStore, workspace: Workspace) -> None:
+    store.put(ADA, "drink", {"text": "Ada prefers tea.", "score": 3})
+    users = next(iter(workspace.children(archive="langgraph")))
+    (ada,) = workspace.children(users)
+    (note,) = workspace.children(ada, level="DETAIL")
+    assert (users.title, ada.title, note.title) == ("users", "ada", "Ada prefers tea.")
+    text, block = note.content.split("\n\n```json\n")
+    assert text == "Ada prefers tea."
+    assert json.loads(block.removesuffix("\n```")) == {"score": 3, "text": None}
+    with workspace.session(agent="person") as session:
+        session.update(note, content=note.content.replace("tea", "cocoa"))
+        session.commit("Correct what Ada drinks")
+    assert value(store, ADA, "drink") == {"text": "Ada prefers cocoa.", "score": 3}
+    assert subjects(workspace) == ["Correct what Ada drinks", "Put users.ada: drink"]
+
+
+def test_the_records_of_the_store_are_no_words_that_a_search_finds(store: MemoTreeStore, workspace: Workspace) -> None:
+    store.put(ADA, "walrus", {"text": "Ada prefers tea."})
+    assert [hit.node.title for hit in workspace.search("tea")] == ["Ada prefers tea."]
+    assert list(workspace.search("walrus")) == []
