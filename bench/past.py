@@ -5,8 +5,9 @@ import subprocess
 import time
 from datetime import UTC, datetime
 
-from memotree_storage.model.codec import archive_path, encode_entry, node_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State

@@ -9,8 +9,9 @@ from crash.workload import WORKSPACE, Services, Writer
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import decode_entry, node_path, parse_path
+from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import node_path, parse_path
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State

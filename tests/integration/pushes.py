@@ -7,8 +7,9 @@ from typing import Any
 
 from integration.worlds import World
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
+from memotree_storage.model.paths import entry_path
 from memotree_storage.model.trailers import with_trailers
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, Signature

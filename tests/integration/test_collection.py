@@ -12,8 +12,8 @@ from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.index.frequencies import TermCountUpdate
 from memotree_storage.index.search import SearchQuery
-from memotree_storage.model.codec import entry_path
 from memotree_storage.model.node import Entry, new_id
+from memotree_storage.model.paths import entry_path
 from memotree_storage.ports import IndexPoint, IndexUnavailableError, TermVector
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State

@@ -26,7 +26,7 @@ import pytest
 from endpoints import endpoint_in_a_thread
 from integration.node_packages import needs_node, node_modules
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
-from memotree_storage.model.codec import node_path
+from memotree_storage.model.paths import node_path
 from psycopg import conninfo
 from typer.testing import CliRunner
 

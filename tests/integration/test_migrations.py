@@ -10,8 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 from integration.worlds import World
-from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node, new_id
+from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import WORK_MIGRATIONS, Database, DatabaseTooNewError, get_setting
 from memotree_storage.postgres.staging import blob_id

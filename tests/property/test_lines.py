@@ -23,8 +23,9 @@ from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
-from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.paths import entry_path
 from memotree_storage.model.position import many_between
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft

@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.paths import entry_path
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Embedder, Signature
 from memotree_storage.postgres import sessions, staging, tree

@@ -32,8 +32,9 @@ from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.node_text import text_of
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.index.terms import document_terms
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.paths import entry_path, node_path
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import sessions, staging, tree

@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from memotree_storage.errors import MemoTreeError
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, parse_path
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.paths import entry_path, parse_path
 from memotree_storage.model.validation import canonical_node
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import registry, tree

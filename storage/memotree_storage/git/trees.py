@@ -141,16 +141,37 @@ class TreeReader:
 
     def find(self, root: bytes, path: str) -> bytes | None:
         """Return the blob id of the file at ``path`` below ``root``; ``None`` if there is none."""
+        tree, name = self._folder_of(root, path)
+        return None if tree is None else row_blob(tree.row(name))
+
+    def find_beginning(self, root: bytes, beginning: str) -> list[tuple[str, str]]:
+        """Return path and blob id (hex) of the files whose paths begin with a text that ends within their last name."""
+        tree, name = self._folder_of(root, beginning)
+        found: list[tuple[str, str]] = []
+        if tree is None:
+            return found
+        folder = beginning[: beginning.rfind("/") + 1]
+        for place in range(bisect_left(tree.keys, name), len(tree.keys)):
+            key = tree.keys[place]
+            if not key.startswith(name):
+                break
+            blob = None if key.endswith(b"/") else row_blob(tree.rows[place])
+            if blob is not None:
+                found.append((folder + key.decode("utf-8", "surrogateescape"), blob.hex()))
+        return found
+
+    def _folder_of(self, root: bytes, path: str) -> tuple[Tree | None, bytes]:
+        """Return the folder of a path (``None`` if there is none) and the last name of the path."""
         try:
             *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
         except UnicodeEncodeError:
-            return None
+            return None, b""
         for folder in folders:
             row = self.load(root).row(folder + b"/")
             if row is None:
-                return None
+                return None, name
             root = row_id(row)
-        return row_blob(self.load(root).row(name))
+        return self.load(root), name
 
 
 class ObjectSink(Protocol):
