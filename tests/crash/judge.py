@@ -5,6 +5,7 @@ from pathlib import Path
 
 import grpc
 import psycopg
+from by_hand import read_entry
 from crash.workload import WORKSPACE, Services, Writer
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
@@ -178,7 +179,7 @@ def blobs(repository: GitRepository, commit_id: str) -> dict[str, str]:
 
 
 def _content(repository: GitRepository, commit_id: str, node_id: str) -> str | None:
-    data = repository.read_path(commit_id, node_path(node_id))
+    data = read_entry(repository, commit_id, node_id)
     entry = None if data is None else decode_entry(node_path(node_id), data)
     return entry.content if isinstance(entry, Node) else None
 

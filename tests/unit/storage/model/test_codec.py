@@ -252,7 +252,7 @@ def test_any_other_path_is_no_entry(path: str) -> None:
 def test_the_readme_explains_the_layout_and_names_the_version() -> None:
     readme = describe_layout()
     assert parse_path(README_PATH) is None
-    assert read_format_version(readme) == FORMAT_VERSION == 1
+    assert read_format_version(readme) == FORMAT_VERSION == 2
     assert read_format_version(b"\xff nothing") is None
     for word in ("nodes/", "archives/", "parent", "git log"):
         assert word in readme.decode()
