@@ -220,7 +220,7 @@ class TreeWriter:
         for name, below in change.folders.items():
             key = name + b"/"
             row = tree.row(key)
-            path = f"{prefix}{name.decode()}/"
+            path = f"{prefix}{name.decode('utf-8', 'surrogateescape')}/"
             new = self._folder(below, None if row is None else row_id(row), path)
             tree.put(key, None if new is None else _FOLDER_MODE + name + b"\0" + new)
         for name, data in change.files.items():
@@ -249,15 +249,15 @@ class TreeWriter:
     def _refuse_doubles(change: _FolderChange, tree: Tree, prefix: str) -> None:
         for name in (*change.folders, *change.files):
             if tree.row(name) is not None and tree.row(name + b"/") is not None:
-                path = prefix + name.decode()
+                path = prefix + name.decode("utf-8", "surrogateescape")
                 raise _invalid_path(path, "is a file and a folder at once; remove or rename one of them")
 
 
 def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
-    """Arrange the changes as a tree of folders and check every path."""
+    """Arrange the changes as a tree of folders and check every path that is written."""
     root = _FolderChange()
     for path, data in changes.items():
-        *folders, name = split_path(path)
+        *folders, name = split_path(path, written=data is not None)
         place = root
         for folder in folders:
             place = place.folders.setdefault(folder, _FolderChange())
@@ -265,8 +265,13 @@ def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
     return root
 
 
-def split_path(path: str) -> list[bytes]:
-    """Split a path that is to be written into encoded names.
+def split_path(path: str, *, written: bool = True) -> list[bytes]:
+    """Split a path into encoded names.
+
+    Args:
+        path: The path of a file that is to be written or removed.
+        written: Whether it is written. A file that people pushed under a name that is not UTF-8, or too long, can still
+            be removed.
 
     Raises:
         InvalidPathError: Git cannot store the path.
@@ -276,7 +281,7 @@ def split_path(path: str) -> list[bytes]:
         raise _invalid_path(path, f"has more than {MAX_DEPTH} parts; put the file higher")
     checked = []
     for name in names:
-        encoded = _encode_name(name)
+        encoded = _encode_name(name) if written else _encode_present_name(name)
         if encoded is None:
             problem = (
                 f"has the part {name!r}, which Git can't store: parts are 1 to {_MAX_NAME} bytes of valid Unicode "
@@ -300,6 +305,14 @@ def _encode_name(name: str) -> bytes | None:
     if not (validate_path_element_ntfs(encoded) and validate_path_element_hfs(encoded)):
         return None
     return encoded
+
+
+def _encode_present_name(name: str) -> bytes | None:
+    """Encode a name as it was decoded from a tree; ``None`` if no tree can have it."""
+    try:
+        return name.encode("utf-8", "surrogateescape") or None
+    except UnicodeEncodeError:
+        return None
 
 
 def _invalid_path(path: str, problem: str) -> InvalidPathError:
