@@ -229,7 +229,7 @@ class Forest:
         return self.git("log", "--format=%s", branch).splitlines()
 
     def files(self, revision: str = "main") -> dict[str, str]:
-        """The id of each entry that a commit changes, with git's status letter; an entry with a new title is changed."""
+        """The id of each entry that a commit changes, with git's status letter (a new title: changed)."""
         lines = self.git("show", "--format=", "--no-renames", "--name-status", revision).splitlines()
         found: dict[str, str] = {}
         for letter, path in (line.split("\t") for line in lines if line):
