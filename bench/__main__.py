@@ -96,6 +96,15 @@ def _commits(*, quick: bool) -> tuple[list[Row], float]:
             None if quick or git is None else ours <= 10 and git / ours >= 20,
         ),
         Row(
+            f"the same with new titles, {int(large['nodes']):,} nodes",
+            large["retitle_k10_ms"],
+            "ms",
+            "with the titles they have",
+            ours,
+            "≤ 1.5 times",
+            None if quick else large["retitle_k10_ms"] / ours <= 1.5,
+        ),
+        Row(
             f"commit cost from 1e3 to {int(large['nodes']):,} nodes",
             ours,
             "ms",

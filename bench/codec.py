@@ -2,8 +2,9 @@
 
 import time
 
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import entry_path
 
 from bench.table import Row
 from bench.worlds import Text, forest

@@ -5,8 +5,9 @@ import subprocess
 import time
 from datetime import UTC, datetime
 
-from memotree_storage.model.codec import archive_path, encode_entry, node_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.paths import entry_path
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
@@ -24,14 +25,14 @@ async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
     parent = Node(new_id(), archive.id, None, "a0", title="Parent")
     siblings = [Node(new_id(), archive.id, parent.id, f"a{i:02}", title=f"Sibling {i}") for i in range(10, 99)]
     hot = Node(new_id(), archive.id, parent.id, "a0", title="Hot")
-    changes: dict[str, bytes | None] = {node_path(node.id): encode_entry(node) for node in [parent, *siblings, hot]}
-    changes[archive_path(archive.id)] = encode_entry(archive)
+    changes: dict[str, bytes | None] = {entry_path(node): encode_entry(node) for node in [parent, *siblings, hot]}
+    changes[entry_path(archive)] = encode_entry(archive)
     head = repository.refs()["refs/heads/main"]
     history = []
     for number in range(commits):
         who = Signature("bench", "", datetime.now(UTC).replace(microsecond=0))
         node = Node(hot.id, archive.id, parent.id, "a0", title="Hot", content=f"Version {number}")
-        changes[node_path(hot.id)] = encode_entry(node)
+        changes[entry_path(hot)] = encode_entry(node)
         written = repository.write_commit(CommitDraft(head, changes, f"Version {number}\n", who, who))
         repository.move_ref("refs/heads/main", head, written.commit_id)
         head, changes = written.commit_id, {}
@@ -55,7 +56,7 @@ async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
         ),
         rounds,
     )
-    git = _git_log(str(store.repositories.path(workspace_id)), node_path(hot.id))
+    git = _git_log(str(store.repositories.path(workspace_id)), entry_path(hot))
     row = Row(
         f"revisions of a node after {commits:,} commits",
         median_ms(ours),

@@ -1,5 +1,8 @@
 """Measures the cost of a durable commit at the store level, beside the git program on the same tree.
 
+Each commit looks up the present names of its nodes first, as the write path does. ``retitle`` commits give the nodes
+other titles, and so other names; ``commit`` commits change only their text.
+
 Run as ``python bench/store_commit.py [nodes ...]``; ``make bench`` calls the functions.
 """
 
@@ -16,8 +19,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import ID_ALPHABET
+from memotree_storage.model.paths import node_path
 from memotree_storage.ports import CommitDraft, Signature
 
 Figures = dict[str, float]
@@ -27,10 +32,9 @@ _WHO = Signature("Bench", "bench@example.org", datetime(2025, 1, 1, tzinfo=UTC))
 _WORDS = ("node", "memory", "commit", "branch", "tree", "agent", "session", "search", "summary", "parent", "leaf")
 
 
-def node_path(rng: random.Random) -> str:
-    """The path of a node with a random id."""
-    name = "".join(rng.choices(ID_ALPHABET, k=16))
-    return f"nodes/{name[:2]}/{name[2:4]}/{name}.md"
+def random_path(rng: random.Random) -> str:
+    """The path of a node with a random id and title."""
+    return node_path("".join(rng.choices(ID_ALPHABET, k=16)), " ".join(rng.choices(_WORDS, k=4)))
 
 
 def node_text(rng: random.Random, size: int) -> bytes:
@@ -42,7 +46,7 @@ def node_text(rng: random.Random, size: int) -> bytes:
 def build(path: Path, nodes: int, size: int, seed: int = 1) -> tuple[GitRepository, str, list[str], float]:
     """A repository of ``nodes`` nodes imported as one commit: (repository, head, paths, seconds of the import)."""
     rng = random.Random(seed)
-    changes: dict[str, bytes | None] = {node_path(rng): node_text(rng, size) for _ in range(nodes)}
+    changes: dict[str, bytes | None] = {random_path(rng): node_text(rng, size) for _ in range(nodes)}
     repository = GitRepository.create(path, description="bench")
     start = time.perf_counter()
     commit_id = commit(repository, None, changes)
@@ -59,17 +63,20 @@ def commit(repository: GitRepository, parent: str | None, changes: dict[str, byt
 
 
 def measure_store(
-    repository: GitRepository, head: str, paths: Sequence[str], *, k: int, rounds: int, size: int
+    repository: GitRepository, head: str, ids: Sequence[str], *, k: int, rounds: int, size: int, retitle: bool = False
 ) -> tuple[str, float]:
-    """Median milliseconds of a commit that rewrites ``k`` nodes, and the new head."""
+    """Median milliseconds of a commit that rewrites ``k`` nodes (under new titles or not), and the new head."""
     rng = random.Random(k)
     times = []
     for number in range(rounds):
         text = node_text(rng, size)
-        changes: dict[str, bytes | None] = {
-            path: text + b"%d %s\n" % (number, path.encode()) for path in rng.sample(paths, k)
-        }
+        chosen = rng.sample(ids, k)
         start = time.perf_counter()
+        changes: dict[str, bytes | None] = {}
+        for node_id, files in entry_files(repository, head, chosen).items():
+            present = files[0].path
+            path = node_path(node_id, f"Title {number} of {k}") if retitle else present
+            changes |= {present: None, path: text + b"%d %s\n" % (number, path.encode())}
         head = commit(repository, head, changes)
         times.append(time.perf_counter() - start)
     return head, statistics.median(times) * 1e3
@@ -101,19 +108,24 @@ def run(nodes: int, *, size: int = 2000, rounds: int = 40, git_rounds: int = 5) 
         repository, head, paths, seconds = build(path, nodes, size)
         figures: Figures = {"nodes": nodes, "import_s": seconds}
         figures["import_peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        for k in (1, 10, 100):
-            head, figures[f"commit_k{k}_ms"] = measure_store(repository, head, paths, k=k, rounds=rounds, size=size)
-            figures[f"commit_k{k}_kib"] = _newest_pack(path) / 1024
+        ids = [name.split("/")[3][:16] for name in paths]
+        for name, retitle in (("commit", False), ("retitle", True)):
+            for k in (1, 10, 100):
+                head, milliseconds = measure_store(
+                    repository, head, ids, k=k, rounds=rounds, size=size, retitle=retitle
+                )
+                figures[f"{name}_k{k}_ms"] = milliseconds
+                figures[f"{name}_k{k}_kib"] = _newest_pack(path) / 1024
         start = time.perf_counter()
-        files = sum(1 for _ in repository.diff(None, head))
+        present = [change.path for change in repository.diff(None, head)]
         figures["list_all_s"] = time.perf_counter() - start
-        if files != nodes:
-            message = f"{files} files instead of {nodes}"
+        if len(present) != nodes:
+            message = f"{len(present)} files instead of {nodes}"
             raise RuntimeError(message)
         repository.close()
         if git_rounds:
             work = Path(folder, "work")
-            figures["git_k10_ms"] = measure_git(path, work, paths, k=10, rounds=git_rounds, size=size)
+            figures["git_k10_ms"] = measure_git(path, work, present, k=10, rounds=git_rounds, size=size)
             figures["times_faster_than_git"] = figures["git_k10_ms"] / figures["commit_k10_ms"]
         return figures
 

@@ -3,7 +3,7 @@
 ``conformance/`` has one suite of tests per port; an implementation is correct if it passes that suite.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -129,6 +129,13 @@ class ObjectReader(Protocol):
 
     def read_path(self, commit_id: str, path: str) -> bytes | None:
         """Return the file at ``path`` in a commit; ``None`` if there is none."""
+        ...
+
+    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return the files of a commit whose paths begin with each text: path and blob id, by path.
+
+        Only the last name may be incomplete: ``notes/a`` finds ``notes/a.md`` but not ``notes/a/b.md``.
+        """
         ...
 
     def diff(self, old: str | None, new: str) -> Iterator[PathChange]:

@@ -6,11 +6,13 @@ from pathlib import Path
 import grpc
 import psycopg
 from crash.workload import WORKSPACE, Services, Writer
+from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import mirrored_refs
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import decode_entry, node_path, parse_path
+from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import parse_path
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
@@ -177,8 +179,8 @@ def blobs(repository: GitRepository, commit_id: str) -> dict[str, str]:
 
 
 def _content(repository: GitRepository, commit_id: str, node_id: str) -> str | None:
-    data = repository.read_path(commit_id, node_path(node_id))
-    entry = None if data is None else decode_entry(node_path(node_id), data)
+    files = entry_files(repository, commit_id, [node_id])[node_id]
+    entry = decode_entry(files[0].path, repository.read_blob(files[0].blob)) if files else None
     return entry.content if isinstance(entry, Node) else None
 
 

@@ -229,9 +229,13 @@ class Forest:
         return self.git("log", "--format=%s", branch).splitlines()
 
     def files(self, revision: str = "main") -> dict[str, str]:
-        """The id of each entry that a commit changes, with git's status letter."""
+        """The id of each entry that a commit changes, with git's status letter (a new title: changed)."""
         lines = self.git("show", "--format=", "--no-renames", "--name-status", revision).splitlines()
-        return {Path(path).stem: letter for letter, path in (line.split("\t") for line in lines if line)}
+        found: dict[str, str] = {}
+        for letter, path in (line.split("\t") for line in lines if line):
+            entry_id = Path(path).stem.partition("-")[0]
+            found[entry_id] = "M" if entry_id in found else letter
+        return found
 
 
 @asynccontextmanager

@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
 
+from by_hand import file_changes
 from integration.worlds import World
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import encode_entry, entry_path
 from memotree_storage.model.node import Entry
 from memotree_storage.model.trailers import with_trailers
 from memotree_storage.model.workspace import service_signature
@@ -40,7 +40,7 @@ def push(
     named = {"session": trailers.SESSION, "tag": trailers.TAG, "request": trailers.REQUEST}
     draft = CommitDraft(
         parent or head,
-        {entry_path(entry): encode_entry(entry) for entry in entries},
+        file_changes(world.repository, parent or head or "", {entry.id: entry for entry in entries}),
         with_trailers("Change something", {named[key]: value for key, value in marks.items()}),
         by or service_signature(),
         by or service_signature(),

@@ -115,7 +115,7 @@ async def test_an_import_without_a_change_makes_no_commit(world: World) -> None:
     assert await bring(world, top, child, removals=(new_id(),)) == head
     commit = await bring(world, top, replace(child, brief="New"))
     stat = world.repository.diff(head, commit)
-    assert [change.path.rsplit("/", 1)[-1] for change in stat] == [f"{child.id}.md"]
+    assert [change.path.rsplit("/", 1)[-1] for change in stat] == [f"{child.id}-child.md"]
 
 
 @pytest.mark.parametrize("what", ["parent", "archive", "removed parent", "child", "other archive", "circle", "moves"])

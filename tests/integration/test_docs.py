@@ -26,7 +26,7 @@ import pytest
 from endpoints import endpoint_in_a_thread
 from integration.node_packages import needs_node, node_modules
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
-from memotree_storage.model.codec import node_path
+from memotree_storage.model.paths import entry_stems
 from psycopg import conninfo
 from typer.testing import CliRunner
 
@@ -58,7 +58,7 @@ _LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _ID: Final = r"\b(?=[a-z]*[0-9])[0-9a-hjkmnp-tv-z]{16}\b"
 _HASH: Final = r"\b(?=[a-f]*[0-9])[0-9a-f]{7,40}\b"
 _TIME: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d \d{4} [+-]\d{4}"
-_FILE: Final = r"nodes/[0-9a-z]{2}/[0-9a-z]{2}/[0-9a-z]{16}\.md"
+_FILE: Final = r"nodes/[0-9a-z]{2}/[0-9a-z]{2}/[0-9a-z]{16}"
 _VARIABLE: Final = re.compile(f"(?P<any>…)|(?P<time>{_TIME})|(?P<file>{_FILE})|(?P<hash>{_HASH})|(?P<id>{_ID})")
 _WORD: Final = re.compile(r"\b[0-9a-z]{4,40}\b")
 _SHELL: Final = re.compile(r"[|<>&;`$*?]|\$\(")
@@ -131,7 +131,7 @@ class Bindings:
 
     def real(self, text: str) -> str:
         """The text with every known value, or beginning of one, replaced by the real one."""
-        text = re.sub(_FILE, lambda path: node_path(self._meant(path[0][-19:-3])), text)
+        text = re.sub(_FILE, lambda path: entry_stems(self._meant(path[0][-16:]))[1], text)
         return _WORD.sub(lambda word: self._meant(word[0]), text)
 
     def _meant(self, word: str) -> str:
@@ -156,7 +156,7 @@ class Bindings:
         if kind in fixed:
             return fixed[kind]
         if kind == "file":
-            return "nodes/../../" + self._part(("id", text[-19:-3]), names) + r"\.md"
+            return "nodes/../../" + self._part(("id", text[-16:]), names)
         meant = self._meant(text)
         if meant != text or text in self.known:
             return re.escape(meant)

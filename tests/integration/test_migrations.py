@@ -9,8 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from by_hand import read_entry
 from integration.worlds import World
-from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node, new_id
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import WORK_MIGRATIONS, Database, DatabaseTooNewError, get_setting
@@ -148,8 +149,8 @@ async def test_changes_staged_by_the_first_version_keep_their_parents_and_can_be
         assert (await deployment.ask("select home from work.staged where entry_id = %s", child.id)) == [(sibling.id,)]
         commit_id = await world.commit(session_id)
         repository = world.repository
-        assert repository.read_path(commit_id, entry_path(changed)) == encode_entry(changed)
-        assert repository.read_path(commit_id, entry_path(doomed)) is None
+        assert read_entry(repository, commit_id, changed.id) == encode_entry(changed)
+        assert read_entry(repository, commit_id, doomed.id) is None
         assert set(await world.alive(commit_id)) == {archive_id, root.id, sibling.id, fresh_root.id, child.id}
 
 

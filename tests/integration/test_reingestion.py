@@ -202,7 +202,7 @@ async def test_notes_below_a_deleted_node_move_up_with_all_their_fields(forest: 
     assert (await forest.node("mynet00000000000")).parent_id == ""
     assert (await forest.node("mynet00000000000")).tags == ["my"]
     assert (await forest.node("mynet22222222222")).parent_id == "mynet11111111111", "below what stays it stays"
-    moved = forest.git("show", "main", "--", "nodes/my/ne/mynet00000000000.md")
+    moved = forest.git("show", "main", "--", "nodes/my/ne/mynet00000000000*")
     assert "-My own words." not in moved
     assert await forest.stale() == []
     assert await forest.text(first.archive_id) == book.text

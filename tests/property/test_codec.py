@@ -8,7 +8,7 @@ from entry_strategies import AWKWARD, entries, lines, nodes, texts, titles
 from hypothesis import example, given
 from hypothesis import strategies as st
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry
 from memotree_storage.model.front_matter_parsing import (
     FrontMatterError,
     _parse_canonical,
@@ -16,6 +16,7 @@ from memotree_storage.model.front_matter_parsing import (
     parse_front_matter,
 )
 from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.paths import entry_path, node_path
 from memotree_storage.model.scalars import is_plain, quote, read_scalar, write_scalar
 from memotree_storage.model.validation import check_archive, check_node
 

@@ -19,12 +19,14 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.objects import COMMIT, encode_commit, raw_id
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
-from memotree_storage.model.codec import encode_entry, entry_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.paths import entry_path
 from memotree_storage.model.position import many_between
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
@@ -168,10 +170,10 @@ class Histories(RuleBasedStateMachine):
     # --- steps ---
 
     @precondition(lambda self: self._branches())
-    @rule(branch=choices, wanted=changes, quiet=st.booleans())
-    def commit(self, branch: int, wanted: list[tuple[str, int, int]], quiet: bool) -> None:
+    @rule(branch=choices, wanted=changes, quiet=st.booleans(), names=choices)
+    def commit(self, branch: int, wanted: list[tuple[str, int, int]], quiet: bool, names: int = 0) -> None:
         ref = pick(self._branches(), branch)
-        point = self._write(self._at(ref), (), self._changed(self._at(ref).files, wanted))
+        point = self._write(self._at(ref), (), self._changed(self._at(ref).files, wanted), names)
         self._move(ref, point.commit_id)
         self.behind |= quiet
         self._follow(quiet=quiet)
@@ -202,8 +204,8 @@ class Histories(RuleBasedStateMachine):
         self._follow()
 
     @precondition(lambda self: self._branches())
-    @rule(branch=choices, other=choices, takes=st.integers(0, 2**12), wanted=st.none() | changes)
-    def merge(self, branch: int, other: int, takes: int, wanted: list[tuple[str, int, int]] | None) -> None:
+    @rule(branch=choices, other=choices, takes=st.integers(0, 2**12), wanted=st.none() | changes, names=choices)
+    def merge(self, branch: int, other: int, takes: int, wanted: list[tuple[str, int, int]] | None, names: int) -> None:
         """Commit with two parents and any tree, as after a merge resolved by hand."""
         ref = pick(self._branches(), branch)
         ours, theirs = self._at(ref), self.model.points[pick(list(self.model.points), other)]
@@ -212,7 +214,7 @@ class Histories(RuleBasedStateMachine):
             side = theirs.files if takes >> (number % 12) & 1 else ours.files
             if entry_id in side:
                 files[entry_id] = side[entry_id]
-        point = self._write(ours, (theirs.commit_id,), self._changed(files, wanted or []))
+        point = self._write(ours, (theirs.commit_id,), self._changed(files, wanted or []), names)
         self._move(ref, point.commit_id)
         self._follow()
 
@@ -368,14 +370,35 @@ class Histories(RuleBasedStateMachine):
             key for point in self.model.points.values() for key, entry in point.files.items() if isinstance(entry, Node)
         }
 
+    def _paths(self, parent: Point, files: Files, names: int) -> dict[str, bytes | None]:
+        """Paths with their new bytes; an unreadable file has a text that is no node.
+
+        Unchanged files get another name now and then, and some entries a second file, which is no entry.
+        """
+        paths: dict[str, bytes | None] = {}
+        for number, key in enumerate(sorted({*parent.files, *files}), names):
+            present = entry_files(self.repository, parent.commit_id, [key])[key]
+            entry = files.get(key)
+            stays = key in files and key in parent.files and parent.files[key] == entry
+            if stays and (number % 4 or len(present) > 1):
+                continue
+            paths |= dict.fromkeys(file.path for file in present)
+            if key in files:
+                path = path_of(key, entry, number // 4)
+                paths[path] = b"what is this?\n" if entry is None else encode_entry(entry)
+                second = sorting_after(path, key)
+                if number % 3 == 0 and second != path:
+                    paths[second] = encode_entry(Node(key, key, None, "a0", title="second"))
+        return paths
+
     def _new_id(self) -> str:
         self.count += 1
         return numbered_id(self.count)
 
-    def _write(self, parent: Point, others: tuple[str, ...], files: Files) -> Point:
+    def _write(self, parent: Point, others: tuple[str, ...], files: Files, names: int = 0) -> Point:
         """A commit with these files; with further parents it is a merge."""
         by = self._by()
-        draft = CommitDraft(parent.commit_id, file_changes(parent.files, files), f"Commit {self.count}\n", by, by)
+        draft = CommitDraft(parent.commit_id, self._paths(parent, files, names), f"Commit {self.count}\n", by, by)
         commit_id = self.repository.write_commit(draft).commit_id
         if others:
             info = self.repository.commit_info(commit_id)
@@ -394,17 +417,17 @@ def pick(options: Any, number: int) -> Any:
     return options[number % len(options)]
 
 
-def path_of(entry_id: str, entry: Entry | None) -> str:
-    return entry_path(entry or Node(entry_id, entry_id, None, "a0"))
+def path_of(entry_id: str, entry: Entry | None, number: int) -> str:
+    """A name for an entry's file: the one that MemoTree gives, or any other that a person may give."""
+    made = entry_path(entry or Node(entry_id, entry_id, None, "a0"))
+    stem = made[: made.index(entry_id) + len(entry_id)]
+    return pick([made, made, f"{stem}.md", f"{stem}-the-old-title.md", f"{stem}-A (copy), Über.x.md"], number)
 
 
-def file_changes(before: Files, after: Files) -> dict[str, bytes | None]:
-    """Paths with their new bytes; an unreadable file has a text that is no node."""
-    paths: dict[str, bytes | None] = {path_of(key, before[key]): None for key in before if key not in after}
-    for key, entry in after.items():
-        if key not in before or before[key] != entry:
-            paths[path_of(key, entry)] = b"what is this?\n" if entry is None else encode_entry(entry)
-    return paths
+def sorting_after(path: str, entry_id: str) -> str:
+    """A path of the same entry that sorts after another one."""
+    stem = path[: path.index(entry_id) + len(entry_id)]
+    return f"{stem}-~.md" if path < f"{stem}-~.md" else f"{stem}.md"
 
 
 def join(repository: GitRepository, info: CommitInfo, parents: tuple[str, ...]) -> str:

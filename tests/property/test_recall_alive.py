@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from by_hand import file_changes
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,7 +22,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.model.codec import encode_entry, entry_path
 from memotree_storage.model.node import Archive, Entry, Node, Relation
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Embedder, Signature
@@ -332,11 +332,7 @@ class Recalls(RuleBasedStateMachine):
         before = self.states[parent]
         self.count += 1
         by = Signature("A person", "", START + timedelta(minutes=self.count))
-        files = {
-            entry_path(entry or before[key]): None if entry is None else encode_entry(entry)
-            for key, entry in changes.items()
-            if entry is not None or key in before
-        }
+        files = file_changes(self._git(), parent, changes)
         commit_id = self._git().write_commit(CommitDraft(parent, files, f"Commit {self.count}\n", by, by)).commit_id
         assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
         self.refs[branch] = commit_id

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from by_hand import file_changes
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -32,8 +33,9 @@ from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.node_text import text_of
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.index.terms import document_terms
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, node_path
+from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.paths import node_path
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import sessions, staging, tree
@@ -456,11 +458,7 @@ class Searches(RuleBasedStateMachine):
         before = self.states[parent]
         self.count += 1
         by = Signature("A person", "", START + timedelta(minutes=self.count))
-        files = {
-            entry_path(entry or before[key]): None if entry is None else encode_entry(entry)
-            for key, entry in changes.items()
-            if entry is not None or key in before
-        }
+        files = file_changes(self._git(), parent, changes)
         commit_id = self._git().write_commit(CommitDraft(parent, files, f"Commit {self.count}\n", by, by)).commit_id
         assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
         self.refs[branch] = commit_id

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from by_hand import file_changes
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,8 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from memotree_storage.errors import MemoTreeError
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path, parse_path
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.paths import parse_path
 from memotree_storage.model.validation import canonical_node
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import registry, tree
@@ -315,8 +317,7 @@ class SessionMachine(RuleBasedStateMachine):
         tip = self.repository.refs()["refs/heads/main"]
         self.count += 1
         by = Signature("A person", "", START + timedelta(minutes=self.count))
-        path = entry_path(entry)
-        changes = {path: None if after is None else encode_entry(after)}
+        changes = file_changes(self.repository, tip, {entry.id: after})
         written = self.repository.write_commit(CommitDraft(tip, changes, f"By hand {self.count}\n", by, by))
         assert self.repository.move_ref("refs/heads/main", tip, written.commit_id)
         self.head = overlaid(self.head, {entry.id: after})

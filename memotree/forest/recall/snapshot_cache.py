@@ -23,8 +23,8 @@ from memotree_storage.errors import UnavailableError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.mirror.contents import read_staged
-from memotree_storage.model.codec import node_path
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import node_path
 from memotree_storage.postgres import archive_trees, sessions, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.errors import AbortedError, Conflict
-from memotree_storage.model.codec import archive_path, decode_entry, node_path
+from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Entry
+from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Staged

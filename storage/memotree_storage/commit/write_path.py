@@ -17,23 +17,22 @@ and settles its session, which the commit's trailers name (see `memotree_storage
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.commit.rebase import carry_over
 from memotree_storage.commit.transaction import WorkspaceTransaction
+from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.refs import RefNameTakenError
-from memotree_storage.model.codec import archive_path, encode_entry, entry_path, node_path
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
-from memotree_storage.ports import CommitDraft, Signature, TagDraft, WrittenCommit
+from memotree_storage.model.paths import entry_path
+from memotree_storage.model.readme import README_PATH, raise_version
+from memotree_storage.ports import CommitDraft, CommitStore, Signature, TagDraft, WrittenCommit
 from memotree_storage.postgres import projector, refs, staging
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
-
-_FEW: Final = 100
-"""If there are more entries than this, they are encoded in a thread, so that other calls go on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,7 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
         The commit, or ``None`` if another program moved the branch meanwhile: then nothing has changed.
     """
     conn, workspace_id, repository = transaction.conn, transaction.workspace_id, transaction.repository
-    files = await _files(new)
-    draft = CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag)
-    written = await asyncio.to_thread(repository.write_commit, draft)
+    written = await asyncio.to_thread(_write, repository, new)
     faults.point("commit.before-swap")
     if not await move_ref(transaction, BRANCHES + new.branch, new.parent, written.commit_id, written.commit_id):
         return None
@@ -158,24 +155,26 @@ async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, c
     return () if made else (f"Tag {name} was made by someone else at the same moment; the commit has no tag.",)
 
 
-async def _files(new: NewCommit) -> dict[str, bytes | None]:
-    """The files that the commit writes (``None``: removes), by path."""
-
-    def encode() -> dict[str, bytes | None]:
-        return {
-            _path(entry_id, entry, new.at_parent): None
-            if entry is None
-            else new.encoded.get(entry_id) or encode_entry(entry)
-            for entry_id, entry in new.entries.items()
-        }
-
-    return encode() if len(new.entries) <= _FEW else await asyncio.to_thread(encode)
+def _write(repository: CommitStore, new: NewCommit) -> WrittenCommit:
+    files = _files(repository, new)
+    return repository.write_commit(CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag))
 
 
-def _path(entry_id: str, entry: Entry | None, at_parent: Mapping[str, Version]) -> str:
-    if entry is not None:
-        return entry_path(entry)
-    return archive_path(entry_id) if at_parent[entry_id].is_archive else node_path(entry_id)
+def _files(repository: CommitStore, new: NewCommit) -> dict[str, bytes | None]:
+    """The files that the commit writes (``None``: removes), by path.
+
+    The present name of an entry is read from its folder at the parent, which holds few files and is rewritten anyway.
+    All files with its id are removed, whatever their slugs are, so that it has one file afterwards.
+    """
+    files: dict[str, bytes | None] = {}
+    for present in entry_files(repository, new.parent, new.entries).values():
+        files.update(dict.fromkeys(file.path for file in present))
+    for entry_id, entry in new.entries.items():
+        if entry is not None:
+            files[entry_path(entry)] = new.encoded.get(entry_id) or encode_entry(entry)
+    readme = repository.read_path(new.parent, README_PATH)
+    raised = None if readme is None else raise_version(readme)
+    return files if raised is None else {**files, README_PATH: raised}
 
 
 def _entry_change(entry_id: str, entry: Entry | None, written: WrittenCommit) -> EntryChange:

@@ -220,6 +220,22 @@ class CommitStoreSuite:
         for path in ("a", "a/", "b.md", "c/d", "", "/", "a//b.md", "../a/b.md", "a/b.md/", "\ud800", "a\0"):
             assert store.read_path(commit_id, path) is None
 
+    def test_the_files_whose_paths_begin_with_a_text_are_listed_by_path(self, store: CommitStore) -> None:
+        """Only the last name may be incomplete; folders are no files."""
+        written = store.write_commit(draft(None, dict.fromkeys(("a/b", "a/b-1", "a/b.md", "a/bc/d", "a/c", "b"), b"")))
+        found = store.files_beginning(written.commit_id, ["a/b", "a/", "", "a/b-1", "a/bc/", "x/y", "a//b", "\ud800"])
+        assert {beginning: [path for path, _ in files] for beginning, files in found.items()} == {
+            "a/b": ["a/b", "a/b-1", "a/b.md"],
+            "a/": ["a/b", "a/b-1", "a/b.md", "a/c"],
+            "": ["b"],
+            "a/b-1": ["a/b-1"],
+            "a/bc/": ["a/bc/d"],
+            "x/y": [],
+            "a//b": [],
+            "\ud800": [],
+        }
+        assert found["a/b-1"] == [("a/b-1", written.blobs["a/b-1"])]
+
     def test_a_difference_names_each_changed_file_once_in_path_order(self, store: CommitStore) -> None:
         """Added, changed and removed files are listed; unchanged ones are not."""
         before = store.write_commit(draft(None, {"a/x": b"1", "a.md": b"2", "a-b/y": b"3", "same": b"4"}))

@@ -19,6 +19,7 @@ _CONFIG: Final = """\
 \trepositoryformatversion = 0
 \tfilemode = true
 \tbare = true
+\tquotePath = false
 \tfsync = all
 [gc]
 \tauto = 0
@@ -32,7 +33,8 @@ _CONFIG: Final = """\
 \tupdateServerInfo = false
 """
 """No program may collect garbage here on its own: a plain ``git repack -a -d`` drops a pack whose ref is about to move.
-``core.fsync`` makes a push by git as durable as our commits; ``fsckObjects`` refuses malformed objects."""
+``core.fsync`` makes a push by git as durable as our commits; ``fsckObjects`` refuses malformed objects.
+``core.quotePath`` lets git print titles in other scripts than Latin as they are."""
 
 _FOLDERS: Final = ("objects/info", "objects/pack", "refs/heads", "refs/tags", f"{PRIVATE_FOLDER}/locks")
 

@@ -1,6 +1,6 @@
 """The Git repository of one workspace: implements the port `CommitStore`, and a little more."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -179,6 +179,14 @@ class GitRepository:
         """Return the file at ``path`` in a commit; ``None`` if there is none."""
         blob = self._trees.find(self._root(commit_id), path)
         return None if blob is None else self.read_blob(blob.hex())
+
+    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return the files of a commit whose paths begin with each text: path and blob id, by path.
+
+        Reads only the trees on the way to the last name of each text.
+        """
+        root = self._root(commit_id)
+        return {beginning: self._trees.find_beginning(root, beginning) for beginning in beginnings}
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
 

@@ -141,16 +141,37 @@ class TreeReader:
 
     def find(self, root: bytes, path: str) -> bytes | None:
         """Return the blob id of the file at ``path`` below ``root``; ``None`` if there is none."""
+        tree, name = self._folder_of(root, path)
+        return None if tree is None else row_blob(tree.row(name))
+
+    def find_beginning(self, root: bytes, beginning: str) -> list[tuple[str, str]]:
+        """Return path and blob id (hex) of the files whose paths begin with a text that ends within their last name."""
+        tree, name = self._folder_of(root, beginning)
+        found: list[tuple[str, str]] = []
+        if tree is None:
+            return found
+        folder = beginning[: beginning.rfind("/") + 1]
+        for place in range(bisect_left(tree.keys, name), len(tree.keys)):
+            key = tree.keys[place]
+            if not key.startswith(name):
+                break
+            blob = None if key.endswith(b"/") else row_blob(tree.rows[place])
+            if blob is not None:
+                found.append((folder + key.decode("utf-8", "surrogateescape"), blob.hex()))
+        return found
+
+    def _folder_of(self, root: bytes, path: str) -> tuple[Tree | None, bytes]:
+        """Return the folder of a path (``None`` if there is none) and the last name of the path."""
         try:
             *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
         except UnicodeEncodeError:
-            return None
+            return None, b""
         for folder in folders:
             row = self.load(root).row(folder + b"/")
             if row is None:
-                return None
+                return None, name
             root = row_id(row)
-        return row_blob(self.load(root).row(name))
+        return self.load(root), name
 
 
 class ObjectSink(Protocol):
@@ -199,7 +220,7 @@ class TreeWriter:
         for name, below in change.folders.items():
             key = name + b"/"
             row = tree.row(key)
-            path = f"{prefix}{name.decode()}/"
+            path = f"{prefix}{name.decode('utf-8', 'surrogateescape')}/"
             new = self._folder(below, None if row is None else row_id(row), path)
             tree.put(key, None if new is None else _FOLDER_MODE + name + b"\0" + new)
         for name, data in change.files.items():
@@ -228,15 +249,15 @@ class TreeWriter:
     def _refuse_doubles(change: _FolderChange, tree: Tree, prefix: str) -> None:
         for name in (*change.folders, *change.files):
             if tree.row(name) is not None and tree.row(name + b"/") is not None:
-                path = prefix + name.decode()
+                path = prefix + name.decode("utf-8", "surrogateescape")
                 raise _invalid_path(path, "is a file and a folder at once; remove or rename one of them")
 
 
 def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
-    """Arrange the changes as a tree of folders and check every path."""
+    """Arrange the changes as a tree of folders and check every path that is written."""
     root = _FolderChange()
     for path, data in changes.items():
-        *folders, name = split_path(path)
+        *folders, name = split_path(path, written=data is not None)
         place = root
         for folder in folders:
             place = place.folders.setdefault(folder, _FolderChange())
@@ -244,8 +265,13 @@ def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
     return root
 
 
-def split_path(path: str) -> list[bytes]:
-    """Split a path that is to be written into encoded names.
+def split_path(path: str, *, written: bool = True) -> list[bytes]:
+    """Split a path into encoded names.
+
+    Args:
+        path: The path of a file that is to be written or removed.
+        written: Whether it is written. A file that people pushed under a name that is not UTF-8, or too long, can still
+            be removed.
 
     Raises:
         InvalidPathError: Git cannot store the path.
@@ -255,7 +281,7 @@ def split_path(path: str) -> list[bytes]:
         raise _invalid_path(path, f"has more than {MAX_DEPTH} parts; put the file higher")
     checked = []
     for name in names:
-        encoded = _encode_name(name)
+        encoded = _encode_name(name) if written else _encode_present_name(name)
         if encoded is None:
             problem = (
                 f"has the part {name!r}, which Git can't store: parts are 1 to {_MAX_NAME} bytes of valid Unicode "
@@ -279,6 +305,14 @@ def _encode_name(name: str) -> bytes | None:
     if not (validate_path_element_ntfs(encoded) and validate_path_element_hfs(encoded)):
         return None
     return encoded
+
+
+def _encode_present_name(name: str) -> bytes | None:
+    """Encode a name as it was decoded from a tree; ``None`` if no tree can have it."""
+    try:
+        return name.encode("utf-8", "surrogateescape") or None
+    except UnicodeEncodeError:
+        return None
 
 
 def _invalid_path(path: str, problem: str) -> InvalidPathError:

@@ -20,8 +20,8 @@ from memotree_storage.git.disk import disk_errors, sync_folder
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
 from memotree_storage.model.node import is_id
+from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
 from memotree_storage.model.trailers import with_trailers
 from memotree_storage.model.workspace import (
     DEFAULT_BRANCH,

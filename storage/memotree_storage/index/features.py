@@ -20,8 +20,8 @@ from memotree_storage.index.leaf_features import LeafFeatures
 from memotree_storage.index.node_text import embedded_text, shown_tokens
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.model.codec import node_path
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import node_path
 from memotree_storage.ports import Embedder, TermVector, Vector
 from memotree_storage.postgres.outbox import Pending
 

@@ -15,8 +15,9 @@ from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index.node_text import text_of
 from memotree_storage.index.terms import document_terms
-from memotree_storage.model.codec import InvalidFileError, decode_entry, node_path
+from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import node_path
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.database import Connection
 

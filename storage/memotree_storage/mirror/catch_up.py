@@ -10,10 +10,12 @@ import structlog
 
 from memotree_storage import faults
 from memotree_storage.errors import MemoTreeError, UnavailableError
+from memotree_storage.git.entry_files import SecondFile, diff_entries
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
+from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Entry
+from memotree_storage.model.paths import shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
 from memotree_storage.ports import CommitInfo, CommitReader, CommitStore, TagDraft
 from memotree_storage.postgres import projector, refs, registry, sessions, staging
@@ -251,26 +253,23 @@ async def _read_changes(
 def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
     """What a commit changes against its first parent, and why files in it cannot be read as entries, by path.
 
-    The entry of an unreadable file counts as not alive, so that the state is a function of the commit alone.
+    The entry of an unreadable file counts as not alive, and the first of several files with one id is the entry, so
+    that the state is a function of the commit alone. A file that only got another name is no change.
     """
     changes: list[EntryChange] = []
     broken: dict[str, str] = {}
-    seen: set[str] = set()
-    for change in repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
-        parsed = parse_path(change.path)
-        if parsed is None:
-            continue
-        entry: Entry | None = None
-        if change.new_blob is not None:
-            try:
-                entry = decode_entry(change.path, repository.read_blob(change.new_blob))
-            except (InvalidFileError, ObjectMissingError) as error:
-                broken[change.path] = error.message
-        if parsed[1] in seen:
-            broken[change.path] = f"Another file of this commit has the id {parsed[1]}."
-            continue
-        seen.add(parsed[1])
-        changes.append(EntryChange(parsed[1], change.new_blob or "" if entry else "", entry))
+    for found in diff_entries(repository, commit.parents[0] if commit.parents else None, commit.commit_id):
+        if isinstance(found, SecondFile):
+            broken[shown_path(found.path)] = found.fault
+        elif found.old != found.new:
+            entry: Entry | None = None
+            if found.new is not None:
+                try:
+                    entry = decode_entry(found.new.path, repository.read_blob(found.new.blob))
+                except (InvalidFileError, ObjectMissingError) as error:
+                    broken[shown_path(found.new.path)] = error.message
+            if not found.same_entry:
+                changes.append(EntryChange(found.entry_id, found.new.blob if found.new and entry else "", entry))
     return changes, broken
 
 

@@ -6,8 +6,9 @@ from typing import Final
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.git.workspaces import Repositories
-from memotree_storage.model.codec import archive_path, decode_entry, node_path
+from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
+from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.postgres.rows import Version
 
 _CACHE_BYTES: Final = 64 << 20

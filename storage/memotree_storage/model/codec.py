@@ -13,29 +13,19 @@ objects, so that aliases, tags and deep nesting are refused before they can cost
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final, Literal
+from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.front_matter_parsing import FrontMatterError, Tree, parse_front_matter
-from memotree_storage.model.node import DEFAULT_TYPE, Archive, Entry, Node, Relation, Source, is_id
+from memotree_storage.model.node import DEFAULT_TYPE, Archive, Entry, Node, Relation, Source
+from memotree_storage.model.paths import parse_path
 from memotree_storage.model.position import FIRST
 from memotree_storage.model.scalars import write_scalar
 from memotree_storage.model.validation import Limits, archive_faults, canonical_node, node_faults
 
-FORMAT_VERSION: Final = 1
-"""The version of the repository layout and file format; a reader refuses a repository with a greater version."""
-
 READ_LIMITS: Final = Limits(content_bytes=1 << 28)
 """Limits for reading: lowering a limit in the service's settings never hides what was committed before."""
 
-README_PATH: Final = "README.md"
-"""The path of the file that `describe_layout` writes."""
-
-Kind = Literal["node", "archive"]
-
-_NODE_PATH: Final = re.compile(r"nodes/(..)/(..)/((.{16})\.md)")
-_ARCHIVE_PATH: Final = re.compile(r"archives/(.{16})\.md")
-_VERSION_LINE: Final = re.compile(r"^Format version: ([0-9]{1,9})\s*$", re.MULTILINE)
 _FENCE: Final = "---\n"
 _CLOSING: Final = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _OPENING: Final = re.compile(r"---[ \t]*\r?\n")
@@ -79,36 +69,6 @@ class InvalidFileError(InvalidInputError):
         )
         super().__init__(f"{path[:200]!r} cannot be read: {listed}. Correct the file and commit it again.", faults)
         self.path = path
-
-
-# --- Paths -----------------------------------------------------------------------------------------------------------
-
-
-def node_path(node_id: str) -> str:
-    """Return the path of a node's file; folders are named by the first four characters of the id."""
-    return f"nodes/{node_id[:2]}/{node_id[2:4]}/{node_id}.md"
-
-
-def archive_path(archive_id: str) -> str:
-    """Return the path of an archive's file."""
-    return f"archives/{archive_id}.md"
-
-
-def entry_path(entry: Entry) -> str:
-    """Return the path of an entry's file."""
-    return node_path(entry.id) if isinstance(entry, Node) else archive_path(entry.id)
-
-
-def parse_path(path: str) -> tuple[Kind, str] | None:
-    """Return the kind and id that a path stands for; ``None`` if it is not the path of a node or archive."""
-    found = _NODE_PATH.fullmatch(path)
-    if found is not None:
-        entry_id = found[4]
-        return ("node", entry_id) if is_id(entry_id) and path == node_path(entry_id) else None
-    found = _ARCHIVE_PATH.fullmatch(path)
-    if found is not None and is_id(found[1]):
-        return "archive", found[1]
-    return None
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------
@@ -343,77 +303,3 @@ def _read_archive(reader: _Reader, body: str) -> Archive:
         description=body,
         attributes=reader.mapping("attributes"),
     )
-
-
-# --- The layout, for people ------------------------------------------------------------------------------------------
-
-
-def describe_layout() -> bytes:
-    """Return the README for the root of a workspace's repository; it names the format version."""
-    return _README.format(version=FORMAT_VERSION).encode()
-
-
-def read_format_version(readme: bytes) -> int | None:
-    """Return the format version that a README of `describe_layout` names; ``None`` if it does not name one."""
-    found = _VERSION_LINE.search(readme.decode("utf-8", "replace"))
-    return int(found[1]) if found else None
-
-
-_README: Final = """\
-# A MemoTree workspace
-
-This repository holds knowledge as a tree of small Markdown files. Each commit is one change that a person or an agent
-made on purpose; the history is the record of who knew what, and when. Everything is plain text: `git log`, `git show`,
-`git blame` and `git clone` work as in any other repository.
-
-Format version: {version}
-
-## Where things are
-
-| Path | What it is |
-|---|---|
-| `nodes/ab/cd/abcd….md` | one node: a piece of knowledge. The folders are the first four characters of its id |
-| `archives/….md` | one archive: a tree of nodes (or several) that belongs to one agent or model |
-
-A node never changes its path, so `git log -- nodes/ab/cd/abcd….md` is its whole life. Where it hangs in the tree is
-recorded in the line `parent:` of the file, not by the folder.
-
-## What a node looks like
-
-    ---
-    id: 7xk2m9qd4tnvw0ha
-    archive: c41hz8rjy6ksm3pe
-    parent: 0d9vq2fgw7bnx5tj
-    position: a1Zk
-    type: note
-    title: Why we chose Git
-    brief: One line about it
-    summary: A paragraph about it
-    tags:
-      - decision
-    attributes:
-      status: accepted
-    relations:
-      - SUPERSEDES 5sc6yp1ewk8mz3rb because the old store lost its history
-    ---
-    The content, in Markdown, as long as it needs to be.
-
-| Key | Meaning |
-|---|---|
-| `id` | 16 characters, chosen at random, the same for ever |
-| `archive` | the id of the archive that the node belongs to |
-| `parent` | the id of the node above it; a root has none |
-| `position` | orders the nodes below one parent, by plain comparison of the characters |
-| `type` | what kind of knowledge it is |
-| `title`, `brief`, `summary` | the node in a few words, in one line, in one paragraph |
-| `tags`, `attributes` | words to find it by, and free keys with values |
-| `relations` | arrows to other nodes: type, the id of the target, and why |
-| `source` | the document that the text was taken from, and where in it |
-
-An archive's file has `id`, `name`, `model` and `attributes`, and its description as the text below.
-
-## Changing files by hand
-
-Edit, commit and push as you like: MemoTree reads what you commit, and reports a file that it cannot read. Keep the `id`
-line and the file's name as they are. To make a new node, copy a file, choose a new id and rename the file to match.
-"""

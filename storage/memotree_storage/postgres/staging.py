@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from psycopg.rows import args_row
 
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange

@@ -7,13 +7,15 @@ from itertools import islice
 from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
+from memotree_storage.git.entry_files import EntryDifference, EntryFile, SecondFile, diff_entries, entry_files
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.mirror.catch_up import mirrored_refs
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import InvalidFileError, decode_entry, parse_path
+from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.paths import parse_path, shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import CommitInfo, CommitReader, PathChange
+from memotree_storage.ports import CommitInfo, CommitReader
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
@@ -128,65 +130,70 @@ class CommitCheck:
     def _parts(self, commits: Sequence[CommitInfo]) -> Iterator[_Part]:
         for commit in commits:
             part = _Part(commit)
-            seen: set[str] = set()
             try:
-                for change in self._repository.diff(commit.parents[0] if commit.parents else None, commit.commit_id):
+                parent = commit.parents[0] if commit.parents else None
+                for found in diff_entries(self._repository, parent, commit.commit_id):
                     if len(part.rows) == _ROWS:
                         yield part
                         part = _Part(commit)
-                    self._expect(change, part, seen)
+                    if isinstance(found, SecondFile):
+                        part.faults[found.path] = found.fault
+                    elif found.old != found.new:
+                        self._expect(found, part)
             except (ObjectMissingError, CorruptError) as error:
                 part.damage = error.message
             part.last = True
             yield part
 
-    def _expect(self, change: PathChange, part: _Part, seen: set[str]) -> None:
-        parsed = parse_path(change.path)
-        if parsed is None:
-            return
-        if parsed[1] in seen:  # a node and an archive with the same id: the second file is not an entry
-            part.faults[change.path] = f"Another file of this commit has the id {parsed[1]}."
-            return
-        seen.add(parsed[1])
+    def _expect(self, found: EntryDifference, part: _Part) -> None:
         before = after = None
-        if change.old_blob is not None:
-            before, _ = self._decode(change.path, change.old_blob)
-        if change.new_blob is not None:
-            after, fault = self._decode(change.path, change.new_blob)
+        if found.old is not None:
+            before, _ = self._decode(found.old)
+        if found.new is not None:
+            after, fault = self._decode(found.new)
             if fault:
-                part.faults[change.path] = fault
-        last = None if before is None else Version(*_plain(row_of(before, change.old_blob or "")))
-        if after is not None:
+                part.faults[found.new.path] = fault
+        if found.same_entry:
+            return
+        last = None if before is None or found.old is None else Version(*_plain(row_of(before, found.old.blob)))
+        if after is not None and found.new is not None:
             if isinstance(after, Node) and part.commit.commit_id in self._known:
                 self._meet(part.commit.commit_id, after)
-            version = (*_plain(row_of(after, change.new_blob or "")), targets_of(after))
+            version = (*_plain(row_of(after, found.new.blob)), targets_of(after))
         elif last is not None:
             version = (*_plain(tombstone_of(last)), [])
         else:
             return  # it was not alive before and is not alive now
-        part.rows.append(_Expected(parsed[1], version, _placement(version, last)))
+        part.rows.append(_Expected(found.entry_id, version, _placement(version, last)))
 
-    def _decode(self, path: str, blob: str) -> tuple[Entry | None, str]:
+    def _decode(self, file: EntryFile) -> tuple[Entry | None, str]:
         try:
-            return decode_entry(path, self._repository.read_blob(blob)), ""
+            return decode_entry(file.path, self._repository.read_blob(file.blob)), ""
         except InvalidFileError as error:
             return None, error.message
 
     def _standing_faults(self) -> list[Difference]:
-        """Report files that cannot be read as entries and still exist at the head of a branch."""
+        """Report files that are no entries, or cannot be read as such, and still exist at the head of a branch."""
         found = []
         heads = {name: target for name, target in self._refs.items() if name.startswith("refs/heads/")}
         for commit_id, faults in self._faults.items():
             for path in faults:
                 for name, head in heads.items():
-                    if (data := self._repository.read_path(head, path)) is None:
-                        continue
-                    try:
-                        decode_entry(path, data)
-                    except InvalidFileError as error:
-                        sentence = f"On {name}, {error.message} A rebuild cannot repair it."
+                    if sentence := self._fault_at(head, path):
+                        sentence = f"On {name}, {sentence} A rebuild cannot repair it."
                         found.append(in_git("file", sentence, commit_id=commit_id))
         return list(dict.fromkeys(found))
+
+    def _fault_at(self, head: str, path: str) -> str:
+        """What is wrong with a file at the head of a branch; "" if nothing is, or if there is no such file."""
+        parsed = parse_path(path)
+        if parsed is None:
+            return ""
+        files = entry_files(self._repository, head, [parsed[1]])[parsed[1]]
+        for file in files:
+            if file.path == path:
+                return self._decode(file)[1] if file is files[0] else SecondFile(path, files[0].path, parsed[1]).fault
+        return ""
 
     # --- what the mirror says ----------------------------------------------------------------------------------------
 
@@ -275,7 +282,7 @@ class CommitCheck:
             (self._workspace_id, list(ids)),
         )
         there = {(row[0], row[1]) for row in await cursor.fetchall()}
-        should = {(commit_id, path) for commit_id in ids for path in self._faults.get(commit_id, {})}
+        should = {(commit_id, path) for commit_id in ids for path in map(shown_path, self._faults.get(commit_id, {}))}
         for commit_id in ids:
             if not self._faults.get(commit_id):
                 self._faults.pop(commit_id, None)

@@ -10,8 +10,9 @@ from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatures
 from memotree_storage.index.node_text import shown_tokens, text_of
-from memotree_storage.model.codec import InvalidFileError, node_path
+from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import node_path
 from memotree_storage.ports import Vector
 from memotree_storage.store import Store
 from memotree_storage.verify.report import Difference, in_postgres

@@ -5,8 +5,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from memotree_storage.model.codec import decode_entry, encode_entry, entry_path
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import entry_path
 from memotree_storage.model.validation import check_node
 from steps import LINEAR, growth
 

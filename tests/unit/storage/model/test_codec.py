@@ -3,21 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from memotree_storage.model.codec import (
-    FORMAT_VERSION,
-    README_PATH,
-    InvalidFileError,
-    archive_path,
-    decode_entry,
-    describe_layout,
-    encode_entry,
-    entry_path,
-    node_path,
-    parse_path,
-    read_format_version,
-)
+from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry
 from memotree_storage.model.front_matter_parsing import MAX_FOREIGN_CHARS
 from memotree_storage.model.node import Archive, Node, Relation, Source
+from memotree_storage.model.paths import archive_path, entry_path, node_path, parse_path
+from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
 from memotree_storage.model.validation import Limits
 
 ID = "7xk2m9qd4tnvw0ha"
@@ -262,7 +252,7 @@ def test_any_other_path_is_no_entry(path: str) -> None:
 def test_the_readme_explains_the_layout_and_names_the_version() -> None:
     readme = describe_layout()
     assert parse_path(README_PATH) is None
-    assert read_format_version(readme) == FORMAT_VERSION == 1
+    assert read_format_version(readme) == FORMAT_VERSION == 2
     assert read_format_version(b"\xff nothing") is None
     for word in ("nodes/", "archives/", "parent", "git log"):
         assert word in readme.decode()

@@ -1,0 +1,115 @@
+"""Which file of a commit holds an entry, and the entries that differ between two commits.
+
+A file is named by an id and a slug, so a commit that people made can have several files with one id. The first by path
+(compared by bytes) is the entry, the others are reported. So the state of an entry follows from the commit alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from memotree_storage.model.paths import Kind, entry_stems, parse_path
+from memotree_storage.ports import ObjectReader, PathChange
+
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """A file with the name of an entry, and its blob."""
+
+    path: str
+    kind: Kind
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDifference:
+    """An entry with a file that differs between two commits; ``None`` for a side without a file.
+
+    The entry itself may be the same: if its file was renamed, or if only a second file with its id changed.
+    """
+
+    entry_id: str
+    old: EntryFile | None
+    new: EntryFile | None
+
+    @property
+    def same_entry(self) -> bool:
+        """Whether both sides have the same entry, perhaps under another name."""
+        return (
+            self.old is not None
+            and self.new is not None
+            and (self.old.kind, self.old.blob) == (self.new.kind, self.new.blob)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SecondFile:
+    """A file of the new commit that is no entry, because the file ``read`` has the same id."""
+
+    path: str
+    read: str
+    entry_id: str
+
+    @property
+    def fault(self) -> str:
+        """What is wrong, and what to do."""
+        return (
+            f"{self.path[:200]!r} is not read, because {self.read[:200]!r} has the same id {self.entry_id}. Remove one "
+            "of the two files; the next change of that entry by MemoTree removes this one."
+        )
+
+
+def entry_files(repository: ObjectReader, commit_id: str, ids: Iterable[str]) -> dict[str, list[EntryFile]]:
+    """Return all files of a commit with one of these ids, by id; the first file of an id is the entry."""
+    stems = {entry_id: entry_stems(entry_id) for entry_id in ids}
+    found = repository.files_beginning(commit_id, [stem for both in stems.values() for stem in both])
+    return {
+        entry_id: [
+            EntryFile(path, parsed[0], blob)
+            for stem in both
+            for path, blob in found[stem]
+            if (parsed := parse_path(path)) is not None
+        ]
+        for entry_id, both in stems.items()
+    }
+
+
+def diff_entries(repository: ObjectReader, old: str | None, new: str) -> Iterator[EntryDifference | SecondFile]:
+    """Yield the entries whose files differ between two commits, each once, and their surplus files in ``new``."""
+    changes = repository.diff(old, new)
+    seen: set[str] = set()
+    if old is None:
+        yield from _first_files(changes)
+        return
+    while batch := list(islice(changes, _AT_ONCE)):
+        parsed = (parse_path(change.path) for change in batch)
+        ids = [found[1] for found in parsed if found is not None]
+        fresh = list(dict.fromkeys(entry_id for entry_id in ids if entry_id not in seen))
+        seen.update(fresh)
+        before, after = entry_files(repository, old, fresh), entry_files(repository, new, fresh)
+        for entry_id in fresh:
+            yield EntryDifference(entry_id, _first(before[entry_id]), _first(after[entry_id]))
+            for file in after[entry_id][1:]:
+                yield SecondFile(file.path, after[entry_id][0].path, entry_id)
+
+
+def _first(files: Sequence[EntryFile]) -> EntryFile | None:
+    return files[0] if files else None
+
+
+def _first_files(changes: Iterable[PathChange]) -> Iterator[EntryDifference | SecondFile]:
+    """The same for all files of a commit: they come in the order of their paths, so no folder is read again."""
+    seen: dict[str, str] = {}
+    for change in changes:
+        parsed = parse_path(change.path)
+        if parsed is None or change.new_blob is None:
+            continue
+        kind, entry_id = parsed
+        first = seen.setdefault(entry_id, change.path)
+        if first == change.path:
+            yield EntryDifference(entry_id, None, EntryFile(change.path, kind, change.new_blob))
+        else:
+            yield SecondFile(change.path, first, entry_id)

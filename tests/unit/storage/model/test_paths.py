@@ -1,0 +1,110 @@
+"""The names of files: an id that means something, and a slug of the title for people."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.git.trees import split_path
+from memotree_storage.model.codec import decode_entry, encode_entry
+from memotree_storage.model.node import Archive, Node
+from memotree_storage.model.paths import (
+    MAX_SLUG_BYTES,
+    archive_path,
+    entry_path,
+    entry_stems,
+    node_path,
+    parse_path,
+    shown_path,
+    slug,
+)
+
+ID, ARCHIVE = "7xk2m9qd4tnvw0ha", "c41hz8rjy6ksm3pe"
+STEM = f"nodes/7x/k2/{ID}"
+
+titles = st.text() | st.text(st.sampled_from("aZ9 -_.'/\\:İΣß½ﬁ한記憶\u0301\u200d\u0345\U0001f600"))
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("Why we chose Git", "why-we-chose-git"),
+        ("  Retries: at most 5!  ", "retries-at-most-5"),
+        ("Don't call it MemoTree's", "dont-call-it-memotrees"),
+        ('The "with" statement', "the-with-statement"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("CON", "con"),
+        ("name. . .", "name"),
+        ("上下文管理器", "上下文管理器"),
+        ("Über die Größe", "über-die-größe"),
+        ("U\u0308ber", "über"),
+        ("\uff21\uff22\uff23\uff11", "abc1"),
+        ("नमस्ते दुनिया", "नमस्ते-दुनिया"),
+        ("mem\u00adory", "memory"),
+        ("🎉", ""),
+        ("---", ""),
+        ("", ""),
+    ],
+)
+def test_a_slug_has_the_words_of_the_title(title: str, expected: str) -> None:
+    assert slug(title) == expected
+
+
+def test_a_long_title_is_cut_between_words_where_there_is_a_boundary() -> None:
+    assert slug("The budget of the second quarter after the review of the board") == (
+        "the-budget-of-the-second-quarter-after-the"
+    )
+    assert slug("a" * 100) == "a" * 48
+    assert slug("a " + "b" * 100) == "a-" + "b" * 46
+    assert slug("a" * 48 + " b") == "a" * 48
+    assert slug("记" * 100) == "记" * 16
+
+
+@pytest.mark.requirement("GIT-2")
+@given(title=titles)
+def test_every_title_gives_a_short_name_that_every_file_system_keeps(title: str) -> None:
+    words = slug(title)
+    assert slug(words) == words, "the slug of a slug is itself"
+    assert len(words.encode()) <= MAX_SLUG_BYTES
+    assert unicodedata.is_normalized("NFC", words)
+    assert words == words.strip("-")
+    assert all(letter == "-" or unicodedata.category(letter)[0] in "LMN" for letter in words)
+    if title.isascii():
+        assert words == words.lower()
+
+
+@given(title=titles)
+def test_the_file_of_a_node_with_any_title_can_be_written_and_read(title: str) -> None:
+    path = node_path(ID, title)
+    assert parse_path(path) == ("node", ID)
+    assert path.startswith(entry_stems(ID)[1])
+    assert split_path(path)[-1].decode() == path.rsplit("/", 1)[1]
+
+
+def test_a_name_follows_the_title_of_a_node_and_the_name_of_an_archive() -> None:
+    node, archive = Node(ID, ARCHIVE, None, "a0", title="Why Git?"), Archive(ARCHIVE, "Old decisions")
+    assert entry_path(node) == f"{STEM}-why-git.md"
+    assert entry_path(archive) == f"archives/{ARCHIVE}-old-decisions.md"
+    assert (node_path(ID), archive_path(ARCHIVE)) == (f"{STEM}.md", f"archives/{ARCHIVE}.md")
+    assert decode_entry(f"{STEM}-any-other name.md", encode_entry(node)) == node
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "-", "-why-git", "-Why Git (copy)", "-a.b.md", "-\udcff", "-a\nb", "-" + "x" * 300]
+)
+def test_what_follows_the_id_in_a_name_means_nothing(rest: str) -> None:
+    assert parse_path(f"{STEM}{rest}.md") == ("node", ID)
+    assert parse_path(f"archives/{ID}{rest}.md") == ("archive", ID)
+
+
+@pytest.mark.parametrize("rest", ["x", "~HEAD", "-a/b", "-a.md~", " copy", "_a"])
+def test_a_name_with_an_id_that_does_not_end_there_is_no_entry(rest: str) -> None:
+    assert parse_path(f"{STEM}{rest}.md" if not rest.endswith("~") else STEM + rest) is None
+
+
+@given(rest=st.text(st.characters()) | st.just("\udcff" * 400))
+def test_any_path_can_be_shown(rest: str) -> None:
+    shown = shown_path(f"{STEM}-{rest}.md")
+    assert len(shown) <= 300
+    shown.encode()
+    assert shown.startswith(STEM)
