@@ -36,7 +36,7 @@ from memotree.forest.ingestion.existing_tree import (
 from memotree.forest.ingestion.leaf_alignment import Kept
 from memotree.forest.ingestion.positions import new_positions
 from memotree.forest.tree_building.builder import MergedPieces, TreeBuilder
-from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title
+from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title, title_of_section
 from memotree.forest.tree_building.titles import merged_title
 from memotree.models.chat_answers import Summary
 
@@ -122,7 +122,8 @@ class TreeUpdater:
             parent = self._section_node.get(outlined.parent, TOP)
             node_id = known.get(section)
             if node_id is None:
-                planned = self._planned(outlined.title, outlined.start, outlined.end, section)
+                title = title_of_section(self._document, section)
+                planned = self._planned(title, outlined.start, outlined.end, section)
                 node_id = self._builder.context.new_id("section", section)
                 self._new[node_id] = self._builder.inner(self._document, planned, node_id, _NO_SUMMARY, (), None, "")
                 self._start[node_id] = outlined.start
@@ -199,7 +200,13 @@ class TreeUpdater:
     ) -> Node:
         start, end = span
         text = self._document.text
-        title = merged_title(text[start:end], text[start:end][-2000:], f"Parts {number}")
+        title = merged_title(
+            text[start:end],
+            text[start:end][-2000:],
+            f"Parts {number}",
+            is_code=bool(self._document.language),
+            is_turn=bool(self._document.turns),
+        )
         planned = self._planned(title, start, end, group.section, number)
         node_id = self._builder.context.new_id(f"merged {start}", end)
         return self._builder.inner(self._document, planned, node_id, summary, below, None, "")
@@ -238,7 +245,8 @@ class TreeUpdater:
             outlined = self._document.outline[section]
             node = changed[node_id]
             attributes = {**node.attributes, SECTION: str(outlined.level)}
-            changed[node_id] = replace(node, title=outlined.title, attributes=attributes)
+            title = title_of_section(self._document, section)
+            changed[node_id] = replace(node, title=title, attributes=attributes)
         return {node_id: node for node_id, node in changed.items() if self._differs(node)}
 
     def _differs(self, node: Node) -> bool:
