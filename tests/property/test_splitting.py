@@ -43,7 +43,7 @@ def check(document: Document, size: int) -> None:
 
 @pytest.mark.requirement("FOREST-1")
 @settings(max_examples=400)
-@given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.html", ""]))
+@given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.ts", "a.h", "a.html", ""]))
 def test_the_pieces_of_any_document_joined_are_its_text(text: str, size: int, name: str) -> None:
     try:
         document = read_document(text, name=name)

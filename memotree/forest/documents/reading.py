@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from memotree.forest.documents import html, markdown, pdf
+from memotree.forest.documents import code, html, markdown, pdf
 from memotree.forest.documents.canonical import canonical_text, shows_something
 from memotree.forest.documents.conversation import InvalidTurnsError, parse_turns
 from memotree.forest.documents.decoding import decode
@@ -75,7 +75,17 @@ def _read(text: str, kind: Kind, name: str) -> Document:
         return reader(text, kind, name)
     if not kind.media_type and markdown.looks_like_markdown(text):
         return _markdown(text, kind, name)
-    return Document(canonical_text(text), kind.media_type or TEXT, language=kind.language)
+    if kind.language:
+        return _code(text, kind, name)
+    return Document(canonical_text(text), kind.media_type or TEXT)
+
+
+def _code(text: str, kind: Kind, name: str) -> Document:
+    text = canonical_text(text)
+    found = code.outline(text, kind.language, name=name)
+    warnings = (found.warning,) if found.warning else ()
+    outlined = nest(found.headings, text)
+    return Document(text, kind.media_type, outline=outlined, language=kind.language, warnings=warnings)
 
 
 def _markdown(text: str, _: Kind, __: str) -> Document:
