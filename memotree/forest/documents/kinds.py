@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from memotree.forest.documents.document import UnreadableDocumentError, quoted
+from memotree.forest.documents.man_start import looks_like_man_page
 
 TEXT: Final = "text/plain"
 MARKDOWN: Final = "text/markdown"
@@ -13,6 +14,7 @@ HTML: Final = "text/html"
 PDF: Final = "application/pdf"
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+MAN: Final = "text/troff"
 CONVERSATION: Final = "application/vnd.memotree.conversation"
 
 _PARAMETER: Final = re.compile(r";\s*charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
@@ -24,6 +26,10 @@ _ALIASES: Final = {
     "application/jsonl": NDJSON,
     "application/x-jsonlines": NDJSON,
     "text/json": JSON,
+    "text/x-troff": MAN,
+    "application/x-troff": MAN,
+    "application/x-troff-man": MAN,
+    "text/x-troff-man": MAN,
 }
 _SUFFIXES: Final = {
     "md": MARKDOWN,
@@ -116,6 +122,8 @@ _LANGUAGE_TYPES: Final = {
     "latex": "latex",
 }
 _NOT_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", "application/vnd.", "application/msword")
+_SECTION_OF_MANUAL: Final = re.compile(r"(?:[1-9][a-z]{0,8}|man|mdoc|roff)")
+"""The suffix of a man page."""
 _HTML_START: Final = re.compile(
     rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html\b)", re.IGNORECASE | re.DOTALL
 )
@@ -175,14 +183,20 @@ def kind_of(data: bytes, *, media_type: str, name: str) -> Kind:
         return Kind(f"text/x-{_LANGUAGES[suffix]}", _LANGUAGES[suffix], encoding)
     if suffix in _SUFFIXES:
         return Kind(_SUFFIXES[suffix], "", encoding)
+    return Kind(_by_content(data, suffix), "", encoding)
+
+
+def _by_content(data: bytes, suffix: str) -> str:
+    if looks_like_man_page(data, has_section=_SECTION_OF_MANUAL.fullmatch(suffix) is not None):
+        return MAN
     if _HTML_START.match(data[:4096].removeprefix(b"\xef\xbb\xbf")):
-        return Kind(HTML, "", encoding)
-    return Kind("", "", encoding)
+        return HTML
+    return ""
 
 
 def _by_media_type(named: str, encoding: str, name: str) -> Kind:
     media_type = _ALIASES.get(named, named)
-    if media_type in {TEXT, MARKDOWN, HTML, PDF, JSON, NDJSON, CONVERSATION}:
+    if media_type in {TEXT, MARKDOWN, HTML, PDF, JSON, NDJSON, MAN, CONVERSATION}:
         return Kind(media_type, "", encoding, declared=True)
     if media_type.startswith(_NOT_TEXT):
         raise UnsupportedMediaTypeError(name, media_type)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from memotree.forest.documents import code, html, markdown, pdf
+from memotree.forest.documents import code, gzipped, html, markdown, pdf, roff
 from memotree.forest.documents.canonical import canonical_text, shows_something
 from memotree.forest.documents.conversation import InvalidTurnsError, parse_turns
 from memotree.forest.documents.decoding import decode
@@ -13,6 +13,7 @@ from memotree.forest.documents.kinds import (
     CONVERSATION,
     HTML,
     JSON,
+    MAN,
     MARKDOWN,
     NDJSON,
     PDF,
@@ -24,10 +25,11 @@ from memotree.forest.documents.kinds import (
 from memotree.forest.documents.outline import nest
 
 _LOOK: Final = 4096
+_ARCHIVES: Final = (".tgz", ".tar.gz")
 
 
 def read_document(data: bytes | str, *, media_type: str = "", name: str = "") -> Document:
-    """Reads a document: text, Markdown, HTML, PDF, code, or a conversation as JSON.
+    """Reads a document: text, Markdown, HTML, PDF, code, a man page, or a conversation as JSON.
 
     The media type decides what it is, else the name's suffix, else the content. Text of every kind is decoded by its
     byte order mark, as UTF-8, or in the encoding that it or the media type declares; if all fail, the encoding is
@@ -50,6 +52,12 @@ def read_document(data: bytes | str, *, media_type: str = "", name: str = "") ->
     """
     if not data:
         raise EmptyDocumentError(name)
+    if isinstance(data, bytes) and data.startswith(gzipped.MAGIC) and not name.lower().endswith(_ARCHIVES):
+        data = gzipped.unpack(data, name=name)
+        name = name[:-3] if name.lower().endswith(".gz") else name
+        media_type = "" if "gzip" in media_type else media_type
+        if not data:
+            raise EmptyDocumentError(name)
     head = data[:_LOOK].encode("utf-8", "replace") if isinstance(data, str) else data[:_LOOK]
     kind = kind_of(head, media_type=media_type, name=name)
     if kind.media_type == PDF:
@@ -115,9 +123,15 @@ def _turns(text: str, kind: Kind, name: str) -> Document:
     return Document(canonical_text(text), kind.media_type)
 
 
+def _man(text: str, _: Kind, __: str) -> Document:
+    page = roff.read(text)
+    return Document(page.text, MAN, page.title, nest(page.headings, page.text))
+
+
 _READERS: Final[dict[str, Callable[[str, Kind, str], Document]]] = {
     MARKDOWN: _markdown,
     HTML: _html,
+    MAN: _man,
     JSON: _turns,
     NDJSON: _turns,
     CONVERSATION: _turns,
