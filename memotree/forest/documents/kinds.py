@@ -14,6 +14,8 @@ HTML: Final = "text/html"
 PDF: Final = "application/pdf"
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
+TSV: Final = "text/tab-separated-values"
 MAN: Final = "text/troff"
 CONVERSATION: Final = "application/vnd.memotree.conversation"
 
@@ -47,8 +49,8 @@ _SUFFIXES: Final = {
     "txt": TEXT,
     "text": TEXT,
     "log": TEXT,
-    "csv": TEXT,
-    "tsv": TEXT,
+    "csv": CSV,
+    "tsv": TSV,
 }
 # The language as the splitters' library names it: by file suffix here, by the part after "text/x-" below.
 _LANGUAGES: Final = {

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from memotree.forest.documents import code, gzipped, html, markdown, pdf, roff
+from memotree.forest.documents import code, gzipped, html, markdown, pdf, roff, tables
 from memotree.forest.documents.canonical import canonical_text, shows_something
 from memotree.forest.documents.conversation import InvalidTurnsError, parse_turns
 from memotree.forest.documents.decoding import decode
 from memotree.forest.documents.document import Document, EmptyDocumentError
 from memotree.forest.documents.kinds import (
     CONVERSATION,
+    CSV,
     HTML,
     JSON,
     MAN,
@@ -18,6 +19,7 @@ from memotree.forest.documents.kinds import (
     NDJSON,
     PDF,
     TEXT,
+    TSV,
     Kind,
     UnsupportedMediaTypeError,
     kind_of,
@@ -25,6 +27,7 @@ from memotree.forest.documents.kinds import (
 from memotree.forest.documents.outline import nest
 
 _LOOK: Final = 4096
+_PARTIAL: Final = "What stands around the main content of the page, such as navigation, was left out."
 _ARCHIVES: Final = (".tgz", ".tar.gz")
 
 
@@ -99,12 +102,19 @@ def _code(text: str, kind: Kind, name: str) -> Document:
 def _markdown(text: str, _: Kind, __: str) -> Document:
     text = canonical_text(text)
     found = markdown.headings(text)
-    return Document(text, MARKDOWN, markdown.title(text, found), nest(found, text))
+    return Document(text, MARKDOWN, markdown.title(text, found), nest(found, text), tables=tables.in_markdown(text))
+
+
+def _csv(text: str, kind: Kind, _: str) -> Document:
+    text = canonical_text(text)
+    return Document(text, kind.media_type, tables=tables.in_csv(text))
 
 
 def _html(text: str, _: Kind, name: str) -> Document:
     page = html.read(text, name=name)
-    return Document(page.text, HTML, page.title, nest(page.headings, page.text))
+    warnings = (_PARTIAL,) if page.is_partial else ()
+    outline = nest(page.headings, page.text)
+    return Document(page.text, HTML, page.title, outline, warnings=warnings, tables=page.tables)
 
 
 def _turns(text: str, kind: Kind, name: str) -> Document:
@@ -130,6 +140,8 @@ def _man(text: str, _: Kind, __: str) -> Document:
 
 _READERS: Final[dict[str, Callable[[str, Kind, str], Document]]] = {
     MARKDOWN: _markdown,
+    CSV: _csv,
+    TSV: _csv,
     HTML: _html,
     MAN: _man,
     JSON: _turns,

@@ -12,9 +12,10 @@ from hashlib import sha256
 from typing import Final
 
 from memotree.forest.chunking.splitting import Piece
+from memotree.forest.documents.canonical import title_or
 from memotree.forest.documents.document import NO_SECTION, Document
 from memotree.forest.tree_building.merging import Merging
-from memotree.forest.tree_building.titles import leaf_title, merged_title, section_title
+from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title, section_title
 
 _LOOK: Final = 4000
 """How far into a section its first words are looked for, in characters."""
@@ -124,6 +125,9 @@ def group_pieces(pieces: Sequence[Piece]) -> list[Group]:
 
 def piece_title(document: Document, piece: Piece, number: int) -> str:
     """Returns the title of a piece's leaf; ``number`` is the index of the piece, for the fallback title."""
+    header = document.header_at(piece.start)
+    if header:
+        return title_or(header_title(header, document.text[piece.start : piece.end]), f"Part {number + 1}")
     heading = "" if piece.section == NO_SECTION else document.outline[piece.section].title
     text = document.text[piece.start : piece.end]
     is_code, is_turn = bool(document.language), piece.turn is not None

@@ -13,6 +13,8 @@ from memotree.forest.documents.dates import day_of
 
 LEAF_CHARS: Final = 80
 END_CHARS: Final = 40
+HEADER_CHARS: Final = 300
+"""The longest title made of the header of a table, which is shown above each part of it."""
 
 _MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|>+\s*|[-*+•]\s+|\d{1,3}[.)]\s+)*")
 _LINE: Final = re.compile(r"[^\r\n]*[^\s\-=~`*_#>+][^\r\n]*")
@@ -60,6 +62,33 @@ def leaf_title(text: str, fallback: str, heading: str = "", *, is_code: bool = F
     if heading and (not own or own == shorten(one_line(heading), LEAF_CHARS)):
         own = _first_words(_after_heading(text), LEAF_CHARS, is_code=is_code) or own
     return shorten(title_or(own, _below(heading, fallback)), LEAF_CHARS)
+
+
+def header_title(header: str, text: str) -> str:
+    """Returns the title of a leaf that goes on with a table: the columns and its first row, ``Part | Price: bolt``.
+
+    The names of the columns are not in the text of the leaf, so a search finds it by them and a reader sees them above
+    its rows.
+
+    Args:
+        header: The header of the table.
+        text: The text of the leaf.
+    """
+    lines = [line for line in header.splitlines() if _LETTER.search(line) or _DIGIT.search(line)]
+    separator = _separator(lines[0]) if lines else "|"
+    columns = " | ".join(filter(None, (cell for line in lines for cell in _cells(line, separator))))
+    row = next((line for line in text.splitlines() if line.strip()), "")
+    first = next(filter(names_something, _cells(row, separator)), "")
+    return shorten(one_line(columns), HEADER_CHARS) + (f": {shorten(one_line(first), END_CHARS)}" if first else "")
+
+
+def _separator(line: str) -> str:
+    marks = ("|",) if line.lstrip().startswith("|") else ("\t", "|", ";", ",")
+    return next((mark for mark in marks if mark in line), "\t")
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line[:_LOOK].strip().strip("|").split(separator)]
 
 
 def section_title(heading: str, text: str) -> str:
@@ -148,6 +177,8 @@ def _lines(text: str, *, is_code: bool) -> Iterator[str]:
 
 def _unmarked(line: str) -> str:
     line = one_line(line)
+    if line.startswith("|") and line.endswith("|"):  # a row of a table
+        return line.strip("| ") or line
     return _MARKUP.sub("", line) or line
 
 

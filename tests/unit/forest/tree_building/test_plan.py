@@ -10,7 +10,7 @@ from memotree.forest.chunking.splitting import Piece, split
 from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
 from memotree.forest.tree_building.merging import Merging, merge_now
 from memotree.forest.tree_building.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
-from memotree.forest.tree_building.titles import leaf_title, merged_title
+from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title
 
 
 def grow(document: Document, pieces: list[Piece], limit: int) -> TreePlan:
@@ -214,3 +214,22 @@ def test_the_title_of_a_turn_is_its_beginning_whatever_was_said() -> None:
     talk = conversation([SpokenTurn("A", "1837"), SpokenTurn("", "0"), SpokenTurn("B", "<br>\nwords", session="12")])
     titles = [node.title for node in grow(talk, split(talk, 400), 800).nodes]
     assert titles == ["A: 1837 … 0", "A: 1837", "0", "12", "B: <br>"]
+
+
+@pytest.mark.requirement("USE-9")
+@pytest.mark.parametrize(
+    ("header", "text", "title"),
+    [
+        ("| Part | Price |\n|---|---:|", "| bolt | 3 |\n", "Part | Price: bolt"),
+        ("Part\tPrice\tIn stock", "3\t4\t5\n", "Part | Price | In stock"),
+        ('"Part","Price"', '7,"bolt"\n', "Part | Price: bolt"),
+        ("| 2019 | 2020 |\n|---|---|", "| up | down |\n", "2019 | 2020: up"),
+    ],
+)
+def test_a_leaf_that_goes_on_with_a_table_is_titled_by_its_columns(header: str, text: str, title: str) -> None:
+    assert header_title(header, text) == title
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_row_of_a_table_is_a_title_without_its_bars() -> None:
+    assert leaf_title("| Part   | Price |\n|---|---|\n| bolt | 3 |\n", "x") == "Part | Price"
