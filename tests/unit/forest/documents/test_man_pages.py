@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from steps import LINEAR, growth
 
-from memotree.forest.documents import Document, UnreadableDocumentError, gzipped, read_document
+from memotree.forest.documents import Document, UnreadableDocumentError, packed, read_document
 
 MAN = r"""'\" t
 .\" A comment.
@@ -93,7 +93,7 @@ two
 """
 
 
-def packed(data: bytes) -> bytes:
+def gzipped(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
@@ -148,9 +148,9 @@ def test_a_page_of_mdoc_is_divided_by_its_sections() -> None:
 @pytest.mark.parametrize(
     ("data", "how", "expected"),
     [
-        (packed(MAN.encode()), {"name": "man1/cp.1.gz"}, "text/troff"),
-        (packed(b"# Title\n\nwords"), {"name": "a.md.gz"}, "text/markdown"),
-        (packed(b"# Title\n\nwords"), {"media_type": "application/gzip"}, "text/markdown"),
+        (gzipped(MAN.encode()), {"name": "man1/cp.1.gz"}, "text/troff"),
+        (gzipped(b"# Title\n\nwords"), {"name": "a.md.gz"}, "text/markdown"),
+        (gzipped(b"# Title\n\nwords"), {"media_type": "application/gzip"}, "text/markdown"),
         (MAN.encode(), {}, "text/troff"),
         (b".TH LS 1\n.SH NAME\nls\n", {"media_type": "text/troff"}, "text/troff"),
         (b"...and so on\n", {"name": "notes.1"}, "text/plain"),
@@ -166,9 +166,9 @@ def test_a_man_page_is_recognised_also_if_it_is_packed(data: bytes, how: dict[st
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (packed(b"words")[:-4], "DAMAGED_ARCHIVE"),
-        (packed(b"words")[:8] + b"\xff" * 20, "DAMAGED_ARCHIVE"),
-        (packed(b""), "EMPTY_DOCUMENT"),
+        (gzipped(b"words")[:-4], "DAMAGED_ARCHIVE"),
+        (gzipped(b"words")[:8] + b"\xff" * 20, "DAMAGED_ARCHIVE"),
+        (gzipped(b""), "EMPTY_DOCUMENT"),
     ],
 )
 def test_a_damaged_packed_file_is_refused(data: bytes, reason: str) -> None:
@@ -179,9 +179,9 @@ def test_a_damaged_packed_file_is_refused(data: bytes, reason: str) -> None:
 
 @pytest.mark.requirement("USE-9")
 def test_a_packed_file_that_grows_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gzipped, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 1 << 20)
     with pytest.raises(UnreadableDocumentError, match="has over 1 MiB") as caught:
-        read_document(packed(b"a" * (1 << 20) + b"a"), name="a.1.gz")
+        read_document(gzipped(b"a" * (1 << 20) + b"a"), name="a.1.gz")
     assert caught.value.reason == "UNPACKED_TOO_LARGE"
 
 
