@@ -31,7 +31,7 @@ _IMAGE: Final = re.compile(r"!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])?")
 _EMPTY_LINK: Final = re.compile(r"\[\s*\](?:\([^)]*\)|\[[^\]]*\])?")
 _FENCE: Final = re.compile(r"^\s*(?:`{3,}|~{3,})\s*[\w+#.-]*\s*$")
 _DECORATION: Final = re.compile(
-    r"^\s*(?:@[\w.]+(?:\(.*\))?|#\[.*\]|#!.*|[rbfuRBFU]{0,2}(?:\"{3}|'{3})|/\*+|\*/|[{}()\[\];,]+)\s*$"
+    r"^\s*(?:@[\w.]+(?:\(.*)?|#\[.*\]|#!.*|[rbfuRBFU]{0,2}(?:\"{3}|'{3})|/\*+|\*/|[{}()\[\];,]+)\s*$"
 )
 """A line of code that names nothing: a decorator, the line for the shell, a lone bracket, quote or comment sign."""
 _COMMENT: Final = re.compile(r"^\s*(?:[rbfuRBFU]{0,2}(?:\"{3}|'{3})|/{2,}!?|/\*+|\*+(?=\s)|#+(?=\s)|--+(?=\s))\s*")
@@ -58,7 +58,8 @@ def leaf_title(text: str, fallback: str, heading: str = "", *, is_code: bool = F
     """
     if is_turn:
         return shorten(title_or(_beginning(text, LEAF_CHARS), fallback), LEAF_CHARS)
-    own = _first_words(text, LEAF_CHARS, is_code=is_code)
+    own = _signature(text, heading) if is_code and text.lstrip().startswith("@") else ""
+    own = own or _first_words(text, LEAF_CHARS, is_code=is_code)
     if heading and (not own or own == shorten(one_line(heading), LEAF_CHARS)):
         own = _first_words(_after_heading(text), LEAF_CHARS, is_code=is_code) or own
     return shorten(title_or(own, _below(heading, fallback)), LEAF_CHARS)
@@ -156,6 +157,13 @@ def _first_words(text: str, limit: int, *, is_code: bool = False) -> str:
     return ""
 
 
+def _signature(text: str, heading: str) -> str:
+    """Returns the line that defines what a section of code is named after; it follows the decorators."""
+    name = re.escape(heading.removesuffix("()").rpartition(".")[2].rpartition(" ")[2])
+    found = re.search(rf"^(?![ \t]*@)[^\r\n]*\b(?:def|class|func|function)[ \t]+{name}\b[^\r\n]*", text, re.MULTILINE)
+    return shorten(_unmarked(found[0]), LEAF_CHARS) if name and found else ""
+
+
 def _beginning(text: str, limit: int) -> str:
     found = _LINE.search(text[:_LOOK])
     return shorten(_unmarked(found[0]), limit) if found else ""
@@ -167,6 +175,8 @@ def _lines(text: str, *, is_code: bool) -> Iterator[str]:
         if _FENCE.match(line) or (is_code and _DECORATION.match(line)):
             continue
         shown = _COMMENT.sub("", line) if is_code else line
+        if is_code and _DECORATION.match(shown):  # a tag of a documentation comment
+            continue
         if shown.lstrip().startswith("<") and not is_code:
             shown = _TAGS_AROUND.sub("", shown)
         if "![" in shown:

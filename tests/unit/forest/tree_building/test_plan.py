@@ -200,6 +200,9 @@ def test_the_title_of_code_is_neither_a_decorator_nor_a_sign_of_a_comment() -> N
     assert leaf_title("@property\ndef size(self) -> int:\n", "x", is_code=True) == "def size(self) -> int:"
     assert leaf_title('#!/bin/sh\n"""\nReads files.\n"""\n', "x", is_code=True) == "Reads files."
     assert leaf_title("/**\n * Reads files.\n */\n", "x", is_code=True) == "Reads files."
+    marked = '@mark.parametrize(\n    ("a", "b"),\n)\ndef test_a(a: int) -> None:\n'
+    assert leaf_title(marked, "x", "test_a()", is_code=True) == "def test_a(a: int) -> None:"
+    assert leaf_title("/**\n * @license\n * Reads files.\n */\n", "x", is_code=True) == "Reads files."
     assert leaf_title("}\n\n// Reads files.\n", "x", is_code=True) == "Reads files."
 
 
