@@ -1,6 +1,7 @@
 """Cuts a text with tables: a table that fits into a piece is kept whole, a longer one is cut between its rows."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -14,29 +15,34 @@ SplitText = Callable[[int, int], Sequence[Span]]
 """Splits the text between two offsets into pieces, by the rules for text without tables."""
 
 
-def tables_within(document: Document, start: int, end: int) -> list[Table]:
+def tables_within(document: Document, start: int, end: int) -> Sequence[Table]:
     """Returns the tables that have text between two offsets."""
-    return [table for table in document.tables if table.start < end and table.end > start]
+    first = bisect_right(document.tables, start, key=lambda table: table.end)
+    last = bisect_left(document.tables, end, key=lambda table: table.start)
+    return document.tables[first:last]
 
 
 def is_broken(text: str, spans: Sequence[Span], tables: Sequence[Table], size: int) -> bool:
     """Whether pieces cut a table that fits into one piece, or a row that does."""
     ends = [end for _, end in spans[:-1]]
     for table in tables:
-        inside = [end for end in ends if table.start < end < table.end]
-        if inside and (table.end - table.start <= size or not set(inside) <= _row_ends(text, table, size)):
+        inside = ends[bisect_right(ends, table.start) : bisect_left(ends, table.end)]
+        if inside and (table.end - table.start <= size or _cuts_row(text, table, inside, size)):
             return True
     return False
 
 
-def _row_ends(text: str, table: Table, size: int) -> set[int]:
-    """Returns the places where a table may be cut: after each row, and anywhere in a row too long for a piece."""
-    allowed: set[int] = set()
+def _cuts_row(text: str, table: Table, cuts: Sequence[int], size: int) -> bool:
+    """Whether a row that fits into a piece is cut; the cuts are in order."""
+    index = 0
     for start, end in rows(text, table):
-        allowed.add(end)
-        if end - start > size:
-            allowed.update(range(start + 1, end))
-    return allowed
+        while index < len(cuts) and cuts[index] <= start:
+            index += 1
+        if index == len(cuts):
+            return False
+        if cuts[index] < end and end - start <= size:
+            return True
+    return False
 
 
 def rows(text: str, table: Table) -> Iterator[Span]:

@@ -11,7 +11,9 @@ from markdown_it import MarkdownIt
 
 from memotree.forest.documents.document import Table
 
-_DELIMITER_ROW: Final = re.compile(r"^[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?$", re.MULTILINE)
+_DELIMITER_ROW: Final = re.compile(
+    r"^[ \t>]*+(?:\|[ \t]*+)?:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+(?:\|[ \t]*+)?\r?$", re.MULTILINE
+)
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _DELIMITERS: Final = ",;\t|"

@@ -21,9 +21,9 @@ _LINE: Final = re.compile(r"[^\r\n]*[^\s\-=~`*_#>+][^\r\n]*")
 """A line that is more than markup: not the fence of front matter or code, nor a horizontal rule."""
 _UNDERLINE: Final = re.compile(r"\r?\n[ \t]*[=\-~^*+#]{2,}[ \t]*(?=\r?\n|\Z)")
 _TAG: Final = (
-    r"(?:<!--.*?(?:-->|$)|</?(?:a|article|b|blockquote|br|center|code|dd|details|div|dl|dt|em|font|h[1-6]|hr|i|img|kbd|"
+    r"(?:<!--(?:(?!-->).)*+(?:-->|$)|</?(?:a|article|b|blockquote|br|center|code|dd|details|div|dl|dt|em|font|h[1-6]|hr|i|img|kbd|"
     r"li|ol|p|picture|pre|section|source|span|strong|sub|summary|sup|table|tbody|td|tfoot|th|thead|tr|u|ul|video)"
-    r"(?:\s[^<>]*)?/?>)"
+    r"(?:\s[^<>]*+|/)?>)"
 )
 _TAGS_AROUND: Final = re.compile(rf"^(?:\s*{_TAG})+|(?:{_TAG}\s*)+$", re.IGNORECASE)
 """Comments and elements of HTML, which Markdown files contain, at the beginning and the end of a line."""

@@ -1,7 +1,11 @@
 """Tables are found with their headers, in Markdown, HTML and CSV."""
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+from steps import LINEAR, growth
+
+from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document, read_document
 
 
@@ -84,3 +88,26 @@ def test_a_giant_table_is_read() -> None:
     document = read_document(f"<table><tr><th>n<th>v{rows}</table>", name="a.html")
     assert document.text.count("\n") == 100_001
     assert tables(document)[0][0] == "n\tv\n"
+
+
+@pytest.mark.parametrize(
+    "line", [" " * 200_000 + "x", "-" * 200_000 + "x", "---" + " " * 200_000 + "x", "-|" * 100_000 + "x"]
+)
+def test_a_line_that_looks_like_a_table_for_long_is_passed_over(line: str) -> None:
+    assert read_document(f"words\n{line}x\n", name="a.md").tables == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda count: "# T\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n" * count,
+        lambda count: "| a | b |\n|---|---|\n| 1 | 2 |\n\nwords words words words\n\n" * count,
+        lambda count: "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * count,
+    ],
+)
+def test_cutting_tables_takes_steps_in_proportion_to_the_text(source: Callable[[int], str]) -> None:
+    def work(count: int) -> Callable[[], object]:
+        document = read_document(source(count), name="a.md")
+        return lambda: split(document, 60)
+
+    assert growth(work, 100) < LINEAR

@@ -236,3 +236,11 @@ def test_a_leaf_that_goes_on_with_a_table_is_titled_by_its_columns(header: str, 
 @pytest.mark.requirement("USE-9")
 def test_a_row_of_a_table_is_a_title_without_its_bars() -> None:
     assert leaf_title("| Part   | Price |\n|---|---|\n| bolt | 3 |\n", "x") == "Part | Price"
+
+
+@pytest.mark.requirement("USE-9")
+@pytest.mark.parametrize("line", ["<!---->", "<br />", "<br/> ", "![a](b) ", "[![", "| ", "#[", "<p "])
+def test_titles_of_hostile_lines_end(line: str) -> None:
+    for end in ("x", "1", "", "-->"):
+        for is_code in (False, True):
+            assert len(leaf_title(line * 2000 + end, "Part 1", "1", is_code=is_code)) <= 80
