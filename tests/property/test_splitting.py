@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
@@ -127,6 +127,7 @@ def test_a_text_is_only_cut_between_graphemes(text: str) -> None:
     assert [place for place in range(1, len(text) + 1) if may_cut(text, place)] == ends
 
 
+@example("\n## A\n\n", 2)
 @given(texts, sizes)
 def test_blank_pieces_remain_only_if_their_neighbours_are_full(text: str, size: int) -> None:
     if not text.strip():

@@ -253,6 +253,9 @@ def _without_crumbs(text: str, ends: list[int], size: int) -> list[tuple[int, in
             pieces.append((start, end))
         else:
             pieces[-1:] = [(before[0], middle), (middle, end)]
+            earlier = pieces[-3] if len(pieces) > 2 else before  # noqa: PLR2004 - the one before these two
+            if text[slice(*earlier)].isspace() and middle - earlier[0] <= size:  # there is room for it now
+                pieces[-3:-1] = [(earlier[0], middle)]
     return pieces
 
 
