@@ -462,3 +462,23 @@ async def test_leaves_of_a_table_keep_their_ids_and_follow_its_header(forest: Fo
     for node_id in later:
         assert after[node_id].title == before[node_id].title.replace("Price", "Cost in euros")
         assert after[node_id].attributes["table_header"] == "| Part | Cost in euros |\n|---|---|"
+
+
+@pytest.mark.requirement("USE-9")
+async def test_a_changed_function_changes_its_leaf_alone(forest: Forest) -> None:
+    functions = {name: f"def {name}(x):\n    return x + {number}\n\n\n" for number, name in enumerate("abcd")}
+
+    async def put() -> tuple[Any, dict[str, str]]:
+        text = "".join(functions.values())
+        result = await forest.ingest(text, document_id="a.py", media_type="text/x-python")
+        assert await forest.text(result.archive_id) == text
+        return result, await forest.leaves(result.archive_id)
+
+    result, before = await put()
+    sections = [version.title for version in await forest.versions(result.archive_id) if version.type == "summary_node"]
+    assert sorted(sections) == ["a()", "b()", "c()", "d()"]
+    functions["b"] = "def b(x):\n    return x * 20\n\n\n"
+    functions["e"] = "def e(x):\n    return x\n"
+    _, after = await put()
+    assert [before[node_id] for node_id in before.keys() - after.keys()] == ["def b(x):\n    return x + 1\n\n\n"]
+    assert {after[node_id] for node_id in after.keys() - before.keys()} == {functions["b"], functions["e"]}
