@@ -29,6 +29,9 @@ _HASH_DIGITS: Final = 12
 _LOOKED_AT: Final = 8192
 """How many bytes at the beginning of a file are checked to decide whether it is text."""
 
+_PACKED: Final = (".docx", ".docm", ".epub", ".gz")
+"""How the names of documents end that are packed, so that their first bytes do not look like text."""
+
 
 class NoDocumentError(CliError):
     """There is nothing to ingest."""
@@ -344,16 +347,18 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether the beginning of a file looks like a document: not empty, and either text or a PDF."""
+    """Whether the beginning of a file looks like a document: not empty, and text, or of a kind that holds text."""
     if not path.is_file():
         return False
+    name = path.name.lower()
     try:
         with path.open("rb") as file:
             head = file.read(_LOOKED_AT)
     except OSError:
         return True  # reading it later reports the error
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))  # UTF-16 has NUL bytes
-    return bool(head) and (wide or b"\0" not in head or head.startswith(b"%PDF-"))
+    holds_text = head.startswith(b"%PDF-") or (name.endswith(_PACKED) and not name.endswith(".tar.gz"))
+    return bool(head) and (wide or b"\0" not in head or holds_text)
 
 
 def register(app: typer.Typer) -> None:

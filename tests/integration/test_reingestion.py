@@ -433,3 +433,52 @@ async def test_a_summary_names_the_model_that_made_it(world: World, endpoint: Mo
         makers = {node.title: node.attributes[SUMMARY_BY] for node in await forest.versions(result.archive_id)}
         assert makers["Short"] == "verbatim", "of one child it is that child's, and a short text is its own"
         assert makers["Long"].startswith("test-chat leaf_summary@")
+
+
+def priced(columns: str, *rows: str) -> str:
+    return f"# Prices\n\n| {columns} |\n|---|---|\n" + "".join(f"| {row} |\n" for row in rows) + "\nAll in euros.\n"
+
+
+@pytest.mark.requirement("USE-9")
+async def test_leaves_of_a_table_keep_their_ids_and_follow_its_header(forest: Forest) -> None:
+    rows = [f"{part} of steel, sold by the piece | {number}" for number, part in enumerate(["bolt", "nut"] * 8)]
+
+    async def put(columns: str, *rows: str) -> dict[str, Any]:
+        text = priced(columns, *rows)
+        result = await forest.ingest(text, document_id="prices", media_type="text/markdown", chunk_size=CHUNK)
+        assert await forest.text(result.archive_id) == text
+        return {node_id: await forest.node(node_id) for node_id in await forest.leaves(result.archive_id)}
+
+    before = await put("Part | Price", *rows)
+    first, *later = before
+    assert before[first].title == "Part | Price"
+    assert len(later) > 1
+    for node_id in later:
+        assert before[node_id].title.removeprefix("Part | Price: ") in before[node_id].content
+        assert before[node_id].attributes["table_header"] == "| Part | Price |\n|---|---|"
+    after = await put("Part | Cost in euros", *rows)
+    assert set(later) <= set(after), "their text is the same"
+    assert first not in after
+    for node_id in later:
+        assert after[node_id].title == before[node_id].title.replace("Price", "Cost in euros")
+        assert after[node_id].attributes["table_header"] == "| Part | Cost in euros |\n|---|---|"
+
+
+@pytest.mark.requirement("USE-9")
+async def test_a_changed_function_changes_its_leaf_alone(forest: Forest) -> None:
+    functions = {name: f"def {name}(x):\n    return x + {number}\n\n\n" for number, name in enumerate("abcd")}
+
+    async def put() -> tuple[Any, dict[str, str]]:
+        text = "".join(functions.values())
+        result = await forest.ingest(text, document_id="a.py", media_type="text/x-python")
+        assert await forest.text(result.archive_id) == text
+        return result, await forest.leaves(result.archive_id)
+
+    result, before = await put()
+    sections = [version.title for version in await forest.versions(result.archive_id) if version.type == "summary_node"]
+    assert sorted(sections) == ["a()", "b()", "c()", "d()"]
+    functions["b"] = "def b(x):\n    return x * 20\n\n\n"
+    functions["e"] = "def e(x):\n    return x\n"
+    _, after = await put()
+    assert [before[node_id] for node_id in before.keys() - after.keys()] == ["def b(x):\n    return x + 1\n\n\n"]
+    assert {after[node_id] for node_id in after.keys() - before.keys()} == {functions["b"], functions["e"]}

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
@@ -13,6 +13,7 @@ from memotree.forest.chunking.separators import PROSE
 from memotree.forest.chunking.splitting import _cutter, split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document, UnreadableDocumentError
+from memotree.forest.tree_building.plan import piece_title
 
 AWKWARD = st.sampled_from(
     (  # noqa: SIM905 - a list of forty strings would take forty lines
@@ -43,7 +44,7 @@ def check(document: Document, size: int) -> None:
 
 @pytest.mark.requirement("FOREST-1")
 @settings(max_examples=400)
-@given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.html", ""]))
+@given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.ts", "a.h", "a.html", ""]))
 def test_the_pieces_of_any_document_joined_are_its_text(text: str, size: int, name: str) -> None:
     try:
         document = read_document(text, name=name)
@@ -66,6 +67,49 @@ def test_the_pieces_of_any_conversation_joined_are_its_text(turns: list[tuple[st
         assert turn.start <= piece.start < piece.end <= turn.end
 
 
+CELLS = st.text(st.sampled_from("abc def . ! ? 123 é中。; :"), min_size=1, max_size=30).map(lambda cell: f"a{cell}")
+TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=12).map(
+    lambda rows: "| name | price |\n|---|---|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+)
+
+
+@pytest.mark.requirement("FOREST-1")
+@pytest.mark.requirement("USE-9")
+@settings(max_examples=300)
+@given(st.lists(st.one_of(texts, TABLES), max_size=6).map("\n\n".join), sizes)
+def test_the_pieces_of_any_document_with_tables_joined_are_its_text(text: str, size: int) -> None:
+    try:
+        document = read_document(text, name="a.md")
+    except UnreadableDocumentError:
+        return
+    check(document, size)
+
+
+@pytest.mark.requirement("USE-9")
+@given(
+    TABLES, st.integers(20, 400), st.sampled_from(["", "Words before it.\n\n", "# A heading\n\nWords. " * 20 + "\n\n"])
+)
+def test_a_table_is_kept_whole_or_cut_between_rows_and_each_later_leaf_knows_its_header(
+    table: str, size: int, before: str
+) -> None:
+    document = read_document(f"{before}{table}\nWords after it.\n", name="a.md")
+    (found,) = document.tables
+    assert document.text[found.start : found.end] == table
+    pieces = split(document, size)
+    cuts = [piece.start for piece in pieces if found.start < piece.start < found.end]
+    if len(table) <= size:
+        assert cuts == []
+    lines = table.splitlines(keepends=True)
+    places = [found.start + len("".join(lines[:number])) for number in range(len(lines))]
+    if len("".join(lines[:3])) <= size and max(map(len, lines)) <= size:
+        assert set(cuts) <= set(places[3:]), "between two rows, and the header stays with the first one"
+    for piece in pieces:
+        goes_on = found.header_end <= piece.start < found.end
+        assert document.header_at(piece.start) == ("| name | price |\n|---|---|" if goes_on else "")
+        title = piece_title(document, piece, 0)
+        assert title.startswith("name | price") or not goes_on
+
+
 @given(texts, st.integers(8, 120))
 def test_no_piece_begins_within_a_grapheme_where_that_can_be_avoided(text: str, size: int) -> None:
     text = "".join(text.split("\u0301"))  # runs of marks longer than a piece must be cut
@@ -83,6 +127,7 @@ def test_a_text_is_only_cut_between_graphemes(text: str) -> None:
     assert [place for place in range(1, len(text) + 1) if may_cut(text, place)] == ends
 
 
+@example("\n## A\n\n", 2)
 @given(texts, sizes)
 def test_blank_pieces_remain_only_if_their_neighbours_are_full(text: str, size: int) -> None:
     if not text.strip():

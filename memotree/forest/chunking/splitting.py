@@ -2,7 +2,8 @@
 
 `langchain-text-splitters` chooses the places, in this order: paragraphs, lines, ends of sentences (Chinese ones too),
 clauses, words; for code, the beginnings of classes and functions come first. It works on one stretch (the text of one
-section, or one turn) at a time. A word too long for a piece is cut between graphemes.
+section, or one turn) at a time. Tables are kept whole, or cut between rows (`tables`). A word too long for a piece is
+cut between graphemes.
 """
 
 import re
@@ -16,6 +17,7 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from memotree.forest.chunking.graphemes import cut_before, may_cut
 from memotree.forest.chunking.separators import WITHIN_PARAGRAPHS, separators_of
+from memotree.forest.chunking.tables import is_broken, split_around, tables_within
 from memotree.forest.documents.document import NO_SECTION, Document
 
 SPLITTER: Final = "recursive-1"
@@ -111,10 +113,21 @@ def split(document: Document, chunk_size: int, gaps: Iterable[tuple[int, int]] |
     parts = whole if gaps is None else _within(whole, gaps)
     cut = _cutter(separators_of(document.language), chunk_size)
     return [
-        Piece(part.start + start, part.start + end, part.section, part.turn)
+        Piece(start, end, part.section, part.turn)
         for part in parts
-        for start, end in _split_text(document.text[part.start : part.end], chunk_size, cut)
+        for start, end in _split_part(document, part, chunk_size, cut)
     ]
+
+
+def _split_part(document: Document, part: Stretch, size: int, cut: Cut) -> Sequence[tuple[int, int]]:
+    def split_text(start: int, end: int) -> list[tuple[int, int]]:
+        return [(start + low, start + high) for low, high in _split_text(document.text[start:end], size, cut)]
+
+    spans = split_text(part.start, part.end)
+    tables = tables_within(document, part.start, part.end) if document.tables else []
+    if not is_broken(document.text, spans, tables, size):
+        return spans
+    return split_around(document.text, (part.start, part.end), tables, size, split_text)
 
 
 def _within(whole: Sequence[Stretch], gaps: Iterable[tuple[int, int]]) -> Iterator[Stretch]:
@@ -240,6 +253,9 @@ def _without_crumbs(text: str, ends: list[int], size: int) -> list[tuple[int, in
             pieces.append((start, end))
         else:
             pieces[-1:] = [(before[0], middle), (middle, end)]
+            earlier = pieces[-3] if len(pieces) > 2 else before  # noqa: PLR2004 - the one before these two
+            if text[slice(*earlier)].isspace() and middle - earlier[0] <= size:  # there is room for it now
+                pieces[-3:-1] = [(earlier[0], middle)]
     return pieces
 
 

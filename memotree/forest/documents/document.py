@@ -83,6 +83,23 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """A table in the text, with a row on each line.
+
+    Attributes:
+        start: Offset of its first character, which is that of its header if it has one.
+        end: Offset after its last row.
+        header_end: Offset after its header; ``start`` if it has none.
+        is_quoted: Whether a row goes on over the line ends in quotes, as in CSV.
+    """
+
+    start: int
+    end: int
+    header_end: int
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A document that has been read.
 
@@ -97,6 +114,7 @@ class Document:
         turns: The turns of a conversation in order, which cover the whole text; empty for other documents.
         language: The programming language, as ``langchain_text_splitters.Language`` calls it, or ``""``.
         warnings: Sentences that say what was guessed or left out.
+        tables: The tables in the text, in order and disjoint.
     """
 
     text: str
@@ -107,6 +125,15 @@ class Document:
     turns: tuple[Turn, ...] = ()
     language: str = ""
     warnings: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def header_at(self, offset: int) -> str:
+        """Returns the header of the table whose rows go on at ``offset``; ``""`` elsewhere and in the header itself."""
+        index = bisect_right(self.tables, offset, key=lambda table: table.start) - 1
+        if index < 0:
+            return ""
+        table = self.tables[index]
+        return self.text[table.start : table.header_end].strip() if table.header_end <= offset < table.end else ""
 
     def page_at(self, offset: int) -> int:
         """Returns the page number, from 1, of the character at ``offset``; 0 for a document without pages."""

@@ -6,6 +6,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from memotree.forest.documents.document import UnreadableDocumentError, quoted
+from memotree.forest.documents.man_start import looks_like_man_page
+from memotree.forest.documents.packed import ZIP_MAGIC
 
 TEXT: Final = "text/plain"
 MARKDOWN: Final = "text/markdown"
@@ -13,6 +15,12 @@ HTML: Final = "text/html"
 PDF: Final = "application/pdf"
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
+TSV: Final = "text/tab-separated-values"
+MAN: Final = "text/troff"
+NOTEBOOK: Final = "application/x-ipynb+json"
+DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+EPUB: Final = "application/epub+zip"
 CONVERSATION: Final = "application/vnd.memotree.conversation"
 
 _PARAMETER: Final = re.compile(r";\s*charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
@@ -24,6 +32,10 @@ _ALIASES: Final = {
     "application/jsonl": NDJSON,
     "application/x-jsonlines": NDJSON,
     "text/json": JSON,
+    "text/x-troff": MAN,
+    "application/x-troff": MAN,
+    "application/x-troff-man": MAN,
+    "text/x-troff-man": MAN,
 }
 _SUFFIXES: Final = {
     "md": MARKDOWN,
@@ -36,13 +48,17 @@ _SUFFIXES: Final = {
     "xhtml": HTML,
     "pdf": PDF,
     "json": JSON,
+    "ipynb": NOTEBOOK,
+    "docx": DOCX,
+    "docm": DOCX,
+    "epub": EPUB,
     "jsonl": NDJSON,
     "ndjson": NDJSON,
     "txt": TEXT,
     "text": TEXT,
     "log": TEXT,
-    "csv": TEXT,
-    "tsv": TEXT,
+    "csv": CSV,
+    "tsv": TSV,
 }
 # The language as the splitters' library names it: by file suffix here, by the part after "text/x-" below.
 _LANGUAGES: Final = {
@@ -116,6 +132,9 @@ _LANGUAGE_TYPES: Final = {
     "latex": "latex",
 }
 _NOT_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", "application/vnd.", "application/msword")
+_SECTION_OF_MANUAL: Final = re.compile(r"(?:[1-9][a-z]{0,8}|man|mdoc|roff)")
+"""The suffix of a man page."""
+_OTHER_ARCHIVES: Final = (".zip", ".jar", ".whl", ".xlsx", ".pptx", ".odt", ".apk")
 _HTML_START: Final = re.compile(
     rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html\b)", re.IGNORECASE | re.DOTALL
 )
@@ -170,19 +189,33 @@ def kind_of(data: bytes, *, media_type: str, name: str) -> Kind:
         return _by_media_type(named, encoding, name)
     if data[:1024].lstrip().startswith(b"%PDF-"):  # no other kind begins like this, whatever the file is called
         return Kind(PDF)
+    if data.startswith(ZIP_MAGIC) and (packed := _packed(data, name)):
+        return Kind(packed)
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower().removeprefix(".")
     if suffix in _LANGUAGES:
         return Kind(f"text/x-{_LANGUAGES[suffix]}", _LANGUAGES[suffix], encoding)
     if suffix in _SUFFIXES:
         return Kind(_SUFFIXES[suffix], "", encoding)
+    return Kind(_by_content(data, suffix), "", encoding)
+
+
+def _packed(data: bytes, name: str) -> str:
+    if b"mimetypeapplication/epub+zip" in data[:100]:
+        return EPUB
+    return DOCX if b"word/" in data and not name.lower().endswith(_OTHER_ARCHIVES) else ""
+
+
+def _by_content(data: bytes, suffix: str) -> str:
+    if looks_like_man_page(data, has_section=_SECTION_OF_MANUAL.fullmatch(suffix) is not None):
+        return MAN
     if _HTML_START.match(data[:4096].removeprefix(b"\xef\xbb\xbf")):
-        return Kind(HTML, "", encoding)
-    return Kind("", "", encoding)
+        return HTML
+    return ""
 
 
 def _by_media_type(named: str, encoding: str, name: str) -> Kind:
     media_type = _ALIASES.get(named, named)
-    if media_type in {TEXT, MARKDOWN, HTML, PDF, JSON, NDJSON, CONVERSATION}:
+    if media_type in {TEXT, MARKDOWN, HTML, PDF, JSON, NDJSON, MAN, NOTEBOOK, DOCX, EPUB, CONVERSATION}:
         return Kind(media_type, "", encoding, declared=True)
     if media_type.startswith(_NOT_TEXT):
         raise UnsupportedMediaTypeError(name, media_type)

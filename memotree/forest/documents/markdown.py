@@ -32,7 +32,7 @@ def headings(text: str) -> list[Heading]:
     if not _MAYBE_HEADING.search(body):
         return []  # saves parsing megabytes that have no heading
     starts = [0, *(found.end() for found in _LINE_END.finditer(body))]
-    tokens = _blocks().parse(body)
+    tokens = blocks().parse(body)
     found = []
     for token, following in pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map is not None:
@@ -61,7 +61,7 @@ def _front_matter_end(text: str) -> int:
 
 
 @cache
-def _blocks() -> MarkdownIt:
+def blocks() -> MarkdownIt:
     """Returns a parser of blocks only; the content of paragraphs is not needed here."""
     parser = MarkdownIt("commonmark")
     parser.core.ruler.enableOnly(["normalize", "block"])

@@ -11,7 +11,7 @@ from memotree_storage.model.attribute_names import TAGS
 from memotree_storage.model.node import Node
 from memotree_storage.model.validation import canonical_node, check_archive_name, node_faults, text_faults
 
-from memotree.forest.documents import Document, Section, SpokenTurn, Turn, conversation, read_document
+from memotree.forest.documents import Document, Section, SpokenTurn, Table, Turn, conversation, read_document
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message
 from memotree.v1 import forest_service_pb2 as pb
@@ -99,4 +99,5 @@ def from_json(data: bytes) -> Document:
     outline = tuple(Section(**section) for section in values.pop("outline"))
     turns = tuple(Turn(**turn) for turn in values.pop("turns"))
     pages, warnings = tuple(values.pop("pages")), tuple(values.pop("warnings"))
-    return Document(**values, outline=outline, turns=turns, pages=pages, warnings=warnings)
+    tables = tuple(Table(**table) for table in values.pop("tables", ()))
+    return Document(**values, outline=outline, turns=turns, pages=pages, warnings=warnings, tables=tables)

@@ -16,8 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memotree_storage.model.attribute_names import SECTION
+from memotree_storage.model.attribute_names import SECTION, TABLE_HEADER
 from memotree_storage.model.node import Node
+from memotree_storage.model.titles import own_title
 
 from memotree.forest.chunking.splitting import Piece, split, stretches
 from memotree.forest.documents import Document
@@ -35,9 +36,9 @@ from memotree.forest.ingestion.existing_tree import (
 )
 from memotree.forest.ingestion.leaf_alignment import Kept
 from memotree.forest.ingestion.positions import new_positions
-from memotree.forest.tree_building.builder import MergedPieces, TreeBuilder
-from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title
-from memotree.forest.tree_building.titles import merged_title
+from memotree.forest.tree_building.builder import MergedPieces, TreeBuilder, table_header
+from memotree.forest.tree_building.plan import Group, PlannedInner, PlannedLeaf, piece_title, title_of_section
+from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title
 from memotree.models.chat_answers import Summary
 
 _NO_SUMMARY = Summary("", "")
@@ -122,7 +123,8 @@ class TreeUpdater:
             parent = self._section_node.get(outlined.parent, TOP)
             node_id = known.get(section)
             if node_id is None:
-                planned = self._planned(outlined.title, outlined.start, outlined.end, section)
+                title = title_of_section(self._document, section)
+                planned = self._planned(title, outlined.start, outlined.end, section)
                 node_id = self._builder.context.new_id("section", section)
                 self._new[node_id] = self._builder.inner(self._document, planned, node_id, _NO_SUMMARY, (), None, "")
                 self._start[node_id] = outlined.start
@@ -199,7 +201,13 @@ class TreeUpdater:
     ) -> Node:
         start, end = span
         text = self._document.text
-        title = merged_title(text[start:end], text[start:end][-2000:], f"Parts {number}")
+        title = merged_title(
+            text[start:end],
+            text[start:end][-2000:],
+            f"Parts {number}",
+            is_code=bool(self._document.language),
+            is_turn=bool(self._document.turns),
+        )
         planned = self._planned(title, start, end, group.section, number)
         node_id = self._builder.context.new_id(f"merged {start}", end)
         return self._builder.inner(self._document, planned, node_id, summary, below, None, "")
@@ -233,13 +241,34 @@ class TreeUpdater:
             position = positions.get(node_id, before.position)
             tags = tuple(sorted(self._tags.union(before.tags))) if self._existing.is_own(node_id) else before.tags
             now = replace(before, parent_id=parent, position=position, archive_id=context.archive_id, tags=tags)
-            changed[node_id] = now
+            changed[node_id] = self._with_header(now) if node_id in self._section else now
         for section, node_id in self._section_node.items():
             outlined = self._document.outline[section]
             node = changed[node_id]
             attributes = {**node.attributes, SECTION: str(outlined.level)}
-            changed[node_id] = replace(node, title=outlined.title, attributes=attributes)
+            title = title_of_section(self._document, section)
+            changed[node_id] = replace(node, title=title, attributes=attributes)
         return {node_id: node for node_id, node in changed.items() if self._differs(node)}
+
+    def _with_header(self, leaf: Node) -> Node:
+        """Returns a kept leaf with the header that its table has now, and a title that follows it."""
+        before = leaf.attributes.get(TABLE_HEADER, "")
+        now = table_header(self._document, self._start[leaf.id])
+        if now == before:
+            return leaf
+        attributes = {name: value for name, value in leaf.attributes.items() if name != TABLE_HEADER}
+        was_made = (
+            leaf.title == header_title(before, leaf.content)
+            if before
+            else not own_title(leaf.title, leaf.type, leaf.content)
+        )
+        if not was_made:  # a person has given the title
+            title = leaf.title
+        elif now:
+            title = header_title(now, leaf.content)
+        else:
+            title = leaf_title(leaf.content, "Part 1")
+        return replace(leaf, title=title, attributes={**attributes, **({TABLE_HEADER: now} if now else {})})
 
     def _differs(self, node: Node) -> bool:
         if node.id in self._new:

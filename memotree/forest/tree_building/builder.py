@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 import numpy as np
 from memotree_storage import faults
 from memotree_storage.index.node_text import embedded_text
-from memotree_storage.model.attribute_names import SECTION, SPEAKER, TIME, TURN_ID
+from memotree_storage.model.attribute_names import SECTION, SPEAKER, TABLE_HEADER, TIME, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node, Source, derived_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
@@ -37,6 +37,7 @@ from memotree.models.meter import Meter
 
 _AT_ONCE: Final = 256
 _GROUPS_AT_ONCE: Final = 16
+_HEADER_CHARS: Final = 1000
 
 ReportProgress = Callable[[str, int, int], Awaitable[None]]
 """Called with the name of the step, the units done and the units in total."""
@@ -319,7 +320,7 @@ class TreeBuilder:
             summary=summary.text,
             content=text,
             tags=self.context.tags,
-            attributes=_with_provenance(_turn_attributes(document, node.turn), summary, hash_of_content(text)),
+            attributes=_with_provenance(leaf_attributes(document, node), summary, hash_of_content(text)),
             source=self._source(node),
         )
 
@@ -362,12 +363,18 @@ def _text_to_embed(title: str, summary: Summary) -> str:
     return embedded_text(Node("", "", None, "", title=title, summary=summary.text))
 
 
-def _turn_attributes(document: Document, turn: int | None) -> dict[str, str]:
-    if turn is None:
-        return {}
-    spoken = document.turns[turn]
-    told = {SPEAKER: spoken.speaker, TIME: spoken.time, TURN_ID: spoken.id}
+def leaf_attributes(document: Document, leaf: PlannedLeaf) -> dict[str, str]:
+    """Returns what is known about a leaf besides its text: its turn, and the header of the table it goes on with."""
+    told = {TABLE_HEADER: table_header(document, leaf.start)}
+    if leaf.turn is not None:
+        spoken = document.turns[leaf.turn]
+        told |= {SPEAKER: spoken.speaker, TIME: spoken.time, TURN_ID: spoken.id}
     return {name: value for name, value in told.items() if value}
+
+
+def table_header(document: Document, start: int) -> str:
+    """Returns the header of the table that a leaf at ``start`` goes on with, as it is in the text."""
+    return document.header_at(start)[:_HEADER_CHARS]
 
 
 def _with_provenance(attributes: Mapping[str, str], summary: Summary, made_of: str) -> dict[str, str]:

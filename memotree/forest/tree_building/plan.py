@@ -9,11 +9,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Final
 
 from memotree.forest.chunking.splitting import Piece
+from memotree.forest.documents.canonical import title_or
 from memotree.forest.documents.document import NO_SECTION, Document
 from memotree.forest.tree_building.merging import Merging
-from memotree.forest.tree_building.titles import leaf_title, merged_title
+from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title, section_title
+
+_LOOK: Final = 4000
+"""How far into a section its first words are looked for, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +125,21 @@ def group_pieces(pieces: Sequence[Piece]) -> list[Group]:
 
 def piece_title(document: Document, piece: Piece, number: int) -> str:
     """Returns the title of a piece's leaf; ``number`` is the index of the piece, for the fallback title."""
+    header = document.header_at(piece.start)
+    if header:
+        return title_or(header_title(header, document.text[piece.start : piece.end]), f"Part {number + 1}")
     heading = "" if piece.section == NO_SECTION else document.outline[piece.section].title
-    return leaf_title(document.text[piece.start : piece.end], f"Part {number + 1}", heading)
+    text = document.text[piece.start : piece.end]
+    is_code, is_turn = bool(document.language), piece.turn is not None
+    return leaf_title(text, f"Part {number + 1}", heading, is_code=is_code, is_turn=is_turn)
+
+
+def title_of_section(document: Document, section: int) -> str:
+    """Returns the title of a section's node: its heading, with the words after it if it is a number alone."""
+    outlined = document.outline[section]
+    if document.turns:
+        return outlined.title
+    return section_title(outlined.title, document.text[outlined.start : document.own_end(section)][:_LOOK])
 
 
 def plan_tree(document: Document, pieces: Sequence[Piece], mergings: Sequence[Merging]) -> TreePlan:
@@ -215,7 +233,7 @@ class _Planner:
             inner = PlannedInner(parent, "", 0, 0, 0, self._heading(section), "", (), None, place.group, place.node)
             return inner, self._pair(place)
         below: Sequence[_Place] = self._below[place.index]
-        title = self._document.outline[place.index].title
+        title = title_of_section(self._document, place.index)
         inner = PlannedInner(parent, title, 0, 0, 0, self._heading(place.index), "", (), place.index)
         only = below[0] if len(below) == 1 else None
         if isinstance(only, _Merged) and only.node >= self._mergings[only.group].leaves:
@@ -254,7 +272,14 @@ class _Planner:
             nodes[index] = replace(
                 node,
                 title=node.title
-                or merged_title(text[first.start : first.end], text[last.start : last.end], f"Parts {index + 1}"),
+                or merged_title(
+                    text[first.start : first.end],
+                    text[last.start : last.end],
+                    f"Parts {index + 1}",
+                    node.heading.rpartition(" > ")[2],
+                    is_code=bool(self._document.language),
+                    is_turn=bool(self._document.turns),
+                ),
                 start=first.start,
                 end=last.end,
                 page=first.page,

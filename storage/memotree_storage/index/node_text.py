@@ -16,6 +16,7 @@ from memotree_storage.model.attribute_names import (
     SIMILARITY_THRESHOLD,
     SPEAKER,
     SPLITTER,
+    TABLE_HEADER,
     TAGS,
     TIME,
     TURN_ID,
@@ -28,7 +29,7 @@ from memotree_storage.model.tokens import count_tokens
 
 _RECORDS: Final = RESERVED | {
     *(DOCUMENT_ID, MEDIA_TYPE, SHA256, INGESTION, TAGS, SPLITTER, CHUNK_SIZE, SIMILARITY_THRESHOLD, MERGE_LIMIT),
-    *(SECTION, TURN_ID, JOINED_FROM, VALID_FROM, VALID_TO),
+    *(SECTION, TABLE_HEADER, TURN_ID, JOINED_FROM, VALID_FROM, VALID_TO),
 }
 """The attributes in which MemoTree keeps its records, and the valid time; nobody searches for their words."""
 

@@ -76,6 +76,9 @@ TIME: Final = "time"
 TURN_ID: Final = "turn_id"
 """The id of the turn in its conversation."""
 
+TABLE_HEADER: Final = "table_header"
+"""The header of the table that a leaf goes on with; its title shows the names of the columns."""
+
 # --- Of a node that represents a former archive ---
 
 JOINED_FROM: Final = "joined_from"

@@ -16,8 +16,8 @@ _MARKUP: Final = re.compile(r"(?:^|(?<=\s))[#>*+=`_-]+|[*`_]+(?=\s|$)|\s+")
 """Marks of Markdown before and after words, and white space; not the signs within a word, such as those of ``C++``."""
 
 _RUN: Final = re.compile(f"[{UNSPACED}]")
-_NUMBERED: Final = re.compile(r"Part \d+")
-"""The title of a document's leaf that has no words."""
+_NUMBERED: Final = re.compile(r"(?:.*, p|P)art \d+")
+"""The title of a document's leaf that has no words: its number, after the heading of its section if it has one."""
 
 
 def own_title(title: str, kind: str, content: str) -> str:

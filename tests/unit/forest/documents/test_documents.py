@@ -148,7 +148,7 @@ def test_the_codec_keeps_every_part_of_a_document_as_content() -> None:
         (b"[]", {"media_type": "application/json"}, "EMPTY_DOCUMENT"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", {"name": "a.txt"}, "BINARY_DOCUMENT"),
         (b"words\x00words", {}, "BINARY_DOCUMENT"),
-        (b"PK\x03\x04rest", {"name": "a.docx"}, "BINARY_DOCUMENT"),
+        (b"PK\x03\x04rest", {"name": "a.xlsx"}, "BINARY_DOCUMENT"),
         (bytes(range(256)).replace(b"\0", b"") * 20, {}, "BINARY_DOCUMENT"),
         (codecs.BOM_UTF16_LE + b"a", {}, "UNDECODABLE_DOCUMENT"),
         (b"\xff\xfe\xfd", {"media_type": "text/plain; charset=utf-8"}, "UNDECODABLE_DOCUMENT"),

@@ -10,7 +10,7 @@ from memotree.forest.chunking.splitting import Piece, split
 from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
 from memotree.forest.tree_building.merging import Merging, merge_now
 from memotree.forest.tree_building.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
-from memotree.forest.tree_building.titles import leaf_title, merged_title
+from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title
 
 
 def grow(document: Document, pieces: list[Piece], limit: int) -> TreePlan:
@@ -165,3 +165,82 @@ def test_titles_are_the_first_words_without_marks() -> None:
 )
 def test_a_leaf_does_not_get_the_title_of_its_section(text: str, heading: str, title: str) -> None:
     assert leaf_title(text, "Part 1", heading) == title
+
+
+@pytest.mark.requirement("USE-9")
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("0\n\nThe boiler is off.\n", "The boiler is off."),
+        ("2.1\n\nThe boiler is off.\n", "2.1 The boiler is off."),
+        ("1837 cut to 1663\nafter the index was renewed\n", "after the index was renewed"),
+        ("<details>\n<summary>Older versions</summary>\n\nwords\n", "Older versions"),
+        ('<p align="center">\n  <img src="a.png">\n</p>\n\nWhat it is for.\n', "What it is for."),
+        ("<!-- made by hand -->\nWhat it is for.\n", "What it is for."),
+        ("[![Build](https://a/b.svg)](https://a)\nWhat it is for.\n", "What it is for."),
+        ("```console\n$ memotree status\n```\n", "$ memotree status"),
+        ("2024-05-03 10:00:00 Login failed\nwords\n", "2024-05-03 10:00:00 Login failed"),
+        ("预算\n", "预算"),
+        ("|---|---|\n| 1 | 2 |\n", "Part 4"),
+        ("a < b\n", "a < b"),
+    ],
+)
+def test_a_title_names_the_content(text: str, title: str) -> None:
+    assert leaf_title(text, "Part 4") == title
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_leaf_of_figures_is_titled_by_its_section() -> None:
+    assert leaf_title("1 2 3\n4 5 6\n", "Part 4", "Prices") == "Prices, part 4"
+    assert leaf_title("1 2 3\n4 5 6\n", "Part 4", "2.1") == "Part 4"
+
+
+@pytest.mark.requirement("USE-9")
+def test_the_title_of_code_is_neither_a_decorator_nor_a_sign_of_a_comment() -> None:
+    assert leaf_title("@property\ndef size(self) -> int:\n", "x", is_code=True) == "def size(self) -> int:"
+    assert leaf_title('#!/bin/sh\n"""\nReads files.\n"""\n', "x", is_code=True) == "Reads files."
+    assert leaf_title("/**\n * Reads files.\n */\n", "x", is_code=True) == "Reads files."
+    marked = '@mark.parametrize(\n    ("a", "b"),\n)\ndef test_a(a: int) -> None:\n'
+    assert leaf_title(marked, "x", "test_a()", is_code=True) == "def test_a(a: int) -> None:"
+    assert leaf_title("/**\n * @license\n * Reads files.\n */\n", "x", is_code=True) == "Reads files."
+    assert leaf_title("}\n\n// Reads files.\n", "x", is_code=True) == "Reads files."
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_section_with_a_number_for_a_heading_is_titled_by_number_and_first_words() -> None:
+    document = read_document("# Guide\n\n## 2.1\n\nOpen both taps.\n\n## 2024-05-03\n\nWords.\n", name="a.md")
+    titles = [node.title for node in grow(document, split(document, 400), 800).nodes if isinstance(node, PlannedInner)]
+    assert titles == ["Guide", "2.1 Open both taps.", "2024-05-03"]
+
+
+def test_the_title_of_a_turn_is_its_beginning_whatever_was_said() -> None:
+    talk = conversation([SpokenTurn("A", "1837"), SpokenTurn("", "0"), SpokenTurn("B", "<br>\nwords", session="12")])
+    titles = [node.title for node in grow(talk, split(talk, 400), 800).nodes]
+    assert titles == ["A: 1837 … 0", "A: 1837", "0", "12", "B: <br>"]
+
+
+@pytest.mark.requirement("USE-9")
+@pytest.mark.parametrize(
+    ("header", "text", "title"),
+    [
+        ("| Part | Price |\n|---|---:|", "| bolt | 3 |\n", "Part | Price: bolt"),
+        ("Part\tPrice\tIn stock", "3\t4\t5\n", "Part | Price | In stock"),
+        ('"Part","Price"', '7,"bolt"\n', "Part | Price: bolt"),
+        ("| 2019 | 2020 |\n|---|---|", "| up | down |\n", "2019 | 2020: up"),
+    ],
+)
+def test_a_leaf_that_goes_on_with_a_table_is_titled_by_its_columns(header: str, text: str, title: str) -> None:
+    assert header_title(header, text) == title
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_row_of_a_table_is_a_title_without_its_bars() -> None:
+    assert leaf_title("| Part   | Price |\n|---|---|\n| bolt | 3 |\n", "x") == "Part | Price"
+
+
+@pytest.mark.requirement("USE-9")
+@pytest.mark.parametrize("line", ["<!---->", "<br />", "<br/> ", "![a](b) ", "[![", "| ", "#[", "<p "])
+def test_titles_of_hostile_lines_end(line: str) -> None:
+    for end in ("x", "1", "", "-->"):
+        for is_code in (False, True):
+            assert len(leaf_title(line * 2000 + end, "Part 1", "1", is_code=is_code)) <= 80
