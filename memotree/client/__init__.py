@@ -45,6 +45,7 @@ from memotree.client.errors import (
     UnimplementedError,
     Violation,
 )
+from memotree.client.file_ingestion import FilesFound, IngestedFile, IngestionProgress
 from memotree.client.forest_values import (
     Answer,
     ArchiveMerge,
@@ -76,7 +77,7 @@ from memotree.client.history_values import (
     NodeRevision,
     Tag,
 )
-from memotree.client.jobs import Ingestion, Job, ModelUsage, Renewal
+from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
 from memotree.client.node_values import (
     Archive,
     Node,
@@ -148,7 +149,11 @@ __all__ = [
     "Expansion",
     "FailedPreconditionError",
     "FieldChange",
+    "FilesFound",
+    "IngestedDocument",
+    "IngestedFile",
     "Ingestion",
+    "IngestionProgress",
     "InternalError",
     "InvalidArgumentError",
     "Job",
