@@ -219,6 +219,8 @@ class AsyncFileIngestion:
                 async for event in events:
                     if event.HasField("job"):
                         job = Job.from_wire(event.job)
+                        if job.over:
+                            continue
                         yield IngestionProgress(run.done, run.total, sent, "wait", job)
                         if not wait:
                             break
