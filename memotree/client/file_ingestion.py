@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memotree.client.history_values import Author
     from memotree.client.node_values import Archive
     from memotree.client.transport import Transport
+    from memotree.v1.maintenance_service_pb2 import Progress
 
 MOST_DOCUMENTS: Final = 100
 MOST_BYTES: Final = 4 << 20
@@ -103,6 +104,13 @@ class _Run:
     media_type: str = ""
     done: int = 0
     ended_early: bool = field(default=False)
+
+    def progress(self, batch: _Batch, now: Progress, job: Job | None) -> IngestionProgress:
+        """The progress of all files, from that of a batch; the server tells the steps of a single document."""
+        sent = len(batch.files)
+        done = min(now.done, sent) if sent > 1 else 0
+        step = now.step if sent > 1 else f"{now.step} {batch.files[0].name}"
+        return IngestionProgress(self.done + done, self.total, sent, step, job)
 
     def request(self, batch: _Batch) -> wire.IngestDocumentsRequest:
         """The request for a batch. A known document keeps the name of its archive, and its type."""
@@ -225,10 +233,7 @@ class AsyncFileIngestion:
                         if not wait:
                             break
                     else:
-                        inner = event.progress
-                        done = min(inner.done, sent) if sent > 1 else 0
-                        step = inner.step if sent > 1 else f"{inner.step} {batch.files[0].name}"
-                        yield IngestionProgress(run.done + done, run.total, sent, step, job)
+                        yield run.progress(batch, event.progress, job)
         except ResourceExhaustedError as error:
             if sent == 1:
                 run.done += 1
