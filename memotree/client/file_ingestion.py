@@ -218,39 +218,48 @@ class AsyncFileIngestion:
                 return
 
     async def _ingest_batch(self, run: _Run, batch: _Batch, *, wait: bool) -> Any:
+        """Yields the progress of a batch, then what became of its files; sends it in halves if it is too large."""
         job: Job | None = None
         sent = len(batch.files)
         yield IngestionProgress(run.done, run.total, sent, "send")
-        stream: Any = self._transport.stream(run.request(batch), wire.IngestDocumentsResponse)
         try:
-            async with aclosing(stream) as events:
-                async for event in events:
-                    if event.HasField("job"):
-                        job = Job.from_wire(event.job)
-                        if job.over:
-                            continue
-                        yield IngestionProgress(run.done, run.total, sent, "wait", job)
-                        if not wait:
-                            break
-                    else:
-                        yield run.progress(batch, event.progress, job)
+            async with aclosing(self._send(run, batch, wait=wait)) as events:
+                async for progress in events:
+                    job = progress.job
+                    yield progress
         except ResourceExhaustedError as error:
             if sent == 1:
                 run.done += 1
                 yield _failed(batch.files[0], error.reason or error.code, error.message)
                 return
-            for half in batch.halves:  # the server accepts only smaller messages
+            for half in batch.halves:
                 async with aclosing(self._ingest_batch(run, half, wait=wait)) as events:
                     async for event in events:
                         yield event
             return
-        run.done += sent
         if job is None:
             return
+        run.done += sent
         run.ended_early = job.state in {"STOPPED", "CANCELLED"}
         for outcome in await self._outcomes(run, batch, job):
             yield outcome
         yield IngestionProgress(run.done, run.total)
+
+    async def _send(self, run: _Run, batch: _Batch, *, wait: bool) -> Any:
+        """Yields the progress of all files, with the job of the batch as it was last seen."""
+        job: Job | None = None
+        stream: Any = self._transport.stream(run.request(batch), wire.IngestDocumentsResponse)
+        async with aclosing(stream) as events:
+            async for event in events:
+                if event.HasField("job"):
+                    job = Job.from_wire(event.job)
+                    at = len(batch.files) if job.over else 0
+                    step = job.state.lower() if job.over else "wait"
+                    yield IngestionProgress(run.done + at, run.total, len(batch.files), step, job)
+                    if not wait:
+                        return
+                else:
+                    yield run.progress(batch, event.progress, job)
 
     async def _outcomes(self, run: _Run, batch: _Batch, job: Job) -> list[IngestedFile]:
         """What became of the files of a batch. A job that did not succeed may have committed some of them."""
