@@ -50,9 +50,10 @@ class _Run:
         return self.now.sent if self.now is not None else 0
 
     @property
-    def not_sent(self) -> int:
-        """How many files have neither an outcome nor a batch."""
-        return len(self.files.files) - len(self.outcomes) - self.sent
+    def left(self) -> int:
+        """How many files have neither an outcome nor a job that goes on."""
+        job = self.now.job if self.now is not None else None
+        return len(self.files.files) - len(self.outcomes) - (self.sent if job is not None else 0)
 
 
 def ingest(
@@ -150,13 +151,14 @@ def ingest(
     except KeyboardInterrupt:
         _tell_interrupted(cli, run)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    if failure is not None and not run.outcomes:
+    if failure is not None and not run.outcomes and run.left == len(run.files.files):
         raise failure
-    report(cli, run.files, run.outcomes, not_sent=run.not_sent if failure is None else run.sent + run.not_sent)
+    report(cli, run.files, run.outcomes, not_sent=run.left)
     if failure is not None:
+        _tell_going_on(cli, run)
         cli.output.error(in_commands(failure.message))
     unreachable = failure is not None and failure.code == "UNAVAILABLE" and not failure.reason
-    if failure is not None or run.not_sent or not all(each.is_good or each.is_under_way for each in run.outcomes):
+    if failure is not None or run.left or not all(each.is_good or each.is_under_way for each in run.outcomes):
         raise typer.Exit(ExitCode.UNREACHABLE if unreachable else ExitCode.FAILED)
 
 
@@ -250,20 +252,24 @@ def _agent(cli: CliContext) -> str:
         return ""
 
 
+def _tell_going_on(cli: CliContext, run: _Run) -> None:
+    """Names the job that goes on without the command, if one does."""
+    job = run.now.job if run.now is not None else None
+    if job is not None and not job.over:
+        cli.output.note(
+            f"{run.sent:,} more: the job continues; `memotree jobs watch {job.id}` shows it, `memotree jobs cancel "
+            f"{job.id}` ends it."
+        )
+
+
 def _tell_interrupted(cli: CliContext, run: _Run) -> None:
     """Says what is committed, what goes on, and what was not sent."""
     good = sum(each.is_good for each in run.outcomes)
     total = len(run.files.files)
     cli.output.note(f"Stopped waiting: {good:,} of {counted(total, 'document')} are ingested.")
-    job = run.now.job if run.now is not None else None
-    if job is not None:
-        cli.output.note(
-            f"{run.sent:,} more: the job continues; `memotree jobs watch {job.id}` shows it, `memotree jobs cancel "
-            f"{job.id}` ends it."
-        )
-    left = run.not_sent + (run.sent if job is None else 0)
-    if left:
-        cli.output.note(f"{left:,} were not sent. The same command goes on where this one stopped.")
+    _tell_going_on(cli, run)
+    if run.left:
+        cli.output.note(f"{run.left:,} were not sent. The same command goes on where this one stopped.")
     for each in run.outcomes:
         if not (each.is_good or each.is_under_way):
             cli.output.error(f"{each.path}: {each.message}")

@@ -52,6 +52,8 @@ def name_before(path: str, name: str, known: Container[str]) -> str:
         name: The name that the file has otherwise.
         known: The ids of the documents that exist.
     """
+    if shortened(path) in known:  # earlier versions used the path as it was written
+        return shortened(path)
     parts, here = path.strip("/").split("/"), below_here(path)
     least = max(_NEEDED_PARTS, name.count("/") + 1)
     for start in range(len(parts)):

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from memotree.client.errors import ResourceExhaustedError
+from memotree.client.errors import DeadlineExceededError, ResourceExhaustedError
 from memotree.client.jobs import IngestedDocument, Job
 from memotree.client.revision import AsyncRevision
 from memotree.v1 import forest_service_pb2 as wire
+from memotree.v1.job_service_pb2 import WatchJobRequest, WatchJobResponse
 
 if TYPE_CHECKING:
     from memotree.client.document_files import DocumentFile, FoundFiles, LeftOut
     from memotree.client.history_values import Author
     from memotree.client.node_values import Archive
     from memotree.client.transport import Transport
-    from memotree.v1.maintenance_service_pb2 import Progress
+    from memotree.client.workspace_values import Progress
+    from memotree.v1 import maintenance_service_pb2 as wire_progress
 
 MOST_DOCUMENTS: Final = 100
 MOST_BYTES: Final = 4 << 20
@@ -105,12 +107,21 @@ class _Run:
     done: int = 0
     ended_early: bool = field(default=False)
 
-    def progress(self, batch: _Batch, now: Progress, job: Job | None) -> IngestionProgress:
+    def progress(self, batch: _Batch, now: Progress | wire_progress.Progress, job: Job | None) -> IngestionProgress:
         """The progress of all files, from that of a batch; the server tells the steps of a single document."""
         sent = len(batch.files)
         done = min(now.done, sent) if sent > 1 else 0
         step = now.step if sent > 1 else f"{now.step} {batch.files[0].name}"
         return IngestionProgress(self.done + done, self.total, sent, step, job)
+
+    def state(self, batch: _Batch, job: Job) -> IngestionProgress:
+        """The progress of all files when the job of a batch begins, ends, or is seen again."""
+        sent = len(batch.files)
+        if job.over:
+            return IngestionProgress(self.done + sent, self.total, sent, job.state.lower(), job)
+        if job.progress is not None:
+            return self.progress(batch, job.progress, job)
+        return IngestionProgress(self.done, self.total, sent, "wait", job)
 
     def request(self, batch: _Batch) -> wire.IngestDocumentsRequest:
         """The request for a batch. A known document keeps the name of its archive, and its type."""
@@ -163,8 +174,8 @@ class AsyncFileIngestion:
         Yields the files that were found, then progress, and what became of each file when its batch has ended.
 
         Args:
-            paths: A file, a folder, or several. In folders, what is hidden, ignored by ``.gitignore``, empty or not
-                text is left out.
+            paths: A file, a folder, or several; or what ``find_files`` found, under the names that it has. In folders,
+                what is hidden, ignored by ``.gitignore``, empty or not text is left out.
             hidden: Whether to take hidden files and folders, too.
             ignored: Whether to take what ``.gitignore`` files exclude, too.
             prefix: Put before the names, such as ``"handbook/"``.
@@ -249,17 +260,23 @@ class AsyncFileIngestion:
         """Yields the progress of all files, with the job of the batch as it was last seen."""
         job: Job | None = None
         stream: Any = self._transport.stream(run.request(batch), wire.IngestDocumentsResponse)
-        async with aclosing(stream) as events:
-            async for event in events:
-                if event.HasField("job"):
-                    job = Job.from_wire(event.job)
-                    at = len(batch.files) if job.over else 0
-                    step = job.state.lower() if job.over else "wait"
-                    yield IngestionProgress(run.done + at, run.total, len(batch.files), step, job)
-                    if not wait:
-                        return
-                else:
-                    yield run.progress(batch, event.progress, job)
+        while True:
+            try:
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        if not event.HasField("job"):
+                            yield run.progress(batch, event.progress, job)
+                            continue
+                        job = Job.from_wire(event.job)
+                        yield run.state(batch, job)
+                        if not wait:
+                            return
+            except DeadlineExceededError:  # the job goes on: with a slow model a batch may take hours
+                if job is None:
+                    raise
+                stream = self._transport.stream(WatchJobRequest(job_id=job.id), WatchJobResponse)
+            else:
+                return
 
     async def _outcomes(self, run: _Run, batch: _Batch, job: Job) -> list[IngestedFile]:
         """What became of the files of a batch. A job that did not succeed may have committed some of them."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import grpc
@@ -13,6 +14,7 @@ from unit.client.fake_state import RefusedError
 from memotree.cli import counting, display
 from memotree.cli.ask import citation_line
 from memotree.cli.ingest_report import Ingested
+from memotree.cli.output import Output
 from memotree.client import Citation, IngestedFile, Node, Source
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs
@@ -176,7 +178,21 @@ def test_ctrl_c_says_what_is_done_what_goes_on_and_what_was_not_sent(
 
 
 @pytest.mark.requirement("USE-9")
-def test_a_file_that_cannot_be_read_is_listed_and_the_others_go_on(ready: CommandLine, folder: Path) -> None:
+def test_a_terminal_has_one_bar_for_all_documents() -> None:
+    output = Output()
+    output.err = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with counting.counting(output, "documents") as bar:
+        bar.at(0, 300, "wait")
+        bar.at(120, 300, "summarise notes/[b]a.md")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.err.file.getvalue())  # type: ignore[attr-defined]
+    frame = [line for line in re.split(r"[\r\n]+", shown) if "documents" in line][-1]
+    assert "120/300 documents" in frame
+    assert "/s" in frame
+    assert "summarise notes/[b]a.md" in frame
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_link_that_leads_nowhere_or_in_a_circle_is_listed(ready: CommandLine, folder: Path) -> None:
     (folder / "loop").symlink_to(folder)
     (folder / "gone.md").symlink_to(folder / "nowhere.md")
     document = ready.json("ingest", "docs")

@@ -100,3 +100,7 @@ def test_a_folder_and_any_part_of_it_name_a_file_alike_once_it_is_known(parts: l
     name = name_in_folder("/" + "/".join(parts[:again]), path)
     assert {name_before(path, name, known)} == known
     assert name_before(path, name, ()) == name
+
+
+def test_documents_that_were_named_by_absolute_paths_keep_their_names() -> None:
+    assert name_before("/x/docs/a.md", "docs/a.md", {"/x/docs/a.md", "docs/a.md"}) == "/x/docs/a.md"

@@ -1,7 +1,10 @@
 """The forest in Python: documents are ingested and questions answered, by the blocking and the asynchronous client."""
 
+import errno
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -14,6 +17,7 @@ from memotree.client import (
     AsyncClient,
     Author,
     Client,
+    DeadlineExceededError,
     FilesFound,
     IngestedFile,
     IngestionProgress,
@@ -22,6 +26,7 @@ from memotree.client import (
     StaleReason,
     Turn,
 )
+from memotree.client.transport import BlockingTransport
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs
 
@@ -110,6 +115,54 @@ def test_a_batch_that_is_too_large_for_the_server_is_sent_in_halves(
     outcomes = [event for event in events if isinstance(event, IngestedFile)]
     assert [each.is_committed for each in outcomes] == [True] * 4
     assert [len(each.documents) for each in fake.requests("IngestDocuments")] == [4, 2, 1, 1, 2]
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_file_that_cannot_be_read_fails_alone(
+    client: Client, root_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert root_id
+    for name in "ab":
+        (tmp_path / name).write_text(f"Text of {name}.")
+    real = Path.read_bytes
+
+    def read_bytes(self: Path) -> bytes:
+        if self.name == "a":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    events = list(client.workspace("demo").ingest_files(tmp_path))
+    outcomes = [event for event in events if isinstance(event, IngestedFile)]
+    assert [(each.is_committed, each.reason) for each in outcomes] == [(False, "FILE_NOT_READABLE"), (True, "")]
+    assert outcomes[0].message == "It cannot be read: Permission denied."
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_batch_that_takes_longer_than_a_call_is_watched_until_it_ends(
+    client: Client, root_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert root_id
+    (tmp_path / "a").write_text("Text.")
+    real, asked = BlockingTransport.stream, []
+
+    async def stream(self: BlockingTransport, request: Any, answer: Any) -> AsyncIterator[Any]:
+        asked.append(type(request).__name__)
+        if isinstance(request, jobs.WatchJobRequest):
+            result = jobs.IngestedDocument(ingestion=jobs.IngestionResult(commit_id="c" * 40))
+            done = jobs.Job(id=request.job_id, state=jobs.JOB_STATE_SUCCEEDED)
+            done.batch_ingestion.documents.append(result)
+            yield jobs.WatchJobResponse(job=done)
+            return
+        async for event in real(self, request, answer):
+            yield event
+            raise DeadlineExceededError("The call has taken too long.")
+
+    monkeypatch.setattr(BlockingTransport, "stream", stream)
+    events = list(client.workspace("demo").ingest_files(tmp_path))
+    assert asked == ["IngestDocumentsRequest", "WatchJobRequest"]
+    (outcome,) = [event for event in events if isinstance(event, IngestedFile)]
+    assert outcome.is_committed
 
 
 @pytest.mark.requirement("USE-9")
