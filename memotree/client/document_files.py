@@ -27,8 +27,8 @@ _LOOKED_AT: Final = 8192
 """How many bytes at the beginning of a file are checked to decide whether it is text."""
 _IGNORE_FILE: Final = ".gitignore"
 _REPOSITORY: Final = ".git"
-_PACKED: Final = frozenset({".docx", ".epub"})
-"""Documents that are zip files."""
+_PACKED: Final = (".docx", ".docm", ".epub", ".gz")
+"""How the names of documents end that are packed, so that their first bytes do not look like text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,5 +220,6 @@ def _why_unreadable(path: Path) -> str:
     if not head:
         return EMPTY
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))  # UTF-16 has NUL bytes
-    known = head.startswith(b"%PDF-") or (head.startswith(b"PK") and path.suffix.lower() in _PACKED)
-    return "" if wide or known or b"\0" not in head else NO_TEXT
+    name = path.name.lower()
+    holds_text = head.startswith(b"%PDF-") or (name.endswith(_PACKED) and not name.endswith(".tar.gz"))
+    return "" if wide or holds_text or b"\0" not in head else NO_TEXT
