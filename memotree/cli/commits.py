@@ -29,7 +29,7 @@ class BadAuthorError(CliError):
     reason = "BAD_AUTHOR"
 
 
-def _author(text: str) -> tuple[str, str]:
+def author_of(text: str) -> tuple[str, str]:
     """The name and address from ``Name <address>`` or ``Name``."""
     name, opened, rest = text.partition("<")
     if opened and not rest.rstrip().endswith(">"):
@@ -54,7 +54,7 @@ def commit(
     if author:
         from memotree.client import Author  # noqa: PLC0415 - an invalid author is reported without loading gRPC
 
-        named = Author(*_author(author))
+        named = Author(*author_of(author))
     with cli.output.waiting("Committing"):
         made = session.commit(message, tag=tag, nodes=nodes or (), author=named)
     subject = message.partition("\n")[0]

@@ -9,14 +9,15 @@ from rich.text import Text
 from memotree.cli import completion
 from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
 from memotree.cli.errors import ExitCode
-from memotree.cli.output import ID, facts, table, when
+from memotree.cli.output import ID, counted, facts, table, when
+from memotree.cli.wording import in_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
 
-    from memotree.client import Job
+    from memotree.client import Ingestion, Job
     from memotree.client.enums import JobStateName
 
 app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs: long work that continues in the background.")
@@ -53,17 +54,12 @@ def _progress(job: "Job") -> str:
 def _result(job: "Job") -> list[tuple[str, str]]:
     """The result of a job, as names and values."""
     made, renewed = job.ingestion, job.renewal
+    if len(job.documents) == 1:
+        made = job.documents[0].ingestion
     if made is not None:
-        return [
-            ("archive", made.archive_id),
-            ("document", made.document_id),
-            ("commit", made.commit_id or "none: the document had not changed"),
-            ("leaves", f"{made.created_leaves:,} new, {made.kept_leaves:,} kept, {made.removed_leaves:,} removed"),
-            ("summary nodes", f"{made.summary_nodes:,}"),
-            ("roots", f"{made.roots:,}"),
-            ("pending summaries", f"{made.pending_summaries:,}" if made.pending_summaries else ""),
-            ("warnings", "\n".join(made.warnings)),
-        ]
+        return _ingested(made)
+    if job.documents:
+        return _ingested_batch(job)
     if renewed is not None:
         return [
             ("commit", renewed.commit_id or "none: no summary was stale"),
@@ -71,6 +67,35 @@ def _result(job: "Job") -> list[tuple[str, str]]:
             ("pending summaries", f"{renewed.pending:,}" if renewed.pending else ""),
         ]
     return []
+
+
+def _ingested(made: "Ingestion") -> list[tuple[str, str]]:
+    return [
+        ("archive", made.archive_id),
+        ("document", made.document_id),
+        ("commit", made.commit_id or "none: the document had not changed"),
+        ("leaves", f"{made.created_leaves:,} new, {made.kept_leaves:,} kept, {made.removed_leaves:,} removed"),
+        ("summary nodes", f"{made.summary_nodes:,}"),
+        ("roots", f"{made.roots:,}"),
+        ("pending summaries", f"{made.pending_summaries:,}" if made.pending_summaries else ""),
+        ("warnings", "\n".join(made.warnings)),
+    ]
+
+
+def _ingested_batch(job: "Job") -> list[tuple[str, str]]:
+    """The sums of a batch, and why documents failed."""
+    made = [each.ingestion for each in job.documents if each.ingestion is not None]
+    commits = dict.fromkeys(each.commit_id for each in made if each.commit_id)
+    changed = sum(bool(each.commit_id) for each in made)
+    failed = [each for each in job.documents if each.ingestion is None]
+    leaves = [sum(getattr(each, f"{how}_leaves") for each in made) for how in ("created", "kept", "removed")]
+    return [
+        ("documents", f"{changed:,} ingested, {len(made) - changed:,} unchanged, {len(failed):,} failed"),
+        ("commit", "\n".join(commits) or "none: no document had changed"),
+        ("leaves", "{:,} new, {:,} kept, {:,} removed".format(*leaves)),
+        ("failed", "\n".join(f"{each.name or each.document_id}: {in_commands(each.message)}" for each in failed)),
+        ("warnings", "\n".join(warning for each in made for warning in each.warnings)),
+    ]
 
 
 def look(job: "Job") -> "RenderableType":
@@ -134,8 +159,12 @@ def follow(cli: CliContext, job: str) -> "Job":
 
 
 def show_end(cli: CliContext, job: "Job") -> None:
-    """Prints a job that has ended; the exit code is 1 unless it succeeded."""
+    """Prints a job that has ended; the exit code is 1 unless it succeeded with all of its documents."""
     cli.output.show(job, lambda: look(job))
+    failed = sum(each.ingestion is None for each in job.documents)
+    if failed:
+        cli.output.error(f"{counted(failed, 'document')} could not be ingested; the others are.")
+        raise typer.Exit(ExitCode.FAILED)
     if job.state == "SUCCEEDED":
         return
     if job.over:
@@ -152,7 +181,7 @@ def list_(
         bool, typer.Option("--unfinished", help="Only jobs that are queued or running, or that stopped or failed.")
     ] = False,
     kind: Annotated[
-        str, typer.Option("--kind", help="Only this kind: ingest, renew_summaries, rebuild, reindex.")
+        str, typer.Option("--kind", help="Only this kind: ingest, ingest_documents, renew_summaries, rebuild, reindex.")
     ] = "",
 ) -> None:
     """List the jobs of the workspace, newest first."""

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "CancelJob": "jobs cancel",
     "ResumeJob": "jobs resume",
     "IngestDocument": "ingest",
+    "IngestDocuments": "ingest",
     "DrillDown": "explore",
     "GetNode": "node get",
     "ListChildren": "node children",

@@ -47,6 +47,7 @@ from memotree.client.errors import (
     UnimplementedError,
     Violation,
 )
+from memotree.client.file_ingestion import FilesFound, IngestedFile, IngestionProgress
 from memotree.client.forest_values import (
     Answer,
     ArchiveMerge,
@@ -78,7 +79,7 @@ from memotree.client.history_values import (
     NodeRevision,
     Tag,
 )
-from memotree.client.jobs import Ingestion, Job, ModelUsage, Renewal
+from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
 from memotree.client.memory import MemoryResult, SimilarNode
 from memotree.client.node_values import (
     Archive,
@@ -151,7 +152,11 @@ __all__ = [
     "Expansion",
     "FailedPreconditionError",
     "FieldChange",
+    "FilesFound",
+    "IngestedDocument",
+    "IngestedFile",
     "Ingestion",
+    "IngestionProgress",
     "InternalError",
     "InvalidArgumentError",
     "Job",

@@ -218,6 +218,7 @@ class Workspace(Revision):
     start_reindex = _blocking(AsyncWorkspace.start_reindex)
     jobs = _iterating(AsyncWorkspace.jobs)
     ingest = _iterating(AsyncWorkspace.ingest)
+    ingest_files = _iterating(AsyncWorkspace.ingest_files)
     merge_archives = _blocking(AsyncWorkspace.merge_archives)
     renew_summaries = _blocking(AsyncWorkspace.renew_summaries)
 

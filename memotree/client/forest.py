@@ -190,6 +190,7 @@ class AsyncForestChanges(AsyncForestQueries):
         author: Author | None = None,
         max_model_tokens: int = 0,
         request_id: str = "",
+        agent: str = "",
     ) -> AsyncIterator[Job | Progress]:
         """Builds the tree of a document, or updates the tree of a known document, as a job on the server.
 
@@ -208,9 +209,10 @@ class AsyncForestChanges(AsyncForestQueries):
             merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` if 0.
             tags: Tags for every node.
             message: The message of the commit; if empty, one that names the document.
-            author: The author of the commit; the service itself if ``None``.
+            author: The author of the commit; the agent if ``None``.
             max_model_tokens: The most tokens that models may read and write; no limit if 0.
             request_id: An id of your choice: calls with the same id start only one job.
+            agent: The name of the agent or person who ingests; ``"agent"`` if empty.
         """
         request = wire.IngestDocumentRequest(
             workspace=self._workspace,
@@ -227,6 +229,7 @@ class AsyncForestChanges(AsyncForestQueries):
             author=author.to_wire() if author else None,
             max_model_tokens=max_model_tokens,
             request_id=request_id,
+            agent=agent,
         )
         if isinstance(document, str):
             request.text = document

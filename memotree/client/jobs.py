@@ -82,6 +82,28 @@ class Ingestion:
 
 
 @dataclass(frozen=True, slots=True)
+class IngestedDocument:
+    """What became of one document of a batch: its ingestion, or the error code and the reason why it failed."""
+
+    name: str
+    document_id: str = ""
+    ingestion: Ingestion | None = None
+    reason: str = ""
+    message: str = ""
+
+    @classmethod
+    def from_wire(cls, message: wire.IngestedDocument) -> Self:
+        """Reads the message."""
+        return cls(
+            message.name,
+            message.document_id,
+            Ingestion.from_wire(message.ingestion) if message.HasField("ingestion") else None,
+            message.reason,
+            message.message,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Renewal:
     """The result of a renewal of summaries; ``commit_id`` is empty if there was nothing to renew."""
 
@@ -102,7 +124,7 @@ class Job:
     Attributes:
         id: The id, sixteen characters.
         workspace_id: The workspace it belongs to.
-        kind: ``ingest``, ``renew_summaries``, ``rebuild`` or ``reindex``.
+        kind: ``ingest``, ``ingest_documents``, ``renew_summaries``, ``rebuild`` or ``reindex``.
         subject: What it works on, as text for people.
         state: Its state.
         progress: The progress of its current step; ``None`` before the first step.
@@ -114,6 +136,7 @@ class Job:
         ingestion: The result of a successful ``ingest``.
         renewal: The result of a successful ``renew_summaries``.
         usage: The usage of models by this job.
+        documents: The documents of a successful ``ingest_documents``, in the order of the call.
     """
 
     id: str
@@ -130,6 +153,7 @@ class Job:
     ingestion: Ingestion | None = None
     renewal: Renewal | None = None
     usage: tuple[ModelUsage, ...] = ()
+    documents: tuple[IngestedDocument, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -154,6 +178,7 @@ class Job:
             Ingestion.from_wire(message.ingestion) if message.HasField("ingestion") else None,
             Renewal.from_wire(message.renewal) if message.HasField("renewal") else None,
             tuple(ModelUsage.from_wire(usage) for usage in message.usage),
+            tuple(IngestedDocument.from_wire(each) for each in message.batch_ingestion.documents),
         )
 
 

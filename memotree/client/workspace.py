@@ -6,6 +6,7 @@ from types import TracebackType
 
 from google.protobuf.duration_pb2 import Duration
 
+from memotree.client.file_ingestion import AsyncFileIngestion
 from memotree.client.forest import AsyncForestChanges
 from memotree.client.history_values import Author, Branch, Tag
 from memotree.client.jobs import AsyncRebuilds
@@ -47,7 +48,7 @@ class OpeningSession:
             await self._opened.__aexit__(kind, error, trace)
 
 
-class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncRebuilds):
+class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIngestion, AsyncRebuilds):
     """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 
     def __init__(self, transport: Transport, name: str) -> None:

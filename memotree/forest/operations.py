@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
+from memotree.forest.ingestion.batch_job import IngestDocuments
 from memotree.forest.ingestion.job import IngestDocument
 from memotree.forest.joining.join import ArchiveJoin
 from memotree.forest.recall.recall import Recall
@@ -17,6 +18,7 @@ class ForestOperations:
     def __init__(
         self,
         ingestion: IngestDocument,
+        batch_ingestion: IngestDocuments,
         recalling: Recall,
         drilling: DrillDown,
         asking: Ask,
@@ -24,6 +26,7 @@ class ForestOperations:
         renewal: SummaryRenewal,
     ) -> None:
         self._ingestion = ingestion
+        self._batch_ingestion = batch_ingestion
         self._recalling = recalling
         self._drilling = drilling
         self._asking = asking
@@ -33,6 +36,10 @@ class ForestOperations:
     def ingest_document(self, request: pb.IngestDocumentRequest) -> AsyncIterator[pb.IngestDocumentResponse]:
         """Builds or updates the tree of a document as a job, and streams its progress."""
         return self._ingestion.ingest_document(request)
+
+    def ingest_documents(self, request: pb.IngestDocumentsRequest) -> AsyncIterator[pb.IngestDocumentsResponse]:
+        """Builds or updates the trees of several documents as one job, and streams its progress."""
+        return self._batch_ingestion.ingest_documents(request)
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Finds the nodes that answer a question."""

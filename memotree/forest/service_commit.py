@@ -43,6 +43,7 @@ class Changeset:
         tool: The operation that makes the commit.
         job_id: The id of the job that makes the commit, or ``""``.
         author: The author; the service itself if ``None``.
+        agent: The name of the agent that it was made for, or ``""``.
     """
 
     changes: Mapping[str, Change]
@@ -50,6 +51,7 @@ class Changeset:
     tool: str
     job_id: str = ""
     author: Signature | None = None
+    agent: str = ""
 
 
 async def branch_head(conn: Connection, workspace_id: str, branch: str) -> State:
@@ -88,7 +90,8 @@ async def commit(store: Store, workspace_id: str, branch: str, changeset: Change
 def _prepared(changeset: Changeset, limits: ServiceLimits) -> tuple[Sequence[Entry], str]:
     entries = [_checked(change.after, limits) for change in changeset.changes.values() if change.after is not None]
     listed = [ListedChange(_was(change), change.after) for change in changeset.changes.values()]
-    return entries, compose(changeset.message, listed, {trailers.TOOL: changeset.tool, trailers.JOB: changeset.job_id})
+    told = {trailers.AGENT: changeset.agent, trailers.TOOL: changeset.tool, trailers.JOB: changeset.job_id}
+    return entries, compose(changeset.message, listed, told)
 
 
 def _was(change: Change) -> Entry | None:

@@ -94,11 +94,15 @@ class JobContext:
         Raises:
             JobInputMissingError: If the job has no input of this name.
         """
-        async with self._database.connection() as conn:
-            data = await jobs.read_input(conn, self._job.id, name)
+        data = await self.optional_input(name)
         if data is None:
             raise JobInputMissingError(name)
         return data
+
+    async def optional_input(self, name: str) -> bytes | None:
+        """Returns an input that the job was submitted with, or ``None`` if it has none of this name."""
+        async with self._database.connection() as conn:
+            return await jobs.read_input(conn, self._job.id, name)
 
     async def keep(self, name: str, data: bytes) -> None:
         """Stores a small note for the next attempt; it is durable when this returns."""

@@ -27,6 +27,13 @@ class JobStoppedError(UnavailableError):
     reason = "JOB_STOPPED"
 
 
+def with_faults(message: str, error: BaseException) -> str:
+    """Returns the message of an error with the faults that it lists, as a text that PostgreSQL can store."""
+    faults = [f"{fault.field}: {fault.description}" for fault in getattr(error, "violations", ())]
+    missing = [fault.rstrip(".") for fault in faults if fault.partition(": ")[2] not in message]
+    return storable(f"{message.rstrip('.')}: {'; '.join(missing)}." if missing else message)
+
+
 def outcome_of(error: BaseException, job: Job) -> Outcome:
     """Returns the outcome of a job whose work raised this error; details of unexpected errors go only to the log."""
     answer = classify(error)
@@ -34,4 +41,4 @@ def outcome_of(error: BaseException, job: Job) -> Outcome:
         _log.error("a job failed with an unexpected error", job=job.id, kind=job.kind, exc_info=error)
         return Outcome(FAILED, INTERNAL_REASON, _FAULT)
     waits = answer.code in _WAITING_MAY_HELP or (isinstance(error, MemoTreeError) and error.stops_job)
-    return Outcome(STOPPED if waits else FAILED, answer.reason, storable(answer.message))
+    return Outcome(STOPPED if waits else FAILED, answer.reason, with_faults(answer.message, error))

@@ -17,6 +17,7 @@ from memotree_storage.store import Store
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
+from memotree.forest.ingestion.batch_job import IngestDocuments
 from memotree.forest.ingestion.job import IngestDocument
 from memotree.forest.joining.join import ArchiveJoin
 from memotree.forest.operations import ForestOperations
@@ -119,6 +120,7 @@ def forest_operations(
     drilling = DrillDown(store, models)
     return ForestOperations(
         IngestDocument(store, models, runner, limits),
+        IngestDocuments(store, models, runner, limits),
         recalling,
         drilling,
         Ask(recalling, drilling, store, models),

@@ -45,7 +45,9 @@ from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
-_DEFAULT_AGENT: Final = "agent"
+DEFAULT_AGENT: Final = "agent"
+"""The agent of a call that names none."""
+
 _log = structlog.get_logger(__name__)
 _MAX_TTL: Final = timedelta(days=366)
 
@@ -88,7 +90,7 @@ class SessionOperations:
 
     async def open_session(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
         """Open a session at the head of a branch."""
-        agent = request.agent or _DEFAULT_AGENT
+        agent = request.agent or DEFAULT_AGENT
         check_author(agent, "", name_field="agent")
         ttl = self._ttl(request)
         workspace = await self._workspace(request.workspace)
@@ -279,7 +281,7 @@ class SessionOperations:
     def _order(self, request: pb.CommitChangesRequest) -> CommitOrder:
         now = datetime.now(UTC).replace(microsecond=0)
         message = check_message(request.message)
-        author = Signature(_DEFAULT_AGENT, self._limits.author_email, now)
+        author = Signature(DEFAULT_AGENT, self._limits.author_email, now)
         if request.HasField("author"):
             author = read_author(request.author, "author", author)
         if not request.author.name:

@@ -188,6 +188,7 @@ class IngestDocumentRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     MAX_MODEL_TOKENS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     branch: _builtins.str
@@ -224,6 +225,8 @@ class IngestDocumentRequest(_message.Message):
     """
     request_id: _builtins.str
     """Makes the call safe to repeat: calls with the same id start only one job."""
+    agent: _builtins.str
+    """The name of the agent or person who ingests: the author of the commit, like that of a session; "agent" when empty."""
     @_builtins.property
     def conversation(self) -> Global___Conversation:
         """A conversation."""
@@ -234,7 +237,7 @@ class IngestDocumentRequest(_message.Message):
 
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
-        """The author of the commit; the service itself when absent."""
+        """The author of the commit; the agent when absent."""
 
     def __init__(
         self,
@@ -256,10 +259,11 @@ class IngestDocumentRequest(_message.Message):
         author: _types_pb2.CommitAuthor | None = ...,
         max_model_tokens: _builtins.int = ...,
         request_id: _builtins.str = ...,
+        agent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold", "author", b"author", "conversation", b"conversation", "document", b"document", "file", b"file", "similarity_threshold", b"similarity_threshold", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold", "author", b"author", "branch", b"branch", "chunk_size", b"chunk_size", "conversation", b"conversation", "document", b"document", "document_id", b"document_id", "file", b"file", "max_model_tokens", b"max_model_tokens", "media_type", b"media_type", "merge_limit", b"merge_limit", "message", b"message", "model_id", b"model_id", "name", b"name", "request_id", b"request_id", "similarity_threshold", b"similarity_threshold", "tags", b"tags", "text", b"text", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold", "agent", b"agent", "author", b"author", "branch", b"branch", "chunk_size", b"chunk_size", "conversation", b"conversation", "document", b"document", "document_id", b"document_id", "file", b"file", "max_model_tokens", b"max_model_tokens", "media_type", b"media_type", "merge_limit", b"merge_limit", "message", b"message", "model_id", b"model_id", "name", b"name", "request_id", b"request_id", "similarity_threshold", b"similarity_threshold", "tags", b"tags", "text", b"text", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__similarity_threshold: _TypeAlias = _typing.Literal["similarity_threshold"]  # noqa: Y015
     _WhichOneofArgType__similarity_threshold: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold"]  # noqa: Y015
@@ -303,6 +307,166 @@ class IngestDocumentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___IngestDocumentResponse: _TypeAlias = IngestDocumentResponse  # noqa: Y015
+
+@_typing.final
+class NewDocument(_message.Message):
+    """One of the documents of IngestDocuments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As in IngestDocumentRequest."""
+    document_id: _builtins.str
+    """As in IngestDocumentRequest."""
+    text: _builtins.str
+    """A text."""
+    file: _builtins.bytes
+    """The bytes of a file."""
+    media_type: _builtins.str
+    """As in IngestDocumentRequest."""
+    @_builtins.property
+    def conversation(self) -> Global___Conversation:
+        """A conversation."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        document_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+        file: _builtins.bytes = ...,
+        conversation: Global___Conversation | None = ...,
+        media_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "document", b"document", "file", b"file", "text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "document", b"document", "document_id", b"document_id", "file", b"file", "media_type", b"media_type", "name", b"name", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_document: _TypeAlias = _typing.Literal["text", "file", "conversation"]  # noqa: Y015
+    _WhichOneofArgType_document: _TypeAlias = _typing.Literal["document", b"document"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_document) -> _WhichOneofReturnType_document | None: ...
+
+Global___NewDocument: _TypeAlias = NewDocument  # noqa: Y015
+
+@_typing.final
+class IngestDocumentsRequest(_message.Message):
+    """Request of IngestDocuments. The options are those of IngestDocumentRequest, and apply to every document."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_FIELD_NUMBER: _builtins.int
+    MODEL_ID_FIELD_NUMBER: _builtins.int
+    CHUNK_SIZE_FIELD_NUMBER: _builtins.int
+    SIMILARITY_THRESHOLD_FIELD_NUMBER: _builtins.int
+    MERGE_LIMIT_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    MAX_MODEL_TOKENS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    branch: _builtins.str
+    """The branch that gets the commit; the default branch when empty."""
+    model_id: _builtins.str
+    """The agent or model that the archives belong to."""
+    chunk_size: _builtins.int
+    """The largest leaf, in characters; as in IngestDocumentRequest."""
+    similarity_threshold: _builtins.float
+    """Neighbours merge only if their similarity exceeds this, from -1 to 1; 0.5 when not given."""
+    merge_limit: _builtins.int
+    """The most characters that the leaves of a merged node have together; eight times chunk_size when 0."""
+    message: _builtins.str
+    """The message of the commit; when empty, one that counts the documents. Their names are listed below it."""
+    agent: _builtins.str
+    """The name of the agent or person who ingests: the author of the commit, like that of a session; "agent" when empty."""
+    max_model_tokens: _builtins.int
+    """The most tokens that models may read and write for this job; no limit when 0. The job stops there and can be
+    resumed.
+    """
+    request_id: _builtins.str
+    """Makes the call safe to repeat: calls with the same id start only one job."""
+    @_builtins.property
+    def documents(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewDocument]:
+        """From 1 to 100 documents."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tags for every node."""
+
+    @_builtins.property
+    def author(self) -> _types_pb2.CommitAuthor:
+        """The author of the commit; the agent when absent."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        documents: _abc.Iterable[Global___NewDocument] | None = ...,
+        model_id: _builtins.str = ...,
+        chunk_size: _builtins.int = ...,
+        similarity_threshold: _builtins.float | None = ...,
+        merge_limit: _builtins.int = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        message: _builtins.str = ...,
+        author: _types_pb2.CommitAuthor | None = ...,
+        agent: _builtins.str = ...,
+        max_model_tokens: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold", "author", b"author", "similarity_threshold", b"similarity_threshold"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold", "agent", b"agent", "author", b"author", "branch", b"branch", "chunk_size", b"chunk_size", "documents", b"documents", "max_model_tokens", b"max_model_tokens", "merge_limit", b"merge_limit", "message", b"message", "model_id", b"model_id", "request_id", b"request_id", "similarity_threshold", b"similarity_threshold", "tags", b"tags", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__similarity_threshold: _TypeAlias = _typing.Literal["similarity_threshold"]  # noqa: Y015
+    _WhichOneofArgType__similarity_threshold: _TypeAlias = _typing.Literal["_similarity_threshold", b"_similarity_threshold"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__similarity_threshold) -> _WhichOneofReturnType__similarity_threshold | None: ...
+
+Global___IngestDocumentsRequest: _TypeAlias = IngestDocumentsRequest  # noqa: Y015
+
+@_typing.final
+class IngestDocumentsResponse(_message.Message):
+    """Response of IngestDocuments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_service_pb2.Job:
+        """The job: first when it has begun, and last when it has ended, then with its result or the reason of its failure."""
+
+    @_builtins.property
+    def progress(self) -> _maintenance_service_pb2.Progress:
+        """The progress: of several documents how many are done, and the step and name of the current one; of a single
+        document its steps.
+        """
+
+    def __init__(
+        self,
+        *,
+        job: _job_service_pb2.Job | None = ...,
+        progress: _maintenance_service_pb2.Progress | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "job", b"job", "progress", b"progress"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "job", b"job", "progress", b"progress"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["job", "progress"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___IngestDocumentsResponse: _TypeAlias = IngestDocumentsResponse  # noqa: Y015
 
 @_typing.final
 class RecallFilter(_message.Message):

@@ -44,6 +44,11 @@ class ForestServiceStub:
                 request_serializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentResponse.FromString,
                 _registered_method=True)
+        self.IngestDocuments = channel.unary_stream(
+                '/memotree.v1.ForestService/IngestDocuments',
+                request_serializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentsRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentsResponse.FromString,
+                _registered_method=True)
         self.Recall = channel.unary_unary(
                 '/memotree.v1.ForestService/Recall',
                 request_serializer=memotree_dot_v1_dot_forest__service__pb2.RecallRequest.SerializeToString,
@@ -95,6 +100,17 @@ class ForestServiceServicer:
         watches, cancels and resumes it.
         Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
         ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+        used with other arguments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def IngestDocuments(self, request, context):
+        """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
+        document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
+        limit), the documents that are ready are committed first, and the others follow when it is resumed.
+        Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
         used with other arguments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -160,6 +176,11 @@ def add_ForestServiceServicer_to_server(servicer, server):
                     servicer.IngestDocument,
                     request_deserializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentResponse.SerializeToString,
+            ),
+            'IngestDocuments': grpc.unary_stream_rpc_method_handler(
+                    servicer.IngestDocuments,
+                    request_deserializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentsRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_forest__service__pb2.IngestDocumentsResponse.SerializeToString,
             ),
             'Recall': grpc.unary_unary_rpc_method_handler(
                     servicer.Recall,
@@ -229,6 +250,33 @@ class ForestService:
             '/memotree.v1.ForestService/IngestDocument',
             memotree_dot_v1_dot_forest__service__pb2.IngestDocumentRequest.SerializeToString,
             memotree_dot_v1_dot_forest__service__pb2.IngestDocumentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IngestDocuments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memotree.v1.ForestService/IngestDocuments',
+            memotree_dot_v1_dot_forest__service__pb2.IngestDocumentsRequest.SerializeToString,
+            memotree_dot_v1_dot_forest__service__pb2.IngestDocumentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

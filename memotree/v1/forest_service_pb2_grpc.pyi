@@ -46,6 +46,13 @@ class ForestServiceStub:
     ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
     used with other arguments.
     """
+    IngestDocuments: _grpc.UnaryStreamMultiCallable[_forest_service_pb2.IngestDocumentsRequest, _forest_service_pb2.IngestDocumentsResponse]
+    """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
+    document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
+    limit), the documents that are ready are committed first, and the others follow when it is resumed.
+    Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
+    used with other arguments.
+    """
     Recall: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.RecallRequest, _forest_service_pb2.RecallResponse]
     """Finds the text in the trees that is relevant to a question."""
     DrillDown: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.DrillDownRequest, _forest_service_pb2.DrillDownResponse]
@@ -83,6 +90,13 @@ class ForestServiceAsyncStub(ForestServiceStub):
     watches, cancels and resumes it.
     Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
     ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+    used with other arguments.
+    """
+    IngestDocuments: _aio.UnaryStreamMultiCallable[_forest_service_pb2.IngestDocumentsRequest, _forest_service_pb2.IngestDocumentsResponse]  # type: ignore[assignment]
+    """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
+    document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
+    limit), the documents that are ready are committed first, and the others follow when it is resumed.
+    Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
     used with other arguments.
     """
     Recall: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.RecallRequest, _forest_service_pb2.RecallResponse]  # type: ignore[assignment]
@@ -125,6 +139,19 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         watches, cancels and resumes it.
         Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
         ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
+        used with other arguments.
+        """
+
+    @_abc_1.abstractmethod
+    def IngestDocuments(
+        self,
+        request: _forest_service_pb2.IngestDocumentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_forest_service_pb2.IngestDocumentsResponse], _abc.AsyncIterator[_forest_service_pb2.IngestDocumentsResponse]]:
+        """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
+        document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
+        limit), the documents that are ready are committed first, and the others follow when it is resumed.
+        Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
         used with other arguments.
         """
 

@@ -81,13 +81,14 @@ class Job(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     INGESTION_FIELD_NUMBER: _builtins.int
     RENEWAL_FIELD_NUMBER: _builtins.int
+    BATCH_INGESTION_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     workspace_id: _builtins.str
     """The id of the workspace."""
     kind: _builtins.str
-    """"ingest", "renew_summaries", "rebuild", "reindex"."""
+    """"ingest", "ingest_documents", "renew_summaries", "rebuild", "reindex"."""
     subject: _builtins.str
     """What it works on, as text for people."""
     state: Global___JobState.ValueType
@@ -119,6 +120,10 @@ class Job(_message.Message):
         """The result of the kind "renew_summaries"."""
 
     @_builtins.property
+    def batch_ingestion(self) -> Global___BatchIngestionResult:
+        """The result of the kind "ingest_documents"."""
+
+    @_builtins.property
     def usage(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ModelUsage]:
         """The usage of models by this job."""
 
@@ -138,13 +143,14 @@ class Job(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         ingestion: Global___IngestionResult | None = ...,
         renewal: Global___RenewalResult | None = ...,
+        batch_ingestion: Global___BatchIngestionResult | None = ...,
         usage: _abc.Iterable[_types_pb2.ModelUsage] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "ingestion", b"ingestion", "progress", b"progress", "renewal", b"renewal", "result", b"result", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_ingestion", b"batch_ingestion", "create_time", b"create_time", "ingestion", b"ingestion", "progress", b"progress", "renewal", b"renewal", "result", b"result", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time", b"create_time", "id", b"id", "ingestion", b"ingestion", "kind", b"kind", "message", b"message", "progress", b"progress", "reason", b"reason", "renewal", b"renewal", "result", b"result", "state", b"state", "subject", b"subject", "update_time", b"update_time", "usage", b"usage", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "batch_ingestion", b"batch_ingestion", "create_time", b"create_time", "id", b"id", "ingestion", b"ingestion", "kind", b"kind", "message", b"message", "progress", b"progress", "reason", b"reason", "renewal", b"renewal", "result", b"result", "state", b"state", "subject", b"subject", "update_time", b"update_time", "usage", b"usage", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["ingestion", "renewal"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["ingestion", "renewal", "batch_ingestion"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -209,6 +215,70 @@ class IngestionResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IngestionResult: _TypeAlias = IngestionResult  # noqa: Y015
+
+@_typing.final
+class IngestedDocument(_message.Message):
+    """One document of a batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: _builtins.int
+    INGESTION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, or else its id or number."""
+    document_id: _builtins.str
+    """The document, as it was given."""
+    reason: _builtins.str
+    """The error code, if it could not be ingested."""
+    message: _builtins.str
+    """Why it could not be ingested, and what to do next."""
+    @_builtins.property
+    def ingestion(self) -> Global___IngestionResult:
+        """What became of it; absent if it could not be ingested."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        document_id: _builtins.str = ...,
+        ingestion: Global___IngestionResult | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ingestion", b"ingestion"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_id", b"document_id", "ingestion", b"ingestion", "message", b"message", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IngestedDocument: _TypeAlias = IngestedDocument  # noqa: Y015
+
+@_typing.final
+class BatchIngestionResult(_message.Message):
+    """The result of an ingestion of several documents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DOCUMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def documents(self) -> _containers.RepeatedCompositeFieldContainer[Global___IngestedDocument]:
+        """The documents, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        documents: _abc.Iterable[Global___IngestedDocument] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["documents", b"documents"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchIngestionResult: _TypeAlias = BatchIngestionResult  # noqa: Y015
 
 @_typing.final
 class RenewalResult(_message.Message):

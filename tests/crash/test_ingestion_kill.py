@@ -1,4 +1,4 @@
-"""The server is killed with SIGKILL while it ingests a document; the next one finishes and repeats no model call."""
+"""The server is killed with SIGKILL while it ingests documents; the next one finishes and repeats no model call."""
 
 import asyncio
 import signal
@@ -55,12 +55,25 @@ def request(**fields: Any) -> pb.IngestDocumentRequest:
     )
 
 
-async def ingest(channel: grpc.aio.Channel, asked: pb.IngestDocumentRequest) -> str:
+def batch(texts: Mapping[str, str], **fields: Any) -> pb.IngestDocumentsRequest:
+    return pb.IngestDocumentsRequest(
+        workspace="garden",
+        documents=[
+            pb.NewDocument(name=name, document_id=name, text=text, media_type="text/markdown")
+            for name, text in texts.items()
+        ],
+        chunk_size=300,
+        similarity_threshold=0.3,
+        **fields,
+    )
+
+
+async def ingest(channel: grpc.aio.Channel, asked: pb.IngestDocumentRequest | pb.IngestDocumentsRequest) -> str:
     """Start an ingestion and read its events until the server ends; return the id of the job."""
     stub: Any = forest_service_pb2_grpc.ForestServiceStub(channel)
     job_id = ""
     try:
-        async for event in stub.IngestDocument(asked):
+        async for event in getattr(stub, type(asked).__name__.removesuffix("Request"))(asked):
             job_id = event.job.id or job_id
     except grpc.aio.AioRpcError as error:
         assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017 - the server was killed
@@ -139,6 +152,54 @@ async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeate
         (repository,) = (data / "workspaces").glob("*.git")
         assert git(repository, "log", "--format=%s", "main").count("Ingest book") == 1, "one commit, whenever it was"
         assert git(repository, "rev-parse", "main") == [job.ingestion.commit_id]
+        assert asked_twice(endpoint) == []
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+
+
+@pytest.mark.requirement("USE-9")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("job.claimed", marks=CAMPAIGN),
+        pytest.param("ingest.summarised:2", marks=CAMPAIGN),  # in the second of three documents
+        pytest.param("ingest.planned", marks=CAMPAIGN),
+        pytest.param("commit.before-swap:2", marks=CAMPAIGN),
+        "commit.swapped:2",  # the first commit is that of the root
+        pytest.param("ingest.committed", marks=CAMPAIGN),
+        pytest.param("job.worked", marks=CAMPAIGN),
+    ],
+)
+async def test_a_killed_batch_is_finished_by_the_next_server_in_one_commit(
+    tmp_path: Path, endpoint: ModelEndpoint, point: str
+) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    texts = {name: f"# {name.title()}\n\n{TEXT}" for name in ("one", "two")} | {"three": "A short one."}
+    asked = batch(texts, request_id="the-one")
+    service = await start(data, log, fault=point, environment=environment(endpoint))
+    try:
+        async with service.channel() as channel:
+            await Calls(channel, "garden").begin()
+            job_id = await ingest(channel, asked)
+        assert await service.exit_status() == -signal.SIGKILL
+        service = await start(data, log, environment=environment(endpoint))
+        async with service.channel() as channel:
+            again = await ingest(channel, asked)
+            job = await over(channel, again)
+            assert again == (job_id or again)
+            assert (job.state, job.attempts) == (job_service_pb2.JOB_STATE_SUCCEEDED, 2), job.message
+            calls = Calls(channel, "garden")
+            for document in job.batch_ingestion.documents:
+                assert await text_of(calls, document.ingestion.archive_id) == texts[document.name]
+                assert document.ingestion.created_leaves > 0, "the result is known whenever the server was killed"
+            assert await differences(calls) == []
+        (repository,) = (data / "workspaces").glob("*.git")
+        assert git(repository, "log", "--format=%s", "main").count("Ingest 3 documents") == 1, "one commit"
+        assert {each.ingestion.commit_id for each in job.batch_ingestion.documents} == set(
+            git(repository, "rev-parse", "main")
+        )
         assert asked_twice(endpoint) == []
         assert await service.stop() == 0
     finally:

@@ -1,7 +1,7 @@
 """A forest for tests: documents are ingested by jobs on real stores, and the results are read as by a client."""
 
 import subprocess
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,6 +17,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import NodeOperations
+from memotree.forest.ingestion.batch_job import IngestDocuments
 from memotree.forest.ingestion.job import IngestDocument
 from memotree.forest.joining.join import ArchiveJoin
 from memotree.forest.summaries.renewal_job import SummaryRenewal
@@ -61,6 +62,7 @@ class Forest:
             store, models, self.runner, world.limits, background=background, gather=timedelta(milliseconds=10)
         )
         self.ingestion = IngestDocument(store, models, self.runner, world.limits)
+        self.batches = IngestDocuments(store, models, self.runner, world.limits)
         self.sessions = SessionOperations(store, world.pages, world.limits, self.summaries)
         self.nodes = NodeOperations(store, world.pages, world.limits)
         self.joining = ArchiveJoin(store, models, world.limits)
@@ -84,6 +86,21 @@ class Forest:
     async def ingest(self, text: str | None = None, **fields: Any) -> jobs_pb.IngestionResult:
         """Ingest a document; it has to succeed."""
         return (await self.try_ingest(text, **fields)).result
+
+    async def try_ingest_all(self, documents: Mapping[str, str], **fields: Any) -> jobs_pb.Job:
+        """Ingest texts by name in one job, under their names as ids, and return the job at its end."""
+        request = pb.IngestDocumentsRequest(
+            workspace=self.world.workspace,
+            documents=[pb.NewDocument(name=name, document_id=name, text=text) for name, text in documents.items()],
+            **fields,
+        )
+        return [event async for event in self.batches.ingest_documents(request)][-1].job
+
+    async def ingest_all(self, documents: Mapping[str, str], **fields: Any) -> dict[str, jobs_pb.IngestedDocument]:
+        """Ingest texts by name in one job, which has to succeed; return what became of each."""
+        job = await self.try_ingest_all(documents, **fields)
+        assert job.state == SUCCEEDED, (job.reason, job.message)
+        return {each.name: each for each in job.batch_ingestion.documents}
 
     async def resume(self, job_id: str, **fields: Any) -> jobs_pb.Job:
         """Resume a job and wait for its end."""

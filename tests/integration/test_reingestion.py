@@ -13,7 +13,7 @@ from integration.worlds import World
 from memotree_storage.model.attribute_names import SUMMARY_BY
 from pypdf import PdfReader
 
-from memotree.forest.ingestion import job as ingestion_module
+from memotree.forest.ingestion import planning as ingestion_module
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 

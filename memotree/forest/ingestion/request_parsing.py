@@ -3,17 +3,20 @@
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import TAGS
 from memotree_storage.model.node import Node
-from memotree_storage.model.validation import canonical_node, check_archive_name, node_faults, text_faults
+from memotree_storage.model.validation import canonical_node, check_archive_name, check_author, node_faults, text_faults
+from memotree_storage.ports import Signature
 
 from memotree.forest.documents import Document, Section, SpokenTurn, Table, Turn, conversation, read_document
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import check_message
+from memotree.request.messages import check_message, read_author
+from memotree.sessions.operations import DEFAULT_AGENT
 from memotree.v1 import forest_service_pb2 as pb
 
 _SMALLEST_CHUNK: Final = 20
@@ -31,15 +34,20 @@ def tags_of(attributes: Mapping[str, str]) -> list[str]:
     return [tag for tag in attributes.get(TAGS, "").split(",") if tag]
 
 
-def check_request(request: pb.IngestDocumentRequest, limits: ServiceLimits) -> None:
+def check_request(request: pb.IngestDocumentRequest, limits: ServiceLimits, *, has_document: bool = True) -> None:
     """Rejects a request with invalid values before any model is paid for.
+
+    Args:
+        request: The request.
+        limits: The limits of the service.
+        has_document: Whether it must have a document; otherwise only its options are checked.
 
     Raises:
         InvalidInputError: With every invalid field.
     """
     most_chars = limits.node.content_bytes // 4
     faults = []
-    if request.WhichOneof("document") is None:
+    if has_document and request.WhichOneof("document") is None:
         faults.append(FieldViolation("document", "is needed: give text, file or conversation"))
     if request.chunk_size and not _SMALLEST_CHUNK <= request.chunk_size <= most_chars:
         faults.append(FieldViolation("chunk_size", f"must be from {_SMALLEST_CHUNK} to {most_chars} characters"))
@@ -66,6 +74,27 @@ def _text_faults(request: pb.IngestDocumentRequest, limits: ServiceLimits) -> It
     size = len(",".join(request.tags).encode("utf-8", "surrogatepass"))
     if size > limits.node.attribute_value_bytes:
         yield FieldViolation("tags", f"have {size} bytes together, over {limits.node.attribute_value_bytes}; use fewer")
+
+
+@dataclass(frozen=True, slots=True)
+class Ingester:
+    """Who ingests: the author of the commit, and the agent that the commit names."""
+
+    author: Signature
+    agent: str
+
+
+def read_ingester(request: pb.IngestDocumentRequest | pb.IngestDocumentsRequest, limits: ServiceLimits) -> Ingester:
+    """Returns who ingests, with the current time; as in a session, the agent is the author unless another is given.
+
+    Raises:
+        InvalidAuthorError: If Git refuses the name or address.
+        InvalidTimeError: If the author's time is before 1970 or after 9999.
+    """
+    agent = request.agent or DEFAULT_AGENT
+    check_author(agent, "", name_field="agent")
+    author = Signature(agent, limits.author_email, datetime.now(UTC).replace(microsecond=0))
+    return Ingester(read_author(request.author, "author", author) if request.HasField("author") else author, agent)
 
 
 async def read(request: pb.IngestDocumentRequest) -> Document:

@@ -291,15 +291,16 @@ _POINTING: Final = f"""
 _WITH_ATTRIBUTE: Final = f"""
   with {LINE},
   candidate as (
-    select s.entry_id from work.staged s where s.session_id = %(session)s and s.attributes ->> %(name)s = %(value)s
+    select s.entry_id from work.staged s
+     where s.session_id = %(session)s and s.attributes ->> %(name)s = any(%(values)s)
     union
     select v.entry_id from mirror.version v join line on line.line_id = v.line_id
-     where v.attributes ->> %(name)s = %(value)s
+     where v.attributes ->> %(name)s = any(%(values)s)
   )
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from candidate cross join lateral {version_of("candidate.entry_id", _COLUMNS)} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where not v.dead and not v.is_archive and v.attributes ->> %(name)s = %(value)s order by v.entry_id"""  # noqa: S608
+   where not v.dead and not v.is_archive and v.attributes ->> %(name)s = any(%(values)s) order by v.entry_id"""  # noqa: S608
 
 
 async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
@@ -437,9 +438,9 @@ async def pointing_at(snapshot: Snapshot, ids: Iterable[str]) -> list[Version]:
     return await _listed(snapshot.conn, _POINTING, snapshot.state.arguments(ids=list(ids)))
 
 
-async def with_attribute(snapshot: Snapshot, name: str, value: str) -> list[Version]:
-    """Return the alive nodes whose attribute has a value; reads all versions of the lineage."""
-    return await _listed(snapshot.conn, _WITH_ATTRIBUTE, snapshot.state.arguments(name=name, value=value))
+async def with_attribute(snapshot: Snapshot, name: str, values: Iterable[str]) -> list[Version]:
+    """Return the alive nodes whose attribute has one of some values; reads all versions of the lineage."""
+    return await _listed(snapshot.conn, _WITH_ATTRIBUTE, snapshot.state.arguments(name=name, values=list(values)))
 
 
 async def _listed(conn: Connection, statement: str, arguments: dict[str, Any]) -> list[Version]:

@@ -39,9 +39,10 @@ async def test_a_caller_that_stops_listening_does_not_stop_the_job(forest: Fores
 
 
 async def test_the_commit_names_the_document_the_tool_and_the_job(forest: Forest) -> None:
-    told = await forest.try_ingest(prose(3), name="papers")
+    told = await forest.try_ingest(prose(3), name="papers", agent="scout")
     message = forest.git("log", "-1", "--format=%s%n%an%n%b")
-    assert message.startswith("Ingest papers\nMemoTree")
+    assert message.startswith("Ingest papers\nscout")
+    assert "MemoTree-Agent: scout" in message
     assert "MemoTree-Tool: IngestDocument" in message
     assert f"MemoTree-Job: {told.last.id}" in message
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import grpc
@@ -10,9 +11,11 @@ from rich.console import Console
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
-from memotree.cli import display
+from memotree.cli import counting, display
 from memotree.cli.ask import citation_line
-from memotree.client import Citation, Node, Source
+from memotree.cli.ingest_report import Ingested
+from memotree.cli.output import Output
+from memotree.client import Citation, IngestedFile, Node, Source
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs
 
@@ -23,7 +26,8 @@ pytestmark = [pytest.mark.requirement("SERVE-4")]
 def folder(ready: CommandLine, home: Path) -> Path:
     """A folder with two documents and some other files."""
     assert ready
-    for name, text in {"a.md": "# A\n\nText.", "sub/b.txt": "More.", ".hidden.md": "No.", "sub/empty.md": ""}.items():
+    files = {"a.md": "# A\n\nText.", "sub/b.txt": "More.", ".hidden.md": "No.", "sub/empty.md": "", "build/c.md": "C."}
+    for name, text in (files | {".gitignore": "build/\n*.log\n", "sub/x.log": "Log."}).items():
         path = home / "docs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -41,17 +45,162 @@ def test_a_folder_is_ingested_with_all_text_files_below_it(ready: CommandLine, f
     assert folder.exists()
     ran = ready("ingest", "docs", "--model", "m1", "--chunk-size", "500", "--tag", "x")
     assert ran.code == 0
-    assert "docs/sub/empty.md is skipped" in ran.err
-    assert "docs/picture.bin is skipped" in ran.err
+    assert "Left out, empty: docs/sub/empty.md" in ran.err
+    assert "Left out, not text: docs/picture.bin" in ran.err
+    assert "Left out, hidden: docs/.git, docs/.gitignore, docs/.hidden.md" in ran.err
+    assert "Left out, ignored by .gitignore: docs/build, docs/sub/x.log" in ran.err
     assert "Ingested 2 documents of 2." in ran.err
-    requests = ready.fake.requests("IngestDocument")
-    assert [(each.name, each.document_id) for each in requests] == [
+    (request,) = ready.fake.requests("IngestDocuments")
+    assert [(each.name, each.document_id) for each in request.documents] == [
         ("docs/a.md", "docs/a.md"),
         ("docs/sub/b.txt", "docs/sub/b.txt"),
     ]
-    assert [each.file for each in requests] == [b"# A\n\nText.", b"More."]
-    assert {(each.model_id, each.chunk_size, tuple(each.tags)) for each in requests} == {("m1", 500, ("x",))}
-    assert all(not each.HasField("similarity_threshold") for each in requests)
+    assert [each.file for each in request.documents] == [b"# A\n\nText.", b"More."]
+    assert (request.model_id, request.chunk_size, list(request.tags)) == ("m1", 500, ["x"])
+    assert not request.HasField("similarity_threshold")
+
+
+@pytest.mark.requirement("USE-9")
+def test_hidden_and_ignored_files_are_taken_on_request(ready: CommandLine, folder: Path) -> None:
+    assert folder.exists()
+    document = ready.json("ingest", "docs", "--hidden", "--no-ignore")
+    assert [each["path"] for each in document["files"]] == [
+        "docs/.gitignore",
+        "docs/.hidden.md",
+        "docs/a.md",
+        "docs/build/c.md",
+        "docs/sub/b.txt",
+        "docs/sub/x.log",
+    ]
+    assert {"path": "docs/.git", "why": "hidden"} in document["left_out"], "never a document"
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_folder_is_one_set_of_documents_however_it_is_named(
+    ready: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for here, given in (
+        (folder.parent, "docs"),
+        (folder.parent, "./docs/"),
+        (folder.parent, str(folder)),
+        (folder, "."),
+        (folder / "sub", ".."),
+        (Path("/"), str(folder)),
+    ):
+        monkeypatch.chdir(here)
+        files = ready.json("ingest", given)["files"]
+        assert [each["document_id"] for each in files] == ["docs/a.md", "docs/sub/b.txt"], given
+    for here, given in ((folder.parent, "docs/sub"), (folder, "sub/b.txt"), (folder / "sub", "b.txt")):
+        monkeypatch.chdir(here)
+        (one,) = ready.json("ingest", given)["files"]
+        assert (one["document_id"], one["job"]["ingestion"]["kept_leaves"]) == ("docs/sub/b.txt", 2), given
+
+
+@pytest.mark.requirement("USE-9")
+def test_files_of_the_same_name_in_different_folders_are_different_documents(ready: CommandLine, home: Path) -> None:
+    for part in ("one/a", "one/b", "two/a"):
+        (home / part).mkdir(parents=True)
+        (home / part / "README.md").write_text(f"In {part}.")
+    absolute = str(home / "one")
+    assert [each["document_id"] for each in ready.json("ingest", absolute)["files"]] == [
+        "one/a/README.md",
+        "one/b/README.md",
+    ]
+    files = ready.json("ingest", str(home / "one" / "b" / "README.md"), str(home / "two" / "a" / "README.md"))["files"]
+    assert [each["document_id"] for each in files] == ["one/b/README.md", "two/a/README.md"]
+    (one,) = ready.json("ingest", "two/a", "--prefix", "second/")["files"]
+    assert one["document_id"] == "second/a/README.md"
+
+
+@pytest.mark.requirement("USE-9")
+def test_the_author_is_who_ingests(ready: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert folder.exists()
+    monkeypatch.setenv("LOGNAME", "ada")
+    ready("ingest", "docs")
+    ready("ingest", "docs", "--agent", "scout", "--author", "Ada <ada@example.org>")
+    ready.json("session", "discard", "--yes")
+    ready("ingest", "docs")
+    assert ready("ingest", "docs", "--author", "Ada <oops").code == 2
+    session, given, login = ready.fake.requests("IngestDocuments")
+    assert (session.agent, session.HasField("author")) == ("planner", False)
+    assert (given.agent, given.author.name, given.author.email) == ("scout", "Ada", "ada@example.org")
+    assert login.agent == "ada"
+
+
+@pytest.mark.requirement("USE-9")
+def test_many_files_are_sent_in_batches_with_lines_of_progress_and_a_short_report(
+    ready: CommandLine, home: Path
+) -> None:
+    (home / "many").mkdir()
+    for number in range(230):
+        (home / "many" / f"{number:03}.md").write_text(f"Text {number}.")
+    ready.fake.refusals["many/007.md"] = ("UNREADABLE_DOCUMENT", "It has no text.")
+    ran = ready("ingest", "many")
+    assert ran.code == 1
+    assert [len(each.documents) for each in ready.fake.requests("IngestDocuments")] == [100, 100, 30]
+    lines = [line for line in ran.err.splitlines() if " of 230 documents, " in line]
+    assert 5 <= len(lines) <= 10
+    assert all(" a second, " in line and line.endswith(" left") for line in lines)
+    assert "error: many/007.md: It has no text." in ran.err
+    assert "Ingested 229 documents of 230 in 1 commit." in ran.err
+    assert ran.out.count("many/") == 1, "the table has only what failed"
+    assert "229 unchanged" in ready("ingest", "many").err
+    assert len(ready.json("ingest", "many", code=1)["files"]) == 230
+
+
+@pytest.mark.requirement("USE-9")
+def test_ctrl_c_says_what_is_done_what_goes_on_and_what_was_not_sent(
+    ready: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "many").mkdir()
+    for number in range(230):
+        (home / "many" / f"{number:03}.md").write_text(f"Text {number}.")
+    real = Ingested.of
+    taken = []
+
+    def of(file: IngestedFile) -> Ingested:
+        taken.append(file)
+        if len(taken) == 100:
+            monkeypatch.setattr(counting._Lines, "at", interrupt)
+        return real(file)
+
+    def interrupt(_self: object, done: int, _total: int, step: str) -> None:
+        if done >= 100 and step.startswith("summarise"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ingested, "of", of)
+    ran = ready("ingest", "many")
+    assert ran.code == 130
+    assert "100 of 230 documents are ingested." in ran.err
+    assert "100 more: the job continues; `memotree jobs watch " in ran.err
+    assert "30 were not sent. The same command goes on where this one stopped." in ran.err
+    monkeypatch.undo()
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_terminal_has_one_bar_for_all_documents() -> None:
+    output = Output()
+    output.err = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with counting.counting(output, "documents") as bar:
+        bar.at(0, 300, "wait")
+        bar.at(120, 300, "summarise notes/[b]a.md")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.err.file.getvalue())  # type: ignore[attr-defined]
+    frame = [line for line in re.split(r"[\r\n]+", shown) if "documents" in line][-1]
+    assert "120/300 documents" in frame
+    assert "/s" in frame
+    assert "summarise notes/[b]a.md" in frame
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_link_that_leads_nowhere_or_in_a_circle_is_listed(ready: CommandLine, folder: Path) -> None:
+    (folder / "loop").symlink_to(folder)
+    (folder / "gone.md").symlink_to(folder / "nowhere.md")
+    document = ready.json("ingest", "docs")
+    assert {(each["path"], each["why"]) for each in document["left_out"]} >= {
+        ("docs/loop", "a link to a folder"),
+        ("docs/gone.md", "not a file"),
+    }
+    assert len(document["files"]) == 2
 
 
 @pytest.mark.requirement("FOREST-5")
@@ -62,8 +211,8 @@ def test_the_same_command_again_updates_the_same_documents_and_keeps_their_names
     (folder / "a.md").write_text("# A\n\nOther text.")
     document = ready.json("ingest", "./docs/../docs/a.md")
     (one,) = document["files"]
-    assert (one["path"], one["document_id"], one["error"]) == ("docs/a.md", "docs/a.md", None)
-    first, second = ready.fake.requests("IngestDocument")
+    assert (one["path"], one["document_id"], one["error"]) == ("docs/../docs/a.md", "docs/a.md", None)
+    first, second = (each.documents[0] for each in ready.fake.requests("IngestDocuments"))
     assert (first.name, second.name) == ("docs/a.md", "")
     assert second.media_type == "text/markdown"
     again = ready("ingest", "docs/a.md")
@@ -73,9 +222,9 @@ def test_the_same_command_again_updates_the_same_documents_and_keeps_their_names
 def test_one_file_may_be_named_and_come_from_stdin(ready: CommandLine, folder: Path) -> None:
     assert ready("ingest", "-", "--name", "notes of today", stdin="Said.").code == 0
     assert ready("ingest", str(folder / "a.md"), "--document-id", "guide").code == 0
-    first, second = ready.fake.requests("IngestDocument")
+    first, second = (each.documents[0] for each in ready.fake.requests("IngestDocuments"))
     assert (first.name, first.file) == ("notes of today", b"Said.")
-    assert (second.name, second.document_id) == ("a.md", "guide")
+    assert (second.name, second.document_id) == ("guide", "guide")
     assert ready("ingest", "-", stdin="Said.").code == 2
     assert ready("ingest", "docs", "--document-id", "guide").code == 2
     assert ready("ingest", "nowhere.md").code == 1
@@ -88,8 +237,8 @@ def test_two_texts_from_stdin_are_two_documents_by_their_names(ready: CommandLin
     for name in ("foxes", "wolves", "foxes"):
         assert ready("ingest", "-", "--name", name, stdin=f"About {name}.").code == 0
     assert ready("ingest", "-", "--name", "bears", "--document-id", "animals", stdin="About bears.").code == 0
-    requests = ready.fake.requests("IngestDocument")
-    assert [each.document_id for each in requests] == ["foxes", "wolves", "foxes", "animals"]
+    requests = ready.fake.requests("IngestDocuments")
+    assert [each.documents[0].document_id for each in requests] == ["foxes", "wolves", "foxes", "animals"]
 
 
 def test_a_warning_says_that_the_chosen_session_does_not_see_the_ingested_document(
@@ -105,13 +254,11 @@ def test_a_warning_says_that_the_chosen_session_does_not_see_the_ingested_docume
 
 def test_other_files_are_ingested_after_one_is_refused(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
-    refusal = RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "It has no text; export it anew.", "UNREADABLE_DOCUMENT")
-    ready.fake.fail("IngestDocument", refusal)
+    ready.fake.refusals["docs/a.md"] = ("UNREADABLE_DOCUMENT", "It has no text; export it anew.")
     ran = ready("ingest", "docs")
     assert ran.code == 1
     assert "error: docs/a.md: It has no text; export it anew." in ran.err
     assert "Ingested 1 document of 2." in ran.err
-    ready.fake.fail("IngestDocument", refusal)
     document = ready.json("ingest", "docs", code=1)
     assert document["files"][0]["error"]["reason"] == "UNREADABLE_DOCUMENT"
     assert document["files"][1]["job"]["state"] == "SUCCEEDED"
@@ -134,19 +281,19 @@ def test_in_the_background_each_file_has_a_job_that_can_be_watched(ready: Comman
     ran = ready("ingest", "docs", "--background")
     assert ran.code == 0
     assert ran.out.count("running") == 2
-    assert ran.err.count("memotree jobs watch") == 2
+    assert ran.err.count("memotree jobs watch") == 1, "both are in one job"
     assert "Ingested" not in ran.err
     document = ready.json("ingest", "docs/a.md", "--background")
     assert document["files"][0]["job"]["state"] == "RUNNING"
-    ready.fake.fail("IngestDocument", RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "No.", "UNREADABLE_DOCUMENT"))
+    ready.fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "No.", "INVALID_ARGUMENT"))
     assert ready("ingest", "docs", "--background").code == 1
 
 
 def test_the_command_ends_if_the_server_ends(ready: CommandLine, folder: Path) -> None:
     assert folder.exists()
-    ready.fake.fail("IngestDocument", RefusedError(grpc.StatusCode.UNAVAILABLE, "gone", ""))
+    ready.fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.UNAVAILABLE, "gone", ""))
     assert ready("ingest", "docs").code == 3
-    assert len(ready.fake.requests("IngestDocument")) == 1
+    assert len(ready.fake.requests("IngestDocuments")) == 1
 
 
 # --- recall and ask ---

@@ -99,6 +99,22 @@ def test_a_job_is_shown_with_its_result_and_its_use_of_models(garden: CommandLin
     document = garden.json("jobs", "show", job.id)
     assert document["ingestion"]["created_leaves"] == 1200
     assert document["usage"][0]["prompt_tokens"] == 3400
+    job = garden.fake.build(
+        kind="ingest_documents",
+        state=pb.JOB_STATE_SUCCEEDED,
+        batch_ingestion=pb.BatchIngestionResult(
+            documents=[
+                pb.IngestedDocument(name="a.md", ingestion=pb.IngestionResult(commit_id="c" * 40, created_leaves=3)),
+                pb.IngestedDocument(name="b.md", ingestion=pb.IngestionResult(kept_leaves=2)),
+                pb.IngestedDocument(document_id="c.md", reason="NO", message="It has no text."),
+            ]
+        ),
+    )
+    shown = garden("jobs", "show", job.id).out
+    for text in ("1 ingested, 1 unchanged, 1 failed", "c" * 40, "3 new, 2 kept", "c.md: It has no text."):
+        assert text in shown
+    watched = garden("jobs", "watch", job.id)
+    assert (watched.code, "1 document could not be ingested" in watched.err) == (1, True)
     job = garden.fake.build(kind="renew_summaries", state=pb.JOB_STATE_SUCCEEDED, renewal=pb.RenewalResult(renewed=4))
     assert "no summary was stale" in garden("jobs", "show", job.id).out
 

@@ -20,9 +20,11 @@ class FakeForest(ForestServiceServicer):
 
     Attributes:
         ingestions: How the next ingestions end; success if empty.
+        refusals: Error code and reason of the documents that fail in a batch, by id.
     """
 
     ingestions: deque[jobs.Job]
+    refusals: dict[str, tuple[str, str]]
 
     def space(self, name: str) -> FakeWorkspace:
         """The workspace of that name or id."""
@@ -37,25 +39,48 @@ class FakeForest(ForestServiceServicer):
             job.MergeFrom(self.ingestions.popleft())
             yield pb.IngestDocumentResponse(job=job)
             return
-        held = (each for each in state.archives.values() if each.attributes["document_id"] == request.document_id)
+        job.state = jobs.JOB_STATE_SUCCEEDED
+        job.ingestion.CopyFrom(self._ingested(state, request, request.model_id))
+        yield pb.IngestDocumentResponse(job=job)
+
+    def IngestDocuments(self, request: Any, context: Any) -> Iterator[Any]:
+        state = state_of(self.space(request.workspace), request.branch)
+        count = len(request.documents)
+        subject = f"{count} documents" if count > 1 else request.documents[0].name
+        job = jobs.Job(id=fresh_id(), kind="ingest_documents", subject=subject, state=jobs.JOB_STATE_RUNNING)
+        yield pb.IngestDocumentsResponse(job=job)
+        if self.ingestions:
+            job.MergeFrom(self.ingestions.popleft())
+            yield pb.IngestDocumentsResponse(job=job)
+            return
+        for number, asked in enumerate(request.documents):
+            progress = maintenance.Progress(step=f"summarise {asked.document_id}", done=number, total=count)
+            yield pb.IngestDocumentsResponse(progress=progress)
+            done = job.batch_ingestion.documents.add(name=asked.name, document_id=asked.document_id)
+            if asked.document_id in self.refusals:
+                done.reason, done.message = self.refusals[asked.document_id]
+            else:
+                done.ingestion.CopyFrom(self._ingested(state, asked, request.model_id))
+        job.state = jobs.JOB_STATE_SUCCEEDED
+        yield pb.IngestDocumentsResponse(job=job)
+
+    @staticmethod
+    def _ingested(state: Any, asked: Any, model_id: str) -> jobs.IngestionResult:
+        held = (each for each in state.archives.values() if each.attributes["document_id"] == asked.document_id)
         known = next(held, None)
         if known is None:
-            known = types.Archive(id=fresh_id(), name=request.name, model_id=request.model_id)
+            known = types.Archive(id=fresh_id(), name=asked.name, model_id=model_id)
             state.archives[known.id] = known
-        text = request.text or request.file.decode()
+        text = asked.text or asked.file.decode()
         is_same = known.attributes["text"] == text
-        known.attributes.update(document_id=request.document_id, text=text, media_type="text/markdown")
-        job.state = jobs.JOB_STATE_SUCCEEDED
-        job.ingestion.MergeFrom(
-            jobs.IngestionResult(
-                archive_id=known.id,
-                document_id=request.document_id,
-                commit_id="" if is_same else "c" * 40,
-                created_leaves=0 if is_same else 2,
-                kept_leaves=2 if is_same else 0,
-            )
+        known.attributes.update(document_id=asked.document_id, text=text, media_type="text/markdown")
+        return jobs.IngestionResult(
+            archive_id=known.id,
+            document_id=asked.document_id,
+            commit_id="" if is_same else "c" * 40,
+            created_leaves=0 if is_same else 2,
+            kept_leaves=2 if is_same else 0,
         )
-        yield pb.IngestDocumentResponse(job=job)
 
     def Recall(self, request: Any, context: Any) -> Any:
         nodes = [

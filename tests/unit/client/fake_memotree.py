@@ -50,6 +50,7 @@ class FakeMemoTree(FakePlaces, FakeNodes, FakeMemory, FakeHistory, FakeJobs, Fak
         self.jobs: dict[str, job_service_pb2.Job] = {}
         self.ends: list[job_service_pb2.Job] = []
         self.ingestions: deque[job_service_pb2.Job] = deque()
+        self.refusals: dict[str, tuple[str, str]] = {}
         self.answers: dict[str, Message] = {}
         self.calls: list[tuple[str, Any]] = []
         self.deadlines: list[float | None] = []

@@ -1,12 +1,34 @@
 """The forest in Python: documents are ingested and questions answered, by the blocking and the asynchronous client."""
 
+import errno
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from unit.client.fake_memotree import FakeMemoTree
+from unit.client.fake_state import RefusedError, state_of
 
-from memotree.client import Answer, AskStep, AsyncClient, Client, Job, Progress, StaleReason, Turn
+from memotree.client import (
+    Answer,
+    AskStep,
+    AsyncClient,
+    Author,
+    Client,
+    DeadlineExceededError,
+    FilesFound,
+    IngestedFile,
+    IngestionProgress,
+    Job,
+    Progress,
+    StaleReason,
+    Turn,
+)
+from memotree.client.transport import BlockingTransport
 from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import job_service_pb2 as jobs
 
 pytestmark = [pytest.mark.requirement("SERVE-4")]
 
@@ -50,6 +72,117 @@ def test_a_document_may_be_text_bytes_or_turns(client: Client, fake: FakeMemoTre
     ]
     assert requests[0].HasField("similarity_threshold"), "0 is a threshold like any other"
     assert requests[0].chunk_size == 300
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_folder_is_ingested_in_one_call(client: Client, fake: FakeMemoTree, root_id: str, tmp_path: Path) -> None:
+    assert root_id
+    workspace = client.workspace("demo")
+    (tmp_path / "book").mkdir()
+    for name in ("a.md", "b.md", ".c.md"):
+        (tmp_path / "book" / name).write_text(f"Text of {name}.")
+    fake.refusals["book/b.md"] = ("UNREADABLE_DOCUMENT", "It has no text.")
+    events = list(workspace.ingest_files(tmp_path / "book", agent="scout", author=Author("Ada")))
+    found, outcomes = events[0], [event for event in events if isinstance(event, IngestedFile)]
+    assert isinstance(found, FilesFound)
+    assert ([each.name for each in found.files], [each.why for each in found.left_out]) == (
+        ["book/a.md", "book/b.md"],
+        ["hidden"],
+    )
+    assert [(each.document_id, each.is_committed, each.message) for each in outcomes] == [
+        ("book/a.md", True, ""),
+        ("book/b.md", False, "It has no text."),
+    ]
+    done = [event.done for event in events if isinstance(event, IngestionProgress)]
+    assert done == sorted(done)
+    assert done[-1] == 2
+    (request,) = fake.requests("IngestDocuments")
+    assert (request.agent, request.author.name) == ("scout", "Ada")
+    with pytest.raises(FileNotFoundError):
+        list(workspace.ingest_files(tmp_path / "nowhere"))
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_batch_that_is_too_large_for_the_server_is_sent_in_halves(
+    client: Client, fake: FakeMemoTree, root_id: str, tmp_path: Path
+) -> None:
+    assert root_id
+    for name in "abcd":
+        (tmp_path / name).write_text(f"Text of {name}.")
+    for _ in range(2):
+        fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too large.", "TOO_LARGE"))
+    events = list(client.workspace("demo").ingest_files(tmp_path))
+    outcomes = [event for event in events if isinstance(event, IngestedFile)]
+    assert [each.is_committed for each in outcomes] == [True] * 4
+    assert [len(each.documents) for each in fake.requests("IngestDocuments")] == [4, 2, 1, 1, 2]
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_file_that_cannot_be_read_fails_alone(
+    client: Client, root_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert root_id
+    for name in "ab":
+        (tmp_path / name).write_text(f"Text of {name}.")
+    real = Path.read_bytes
+
+    def read_bytes(self: Path) -> bytes:
+        if self.name == "a":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    events = list(client.workspace("demo").ingest_files(tmp_path))
+    outcomes = [event for event in events if isinstance(event, IngestedFile)]
+    assert [(each.is_committed, each.reason) for each in outcomes] == [(False, "FILE_NOT_READABLE"), (True, "")]
+    assert outcomes[0].message == "It cannot be read: Permission denied."
+
+
+@pytest.mark.requirement("USE-9")
+def test_a_batch_that_takes_longer_than_a_call_is_watched_until_it_ends(
+    client: Client, root_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert root_id
+    (tmp_path / "a").write_text("Text.")
+    real, asked = BlockingTransport.stream, []
+
+    async def stream(self: BlockingTransport, request: Any, answer: Any) -> AsyncIterator[Any]:
+        asked.append(type(request).__name__)
+        if isinstance(request, jobs.WatchJobRequest):
+            result = jobs.IngestedDocument(ingestion=jobs.IngestionResult(commit_id="c" * 40))
+            done = jobs.Job(id=request.job_id, state=jobs.JOB_STATE_SUCCEEDED)
+            done.batch_ingestion.documents.append(result)
+            yield jobs.WatchJobResponse(job=done)
+            return
+        async for event in real(self, request, answer):
+            yield event
+            raise DeadlineExceededError("The call has taken too long.")
+
+    monkeypatch.setattr(BlockingTransport, "stream", stream)
+    events = list(client.workspace("demo").ingest_files(tmp_path))
+    assert asked == ["IngestDocumentsRequest", "WatchJobRequest"]
+    (outcome,) = [event for event in events if isinstance(event, IngestedFile)]
+    assert outcome.is_committed
+
+
+@pytest.mark.requirement("USE-9")
+def test_after_a_job_that_stopped_nothing_more_is_sent_and_what_it_committed_is_told(
+    client: Client, fake: FakeMemoTree, root_id: str, tmp_path: Path
+) -> None:
+    assert root_id
+    workspace = client.workspace("demo")
+    for number in range(150):
+        (tmp_path / f"{number:03}").write_text(f"Text {number}.")
+    list(workspace.ingest_files(tmp_path / "000"))
+    (known,) = [each for each in workspace.archives() if each.attributes.get("document_id")]
+    stopped = jobs.Job(id="j" * 16, state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The limit is reached.")
+    fake.ingestions.append(stopped)
+    state_of(fake.space("demo"), "").archives[known.id].attributes["ingestion"] = "j" * 16
+    events = list(workspace.ingest_files(tmp_path))
+    outcomes = [event for event in events if isinstance(event, IngestedFile)]
+    assert len(outcomes) == 100
+    assert [each.path for each in outcomes if each.is_committed] == [(tmp_path / "000").as_posix()]
+    assert {each.message for each in outcomes[1:]} == {"The limit is reached."}
 
 
 @pytest.mark.requirement("FOREST-8")
