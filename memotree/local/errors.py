@@ -1,6 +1,7 @@
 """The errors of opening a folder."""
 
 from memotree.client.errors import FailedPreconditionError, UnavailableError
+from memotree.extras import install
 
 
 class ServerStartError(UnavailableError):
@@ -15,6 +16,6 @@ class ServerNotInstalledError(FailedPreconditionError):
 
     def __init__(self) -> None:
         super().__init__(
-            'Only the client of MemoTree is installed; install the server too: pip install "memotree[server]"',
+            f"Only the client library of MemoTree is installed, and this needs a server: {install('server')}",
             reason="SERVER_NOT_INSTALLED",
         )

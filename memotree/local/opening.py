@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Final, Self
 from memotree.client.aio import AsyncClient
 from memotree.client.blocking import Client
 from memotree.client.errors import MemoTreeClientError
+from memotree.extras import is_installed
 from memotree.local.errors import ServerNotInstalledError, ServerStartError
 from memotree.local.server_process import START_SECONDS, STOP_SECONDS, ServerProcess, announced_process_lives
 from memotree.local.users import Use
@@ -22,7 +22,6 @@ from memotree.server.announcement import read_announcement
 
 LOG_FILE: Final = "private-server.log"
 _IN_USE: Final = 75
-_SERVER_MODULES: Final = ("dulwich", "psycopg", "qdrant_edge")
 _TRIAL_SECONDS: Final = 5.0
 _PAUSE: Final = 0.05
 
@@ -49,7 +48,7 @@ class FolderServer:
             ServerNotInstalledError: Only the client is installed.
             ServerStartError: The folder cannot be used, or the server does not start.
         """
-        if any(find_spec(name) is None for name in _SERVER_MODULES):
+        if not is_installed("server"):
             raise ServerNotInstalledError
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
