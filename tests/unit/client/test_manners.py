@@ -2,11 +2,16 @@
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 
+import grpc
 import pytest
+from unit.client.fake_memotree import FakeMemoTree
+from unit.client.fake_state import RefusedError
 
 import memotree
 from memotree.client import AsyncClient, AsyncSession, Client, Session, Workspace
@@ -102,3 +107,28 @@ def test_the_first_field_of_a_recall_is_its_text_and_so_is_the_printed_result() 
     assert RecallResult("Retries: at most five.").text == "Retries: at most five."
     assert str(RecallResult("Retries: at most five.")) == "Retries: at most five."
     assert str(RecallResult()) == ""
+
+
+def test_what_exists_already_is_returned_as_it_is_if_one_asks_for_that(fake: FakeMemoTree, client: Client) -> None:
+    first = client.create_workspace("notes", "mine")
+    assert client.create_workspace("notes", "another", exist_ok=True) == first
+    with pytest.raises(memotree.AlreadyExistsError):
+        client.create_workspace("notes")
+    notes = client.workspace("notes")
+    branch = notes.branch("draft")
+    assert notes.branch("draft", exist_ok=True) == branch
+    with pytest.raises(memotree.AlreadyExistsError):
+        notes.branch("draft")
+    with notes.session() as session:
+        ideas = session.create_archive("ideas")
+        taken = RefusedError(grpc.StatusCode.ALREADY_EXISTS, "There is an archive ideas.", "ARCHIVE_EXISTS")
+        fake.fail("CreateArchive", taken, taken)
+        assert session.create_archive("ideas", exist_ok=True) == ideas
+        with pytest.raises(memotree.AlreadyExistsError):
+            session.create_archive("ideas")
+
+
+def test_the_page_about_python_names_every_error() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    classes = {name for name in memotree.__all__ if name.endswith("Error")} - {"MemoTreeClientError"}
+    assert set(re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)) == classes
