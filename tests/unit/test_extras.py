@@ -8,8 +8,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from memotree_storage.postgres.database import Database
 
 from memotree import extras
+from memotree.models import gateway
+from memotree.settings import Settings
 
 pytestmark = pytest.mark.requirement("USE-7")
 
@@ -81,3 +84,10 @@ def test_the_page_about_dependencies_counts_what_each_extra_installs() -> None:
     # libraries change what they require themselves, so a page that is some releases old may differ a little
     about = {extra: pytest.approx(count, rel=0.1, abs=2) for extra, count in wanted.items()}
     assert {extra: int(count) for extra, count in rows} == about, "run `python docs/explanation/installed_sizes.py`"
+
+
+def test_a_server_with_a_model_behind_a_url_says_that_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "is_installed", lambda extra: extra != "models")
+    settings = Settings.model_construct(chat_url="https://models.example/v1", embedding_url=None, rerank_url=None)
+    with pytest.raises(gateway.ModelLibraryMissingError, match=r'pip install "memotree\[models\]"'):
+        gateway.Models.from_settings(settings, Database(""))
