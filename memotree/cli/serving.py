@@ -3,12 +3,16 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memotree.cli.context import NOWHERE, CliContext, command
 from memotree.cli.errors import StartError
+from memotree.extras import install, is_installed
+
+if TYPE_CHECKING:
+    from memotree.server.app import MakeSideServer
 
 
 def _folder(text: str) -> Path:
@@ -36,7 +40,6 @@ def serve(
     # only the commands that serve load pydantic, gRPC and the stores
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
-    from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - see above
     from memotree.server import compose  # noqa: PLC0415 - see above
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
 
@@ -47,10 +50,20 @@ def serve(
         compose.serve(
             settings,
             lambda server: _tell(cli, settings.data_folder, server.address, server.url),
-            HttpServer if settings.http_enabled else None,
+            _side_server(cli) if settings.http_enabled else None,
         )
     except MemoTreeError as error:
         raise StartError(error.message) from None
+
+
+def _side_server(cli: CliContext) -> "MakeSideServer | None":
+    """The server for HTTP and MCP, if its libraries are installed."""
+    if not is_installed("mcp"):
+        cli.output.note(f"HTTP and MCP are not served; to serve them: {install('mcp')}")
+        return None
+    from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - as in `serve`
+
+    return HttpServer
 
 
 def _tell(cli: CliContext, folder: Path, address: str, url: str) -> None:

@@ -93,7 +93,7 @@ def _file(chosen: Host, *, project: bool) -> Path:
 def _command(start: StartChoice, arguments: list[str]) -> tuple[str, list[str]]:
     """The command that starts MemoTree, and its arguments."""
     if start is StartChoice.UVX:
-        return "uvx", ["--from", "memotree[mcp]", "memotree", *arguments]
+        return "uvx", ["memotree[mcp]", *arguments]
     found = shutil.which("memotree")
     beside = Path(sys.executable).with_name("memotree")
     # a program that is not started from a terminal often has another PATH, so the entry has the whole path

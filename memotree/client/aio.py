@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from memotree.client.errors import AlreadyExistsError
 from memotree.client.jobs import AsyncJobs
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
@@ -73,12 +74,25 @@ class Calls(AsyncJobs):
         """The workspace of that name or id; makes no call to the server."""
         return AsyncWorkspace(self._transport, name)
 
-    async def create_workspace(self, name: str, description: str = "", *, request_id: str = "") -> WorkspaceInfo:
-        """Creates a workspace with an empty first commit on its branch ``main``."""
+    async def create_workspace(
+        self, name: str, description: str = "", *, exist_ok: bool = False, request_id: str = ""
+    ) -> WorkspaceInfo:
+        """Creates a workspace with an empty first commit on its branch ``main``.
+
+        Args:
+            name: Its name.
+            description: What it is for.
+            exist_ok: Whether a workspace of that name may exist already; then it is returned as it is.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
         request = workspaces.CreateWorkspaceRequest(name=name, description=description, request_id=request_id)
-        return WorkspaceInfo.from_wire(
-            (await self._transport.call(request, workspaces.CreateWorkspaceResponse)).workspace
-        )
+        try:
+            created = await self._transport.call(request, workspaces.CreateWorkspaceResponse)
+        except AlreadyExistsError:
+            if not exist_ok:
+                raise
+            return await self.workspace(name).info()
+        return WorkspaceInfo.from_wire(created.workspace)
 
     def workspaces(self) -> AsyncIterator[WorkspaceInfo]:
         """The workspaces, ordered by name."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import grpc
 
 from memotree.client.aio import Calls
+from memotree.client.errors import MemoTreeClientError, without_library_frames
 from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
+from memotree.client.signatures import described, name_methods
 from memotree.client.transport import DEFAULT_ADDRESS, BlockingTransport, TransportSettings, log_warning
 from memotree.client.view import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
@@ -54,9 +56,12 @@ def _blocking(
 
     @wraps(method)
     def call(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(method(self._twin, *args, **kwargs))
+        try:
+            return run(method(self._twin, *args, **kwargs))
+        except MemoTreeClientError as error:
+            raise without_library_frames(error) from None
 
-    return call
+    return described(call, method)
 
 
 def _iterating(
@@ -73,11 +78,13 @@ def _iterating(
                     item: T = run(items.__anext__())
                 except StopAsyncIteration:
                     return
+                except MemoTreeClientError as error:
+                    raise without_library_frames(error) from None
                 yield item
         finally:
             run(items.aclose())
 
-    return iterate
+    return described(iterate, method)
 
 
 def _wrapped(
@@ -87,13 +94,20 @@ def _wrapped(
 
     @wraps(method)
     def wrap(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return blocking(method(self._twin, *args, **kwargs))
+        try:
+            return blocking(method(self._twin, *args, **kwargs))
+        except MemoTreeClientError as error:
+            raise without_library_frames(error) from None
 
-    return wrap
+    return described(wrap, method)
 
 
 class _Twin:
     """Holds the asynchronous twin."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        name_methods(cls)
 
     def __init__(self, twin: Any) -> None:
         self._twin = twin

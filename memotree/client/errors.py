@@ -54,6 +54,7 @@ class MemoTreeClientError(Exception):
         conflicts: The conflicting edits, after ABORTED.
         nodes: Nodes that an ambiguous id may mean, or that the call must also include, at level TITLE.
         metadata: Further facts by name.
+        cause: The error of gRPC, for debugging; ``None`` if there is none. Tracebacks do not show it.
     """
 
     code: ClassVar[str] = "UNKNOWN"
@@ -79,6 +80,12 @@ class MemoTreeClientError(Exception):
         self.conflicts = conflicts
         self.nodes = nodes
         self.metadata = dict(metadata or {})
+        self.cause: Exception | None = None
+
+
+def without_library_frames(error: MemoTreeClientError) -> MemoTreeClientError:
+    """The error, to be raised ``from None``: its traceback then has no frames of gRPC and tenacity."""
+    return error.with_traceback(None)
 
 
 class InvalidArgumentError(MemoTreeClientError):
@@ -189,7 +196,14 @@ def _told_too_large(found: re.Match[str]) -> str:
 
 
 def decode_error(call: FailedCall, address: str) -> MemoTreeClientError:
-    """The error for a failed call, with everything from the details of its status.
+    """The error for a failed call, with everything from the details of its status, and the failed call as its cause."""
+    error = _decoded(call, address)
+    error.cause = call if isinstance(call, Exception) else None
+    return error
+
+
+def _decoded(call: FailedCall, address: str) -> MemoTreeClientError:
+    """The error for a failed call.
 
     Details are those of google.rpc (ErrorInfo, BadRequest, PreconditionFailure, ResourceInfo) and the contract's own
     ConflictList and NodeList; others are ignored.

@@ -229,12 +229,12 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """The result of a recall.
+    """The result of a recall; printed, it is its text.
 
     Attributes:
+        text: For HYBRID: all passages packed into one Markdown text, ready for a prompt; empty if nothing was found.
         passages: For HYBRID: the document with the best passage first, passages in document order.
         nodes: For LCA and COLLAPSED: the nodes, best first.
-        text: For HYBRID: all passages packed into one Markdown text, ready for a prompt.
         tokens_used: The tokens of the packed leaves together; never more than ``token_budget``.
         leaves_considered: How many leaves were scored.
         commit_id: The commit that was read; for a session, its base.
@@ -244,9 +244,9 @@ class RecallResult:
         receipt: How the answer came about; given to ``recall``, it gives the same answer again.
     """
 
+    text: str = ""
     passages: tuple[Passage, ...] = ()
     nodes: tuple[RecalledNode, ...] = ()
-    text: str = ""
     tokens_used: int = 0
     token_budget: int = 0
     leaves_considered: int = 0
@@ -261,9 +261,9 @@ class RecallResult:
     def from_wire(cls, message: wire.RecallResponse) -> Self:
         """Reads the message."""
         return cls(
+            message.text,
             tuple(Passage.from_wire(passage) for passage in message.passages),
             tuple(RecalledNode.from_wire(node) for node in message.nodes),
-            message.text,
             message.tokens_used,
             message.token_budget,
             message.leaves_considered,
@@ -274,6 +274,9 @@ class RecallResult:
             message.outdated_left_out,
             Receipt.from_wire(message.receipt) if message.HasField("receipt") else None,
         )
+
+    def __str__(self) -> str:
+        return self.text or "\n\n".join(str(found.node.content or found.node.title) for found in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from google.protobuf.message import Message
 
 from memotree.client import changes
+from memotree.client.errors import AlreadyExistsError
 from memotree.client.history_values import Author
 from memotree.client.node_values import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
+from memotree.client.signatures import described, name_methods
 from memotree.client.transport import Transport
 from memotree.client.workspace_values import ChangeResult, CommitResult, MergeResult, SessionInfo, StagedChange
 from memotree.v1 import node_service_pb2 as nodes
@@ -25,7 +27,7 @@ AnswerT = TypeVar("AnswerT", bound=Message)
 
 
 def _staged(
-    describe: Callable[P, RequestT], answer: type[AnswerT], read: Callable[[AnswerT], T]
+    describe: Callable[P, RequestT], answer: type[AnswerT], read: Callable[[AnswerT], T], returns: str = "Node"
 ) -> Callable[Concatenate["AsyncSession", P], Coroutine[None, None, T]]:
     """A method that stages the change from ``describe``; so single changes and batches share one signature."""
 
@@ -33,7 +35,7 @@ def _staged(
     async def stage(self: "AsyncSession", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return read(await self._stage(describe(*args, **kwargs), answer))
 
-    return stage
+    return described(stage, describe, returns, adds_self=True)
 
 
 class AsyncSession(AsyncRevision):
@@ -69,7 +71,9 @@ class AsyncSession(AsyncRevision):
     create = _staged(changes.create, nodes.CreateNodeResponse, lambda answer: Node.from_wire(answer.node))
     update = _staged(changes.update, nodes.UpdateNodeResponse, lambda answer: Node.from_wire(answer.node))
     move = _staged(changes.move, nodes.MoveNodeResponse, lambda answer: Node.from_wire(answer.node))
-    delete = _staged(changes.delete, nodes.DeleteNodeResponse, lambda answer: tuple(answer.deleted_ids))
+    delete = _staged(
+        changes.delete, nodes.DeleteNodeResponse, lambda answer: tuple(answer.deleted_ids), "tuple[str, ...]"
+    )
     relate = _staged(changes.relate, nodes.AddRelationResponse, lambda answer: Node.from_wire(answer.node))
     unrelate = _staged(changes.unrelate, nodes.RemoveRelationResponse, lambda answer: Node.from_wire(answer.node))
 
@@ -114,13 +118,26 @@ class AsyncSession(AsyncRevision):
         return tuple(ChangeResult.from_wire(result) for result in answer.results)
 
     async def create_archive(
-        self, name: str, *, model_id: str = "", description: str = "", archive: str = ""
+        self, name: str, *, model_id: str = "", description: str = "", archive: str = "", exist_ok: bool = False
     ) -> Archive:
-        """Stages a new archive; ``archive`` is an id of your choice, or empty for a new one."""
+        """Stages a new archive.
+
+        Args:
+            name: Its name, unique in the workspace.
+            model_id: The agent or model that it belongs to.
+            description: What it is for.
+            archive: An id of your choice, or empty for a new one.
+            exist_ok: Whether an archive of that name may exist already; then it is returned as it is.
+        """
         request = workspaces.CreateArchiveRequest(
             name=name, model_id=model_id, description=description, archive_id=archive
         )
-        return Archive.from_wire((await self._stage(request, workspaces.CreateArchiveResponse)).archive)
+        try:
+            return Archive.from_wire((await self._stage(request, workspaces.CreateArchiveResponse)).archive)
+        except AlreadyExistsError:
+            if not exist_ok:
+                raise
+        return await self.archive(name)
 
     async def update_archive(
         self,
@@ -207,3 +224,6 @@ class AsyncSession(AsyncRevision):
             request_id=request_id,
         )
         return CommitResult.from_wire(await self._stage(request, sessions.CommitChangesResponse))
+
+
+name_methods(AsyncSession)

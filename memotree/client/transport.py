@@ -28,7 +28,13 @@ from tenacity import (
 from tenacity.stop import stop_after_attempt, stop_after_delay, stop_base
 
 from memotree.client.contract import make_repeatable, method_of
-from memotree.client.errors import DeadlineExceededError, UnavailableError, decode_error
+from memotree.client.errors import (
+    DeadlineExceededError,
+    MemoTreeClientError,
+    UnavailableError,
+    decode_error,
+    without_library_frames,
+)
 
 logger = logging.getLogger("memotree.client")
 
@@ -150,10 +156,13 @@ class AioTransport:
             try:
                 answered: AnswerT = await send(request, timeout=_left(deadline))
             except aio.AioRpcError as error:
-                raise decode_error(error, self.address) from error
+                raise decode_error(error, self.address) from None
             return answered
 
-        received: AnswerT = await AsyncRetrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
+        try:
+            received: AnswerT = await AsyncRetrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
+        except MemoTreeClientError as error:
+            raise without_library_frames(error) from None
         _tell_warnings(self._settings, received)
         return received
 
@@ -167,7 +176,7 @@ class AioTransport:
             async for message in call:
                 yield message
         except aio.AioRpcError as error:
-            raise decode_error(error, self.address) from error
+            raise decode_error(error, self.address) from None
         finally:
             call.cancel()
 
@@ -197,10 +206,13 @@ class BlockingTransport:
             try:
                 answered: AnswerT = send(request, timeout=_left(deadline))
             except grpc.RpcError as error:
-                raise decode_error(error, self.address) from error
+                raise decode_error(error, self.address) from None
             return answered
 
-        received: AnswerT = Retrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
+        try:
+            received: AnswerT = Retrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
+        except MemoTreeClientError as error:
+            raise without_library_frames(error) from None
         _tell_warnings(self._settings, received)
         return received
 
@@ -214,7 +226,7 @@ class BlockingTransport:
             for message in call:
                 yield message
         except grpc.RpcError as error:
-            raise decode_error(error, self.address) from error
+            raise decode_error(error, self.address) from None
         finally:
             call.cancel()
 

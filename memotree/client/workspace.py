@@ -6,6 +6,7 @@ from types import TracebackType
 
 from google.protobuf.duration_pb2 import Duration
 
+from memotree.client.errors import AlreadyExistsError
 from memotree.client.file_ingestion import AsyncFileIngestion
 from memotree.client.forest import AsyncForestChanges
 from memotree.client.history_values import Author, Branch, Tag
@@ -124,10 +125,21 @@ class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIn
             self._transport, request, history.ListBranchesResponse, lambda page: map(Branch.from_wire, page.branches)
         )
 
-    async def branch(self, name: str, at: str = "") -> Branch:
-        """Creates a branch at a branch, tag or commit (the default branch if empty); nothing is copied."""
+    async def branch(self, name: str, at: str = "", *, exist_ok: bool = False) -> Branch:
+        """Creates a branch; nothing is copied.
+
+        Args:
+            name: Its name.
+            at: A branch, tag or commit; the default branch if empty.
+            exist_ok: Whether a branch of that name may exist already, at any commit; then it is returned as it is.
+        """
         request = history.CreateBranchRequest(workspace=self._workspace, name=name, revision=at)
-        return Branch.from_wire((await self._transport.call(request, history.CreateBranchResponse)).branch)
+        try:
+            return Branch.from_wire((await self._transport.call(request, history.CreateBranchResponse)).branch)
+        except AlreadyExistsError:
+            if not exist_ok:
+                raise
+        return await anext(branch async for branch in self.branches() if branch.name == name)
 
     async def delete_branch(self, name: str) -> int:
         """Deletes a branch; returns how many open sessions were detached from it."""

@@ -10,6 +10,7 @@ from memotree_storage.errors import FailedPreconditionError, MemoTreeError
 from memotree_storage.ports import Embedder, Vectors
 from memotree_storage.postgres.database import Database
 
+from memotree.extras import install, is_installed
 from memotree.models import extractive, relevance
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.cache import AnswerCache, key_of, one_batch
@@ -47,6 +48,18 @@ class ChatMissingError(FailedPreconditionError):
     reason = "CHAT_MODEL_MISSING"
 
 
+class ModelLibraryMissingError(FailedPreconditionError):
+    """The settings name a model behind a URL, and the library that calls it is not installed."""
+
+    reason = "MODEL_LIBRARY_MISSING"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The settings name a model behind a URL, and the library that calls it is not installed: "
+            f"{install('models')}, or remove the URL."
+        )
+
+
 class Models:
     """Makes summaries, decisions, vectors and rankings; one per server, for one event loop.
 
@@ -76,6 +89,8 @@ class Models:
         is_local = settings.embedding_url is None and settings.embedding_model == LOCAL_EMBEDDING_MODEL
         if settings.chat_url is settings.embedding_url is settings.rerank_url is None:
             return cls(cache, has_local_embedder=is_local)
+        if not is_installed("models"):
+            raise ModelLibraryMissingError
         from memotree.models.remote import connect  # noqa: PLC0415 - see above
 
         timeout, attempts = settings.model_timeout.total_seconds(), settings.model_attempts

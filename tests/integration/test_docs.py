@@ -31,7 +31,7 @@ from psycopg import conninfo
 from typer.testing import CliRunner
 
 from memotree.cli.app import app
-from memotree.cli.demo.private_server import START_SECONDS, STOP_SECONDS
+from memotree.local.server_process import START_SECONDS, STOP_SECONDS
 from memotree.server.announcement import Announcement, read_announcement
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"

@@ -94,7 +94,7 @@ def test_a_project_and_uvx_and_tools_can_be_chosen(home: Path) -> None:
     assert run("claude-code", "--project", "--start", "uvx", "--tools", "all", "-w", "team", "--yes")[0] == 0
     entry = entry_of(home / ".mcp.json", "mcpServers")
     assert entry["command"] == "uvx"
-    assert entry["args"] == ["--from", "memotree[mcp]", "memotree", "mcp", "--workspace", "team", "--tools", "all"]
+    assert entry["args"] == ["memotree[mcp]", "mcp", "--workspace", "team", "--tools", "all"]
     code, _, err = run("windsurf", "--project", "--yes")
     assert code == 2
     assert "--project" in err

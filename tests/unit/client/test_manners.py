@@ -1,0 +1,134 @@
+"""What a programmer meets first: a light import, signatures that help, and errors that end in one readable line."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.client.fake_memotree import FakeMemoTree
+from unit.client.fake_state import RefusedError
+
+import memotree
+from memotree.client import AsyncClient, AsyncSession, Client, Session, Workspace
+from memotree.client.forest_values import RecallResult
+
+pytestmark = pytest.mark.requirement("USE-7")
+
+NOWHERE = "127.0.0.1:1"
+
+
+def imported_by(statement: str) -> set[str]:
+    """The top-level modules that a new interpreter has after the statement."""
+    program = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_imports_no_library() -> None:
+    assert imported_by("import memotree") - imported_by("import importlib, typing") == {"memotree"}
+
+
+def test_the_client_imports_only_what_a_thin_installation_has() -> None:
+    heavy = {
+        "numpy",
+        "dulwich",
+        "psycopg",
+        "pydantic",
+        "qdrant_client",
+        "qdrant_edge",
+        "openai",
+        "rich",
+        "typer",
+        "mcp",
+    }
+    assert not imported_by("from memotree import Client") & heavy
+
+
+def test_every_public_name_can_be_imported_from_the_package() -> None:
+    assert {name: getattr(memotree, name, None) for name in memotree.__all__}
+    assert memotree.Client is Client
+    assert set(memotree.__all__) <= set(dir(memotree))
+    with pytest.raises(AttributeError, match="no attribute 'Server'"):
+        _ = memotree.Server
+
+
+def test_a_program_without_a_server_ends_in_one_readable_line_without_frames_of_libraries() -> None:
+    program = f"import memotree\nmemotree.Client({NOWHERE!r}, attempts=2).status()"
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    lines = done.stderr.strip().splitlines()
+    assert lines[-1].startswith(f"memotree.client.errors.UnavailableError: No MemoTree server answers at {NOWHERE}")
+    assert len(lines) <= 8, done.stderr
+    assert not [word for word in ("grpc/", "tenacity", "The above exception", "During handling") if word in done.stderr]
+
+
+async def test_the_asynchronous_client_shows_no_frames_of_libraries_either() -> None:
+    async with AsyncClient(NOWHERE, attempts=2) as client:
+        with pytest.raises(memotree.UnavailableError) as refused:
+            await client.status()
+    files = {frame.filename for frame in traceback.extract_tb(refused.value.__traceback__)}
+    assert not [file for file in files if "site-packages" in file]
+    assert refused.value.__suppress_context__
+    assert refused.value.cause is not None  # for debugging
+    assert "StatusCode.UNAVAILABLE" in str(refused.value.cause)
+
+
+@pytest.mark.parametrize("session", [Session, AsyncSession])
+def test_changes_of_a_session_say_their_parameters_and_what_they_return(session: type) -> None:
+    shown = inspect.signature(session.create)
+    assert {"title", "content", "parent", "archive", "tags"} <= set(shown.parameters)
+    assert shown.return_annotation == "Node"
+    assert session.create.__qualname__ == f"{session.__name__}.create"
+    assert "title: One line." in (inspect.getdoc(session.create) or "")
+
+
+def test_the_blocking_client_shows_blocking_types() -> None:
+    assert inspect.signature(Workspace.session).return_annotation == "Session"
+    assert inspect.signature(Client.workspaces).return_annotation == "Iterator[WorkspaceInfo]"
+    assert inspect.signature(Client.create_workspace).return_annotation == "WorkspaceInfo"
+
+
+def test_no_method_of_the_client_takes_unnamed_arguments() -> None:
+    for owner in (Client, Workspace, Session):
+        for name, method in inspect.getmembers(owner, inspect.isfunction):
+            if not name.startswith("_"):
+                kinds = {each.kind for each in inspect.signature(method).parameters.values()}
+                assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
+                assert inspect.getdoc(method), name
+
+
+def test_the_first_field_of_a_recall_is_its_text_and_so_is_the_printed_result() -> None:
+    assert RecallResult("Retries: at most five.").text == "Retries: at most five."
+    assert str(RecallResult("Retries: at most five.")) == "Retries: at most five."
+    assert str(RecallResult()) == ""
+
+
+def test_what_exists_already_is_returned_as_it_is_if_one_asks_for_that(fake: FakeMemoTree, client: Client) -> None:
+    first = client.create_workspace("notes", "mine")
+    assert client.create_workspace("notes", "another", exist_ok=True) == first
+    with pytest.raises(memotree.AlreadyExistsError):
+        client.create_workspace("notes")
+    notes = client.workspace("notes")
+    branch = notes.branch("draft")
+    assert notes.branch("draft", exist_ok=True) == branch
+    with pytest.raises(memotree.AlreadyExistsError):
+        notes.branch("draft")
+    with notes.session() as session:
+        ideas = session.create_archive("ideas")
+        taken = RefusedError(grpc.StatusCode.ALREADY_EXISTS, "There is an archive ideas.", "ARCHIVE_EXISTS")
+        fake.fail("CreateArchive", taken, taken)
+        assert session.create_archive("ideas", exist_ok=True) == ideas
+        with pytest.raises(memotree.AlreadyExistsError):
+            session.create_archive("ideas")
+
+
+def test_the_page_about_python_names_every_error() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    classes = {name for name in memotree.__all__ if name.endswith("Error")} - {"MemoTreeClientError"}
+    assert set(re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)) == classes
