@@ -10,7 +10,6 @@ from typing import Final
 
 import structlog
 from memotree_storage.errors import MemoTreeError, UnavailableError
-from memotree_storage.postgres.database import server_version
 from memotree_storage.store import Store
 
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -31,8 +30,7 @@ async def postgres_status(store: Store, *, embedded: bool) -> pb.StoreStatus:
     """Whether PostgreSQL answers, and its version."""
 
     async def ask() -> str:
-        async with store.database.connection() as conn:
-            return f"PostgreSQL {await server_version(conn)}"
+        return f"PostgreSQL {await store.database.answers()}"
 
     return await _asked("postgres", ask, embedded=embedded)
 

@@ -30,6 +30,7 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.server.app import MakeSideServer, Operations, Server
 from memotree.server.app import serve as run
+from memotree.server.preflight import check_stores
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
@@ -147,6 +148,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         LocalModelMissingError: The local embedding model is configured and not installed.
     """
     stack.enter_context(DataFolderLock(settings.data_folder))
+    await check_stores(settings)
     postgres = await _postgres(settings, stack)
     database = Database(
         postgres if isinstance(postgres, str) else postgres.url,
