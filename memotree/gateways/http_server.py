@@ -18,6 +18,7 @@ from memotree.gateways.http import http_app
 from memotree.gateways.mcp import mcp_server
 from memotree.server.calls import RunningCalls
 from memotree.server.listen import address, listening, loopback
+from memotree.server.readiness import Readiness
 from memotree.settings import Settings, variable
 
 LINGER_SECONDS: Final = 1.0
@@ -47,7 +48,7 @@ class HttpServer:
         self._sessions = StreamableHTTPSessionManager(
             mcp_server(catalogue), max_request_body_size=settings.max_message_bytes
         )
-        self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), lambda: calls.closed)
+        self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), Readiness(operations, calls))
         self._server: _Uvicorn | None = None
         self._stopping = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []

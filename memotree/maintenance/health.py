@@ -4,7 +4,8 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
@@ -19,6 +20,17 @@ PATIENCE: Final = 2.0
 
 _NOBODY: Final = ""
 _log = structlog.get_logger(__name__)
+
+
+async def statuses(store: Store, embedded: Collection[str]) -> list[pb.StoreStatus]:
+    """The status of each store, all asked at once; ``embedded`` names those that the server runs itself."""
+    return list(
+        await asyncio.gather(
+            git_status(store),
+            postgres_status(store, embedded="postgres" in embedded),
+            qdrant_status(store, embedded="qdrant" in embedded),
+        )
+    )
 
 
 async def git_status(store: Store) -> pb.StoreStatus:
@@ -78,5 +90,10 @@ def _git_detail(store: Store) -> str:
     program = shutil.which("git")
     if program is None:
         return f"dulwich {version('dulwich')}; no git program, so packs are not consolidated"
+    return f"dulwich {version('dulwich')}, {_git_version(program)}"
+
+
+@cache
+def _git_version(program: str) -> str:
     done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)  # noqa: S603 - git, found on the PATH
-    return f"dulwich {version('dulwich')}, {done.stdout.strip()}"
+    return done.stdout.strip()

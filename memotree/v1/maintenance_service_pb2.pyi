@@ -154,7 +154,7 @@ class GetStatusResponse(_message.Message):
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
-    """The number of workspaces."""
+    """The number of workspaces, counted in Git: also known while PostgreSQL does not answer."""
     embedding_model: _builtins.str
     """The embedding model."""
     token_counter: _builtins.str
@@ -164,7 +164,7 @@ class GetStatusResponse(_message.Message):
     max_message_bytes: _builtins.int
     """The largest message, in bytes."""
     index_backlog: _builtins.int
-    """Versions whose vectors are not yet flushed to the index."""
+    """Versions whose vectors are not yet flushed to the index; 0 while PostgreSQL does not answer."""
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
