@@ -1,12 +1,15 @@
 """The composition root: builds the stores and operations from the settings. No other module does."""
 
+import asyncio
 import gc
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from memotree_storage.embedded.lock import DataFolderLock
 from memotree_storage.embedded.postgres import EmbeddedPostgres
+from memotree_storage.embedded.privacy import close_folders_in
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.validation import Limits
 from memotree_storage.postgres.database import Database
@@ -41,6 +44,7 @@ def serve(
 ) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
+    os.umask(0o077)  # what the server writes is for its user only
     # The pool writes every attempt to connect, unformatted, to standard error; our own error reports the result.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     run(settings, compose, on_ready, side_server)
@@ -148,6 +152,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         LocalModelMissingError: The local embedding model is configured and not installed.
     """
     stack.enter_context(DataFolderLock(settings.data_folder))
+    await asyncio.to_thread(close_folders_in, settings.data_folder)
     await check_stores(settings)
     postgres = await _postgres(settings, stack)
     database = Database(
