@@ -25,12 +25,11 @@ from memotree.client.errors import MemoTreeClientError, UnavailableError
 from memotree.client.transport import AioTransport, TransportSettings
 from memotree.gateways.callers import Caller, LocalCaller, RemoteCaller, told
 from memotree.gateways.catalogue import Catalogue
-from memotree.gateways.http_server import log_libraries
 from memotree.gateways.mcp import mcp_server
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Compose, Operations, Server
 from memotree.server.calls import RunningCalls
-from memotree.server.logs import configure_logging
+from memotree.server.logs import configure_logging, forward_library_logs
 from memotree.settings import Settings
 from memotree.v1 import maintenance_service_pb2 as maintenance
 
@@ -201,7 +200,7 @@ async def serve_stdio(place: ServerChoice, workspace: str, compose: Compose) -> 
         compose: Builds the operations of a private server.
     """
     configure_logging(place.settings.log_level, place.settings.log_format)
-    log_libraries()
+    forward_library_logs()
     found = FoundServer(place, compose)
     server = mcp_server(Catalogue(found, workspace))
     with _signalled() as signalled:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -45,8 +44,6 @@ def serve(
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
     os.umask(0o077)  # what the server writes is for its user only
-    # The pool writes every attempt to connect, unformatted, to standard error; our own error reports the result.
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     run(settings, compose, on_ready, side_server)
 
 
