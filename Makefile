@@ -42,6 +42,7 @@ lint: $(STAMP)            ## Check style, types, layers, the wire contract and t
 	@$(BIN)/mypy
 	@PYTHONPATH=storage $(BIN)/lint-imports --no-cache
 	@$(BIN)/buf lint
+	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 	@$(BIN)/python proto/generate.py --check
 
 format: $(STAMP)          ## Put the code into its house form

@@ -1,4 +1,4 @@
-"""The maintenance operations: status, verify and rebuild."""
+"""The maintenance operations: status, verify, rebuild and backup."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import structlog
 from memotree_storage.errors import AbortedError, UnavailableError
+from memotree_storage.git.backup import write_backup
 from memotree_storage.model.tokens import COUNTER_NAME
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store
@@ -106,6 +107,17 @@ class MaintenanceOperations:
                 break
             yield pb.RebuildWorkspaceResponse(progress=waiting.result())
         await task
+
+    async def back_up(self, request: pb.BackUpRequest) -> AsyncIterator[pb.BackUpResponse]:
+        """Stream a backup of all workspaces, made from Git alone; commits go on meanwhile."""
+        del request
+        chunks = write_backup(self._store.repositories, self._store.data_folder, version("memotree"))
+        try:
+            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                if chunk:
+                    yield pb.BackUpResponse(chunk=chunk)
+        finally:
+            await asyncio.to_thread(chunks.close)
 
     async def finish(self) -> None:
         """Wait for rebuilds that still run after their caller disconnected; part of a graceful stop."""
