@@ -136,3 +136,26 @@ def test_a_server_that_does_not_answer_is_told_before_the_parts_of_the_server_ar
     assert "Connection refused" in ran.stderr.splitlines()[-1]
     assert "secret" not in ran.stderr
     assert ran.stdout == "['psycopg']\n"
+
+
+@pytest.mark.requirement("USE-8")
+def test_restoring_refuses_a_file_that_is_no_backup_and_makes_no_data_folder(home: Path) -> None:
+    memotree = CommandLine(None)  # type: ignore[arg-type] # no server is called
+    file = home / "notes.txt"
+    missing = memotree("restore", str(file), "--data", str(home / "data"))
+    assert (missing.code, missing.err) == (1, f"error: There is no file {file}.\n")
+    file.write_text("not a backup")
+    refused = memotree("restore", str(file), "--data", str(home / "data"))
+    assert refused.code == 1
+    assert "This is not a whole backup" in refused.err
+    assert not (home / "data").exists()
+
+
+@pytest.mark.requirement("USE-8")
+def test_a_backup_does_not_overwrite_a_file(home: Path) -> None:
+    file = home / "monday.backup"
+    file.write_text("of last week")
+    ran = CommandLine(None)("backup", str(file))  # type: ignore[arg-type] # no server is called
+    assert ran.code == 1
+    assert "exists. Name another file" in ran.err
+    assert file.read_text() == "of last week"
