@@ -84,9 +84,7 @@ def restore(
     except MemoTreeError as error:
         raise BackupRefusedError(error.message) from None
     _show(cli, restored)
-    cli.output.done(
-        f"{counted(len(restored), 'workspace')} restored into {folder}. Start the server with `memotree serve`."
-    )
+    cli.output.done(f"{counted(len(restored), 'workspace')} restored. Start the server with `memotree serve`.")
 
 
 def _show(cli: CliContext, saved: list["SavedWorkspace"]) -> None:

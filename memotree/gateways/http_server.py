@@ -16,7 +16,6 @@ from memotree.gateways.http import http_app
 from memotree.gateways.mcp import mcp_server
 from memotree.server.calls import RunningCalls
 from memotree.server.listen import address, listening, loopback
-from memotree.server.logs import forward_library_logs
 from memotree.server.readiness import Readiness
 from memotree.settings import Settings, variable
 
@@ -59,7 +58,6 @@ class HttpServer:
 
         Errors: ``PortTakenError``.
         """
-        forward_library_logs()
         place = listening(self._host, self._port, variable("http_port"))
         self._port = place.getsockname()[1]
         self._server = _Uvicorn(self._app, self._most_at_once)

@@ -29,7 +29,7 @@ from memotree.gateways.mcp import mcp_server
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Compose, Operations, Server
 from memotree.server.calls import RunningCalls
-from memotree.server.logs import configure_logging, forward_library_logs
+from memotree.server.logs import configure_logging
 from memotree.settings import Settings
 from memotree.v1 import maintenance_service_pb2 as maintenance
 
@@ -200,7 +200,6 @@ async def serve_stdio(place: ServerChoice, workspace: str, compose: Compose) -> 
         compose: Builds the operations of a private server.
     """
     configure_logging(place.settings.log_level, place.settings.log_format)
-    forward_library_logs()
     found = FoundServer(place, compose)
     server = mcp_server(Catalogue(found, workspace))
     with _signalled() as signalled:

@@ -24,7 +24,9 @@ _GRPC_VERBOSITY: Final = "GRPC_VERBOSITY"
 
 
 def configure_logging(level: str, form: LogFormat) -> None:
-    """Send the log of this process to standard error.
+    """Send the log of this process to standard error: our own events, and what libraries say through ``logging``.
+
+    Only programs of our own call this, since it changes the handlers of the whole process.
 
     Args:
         level: The lowest level that is logged, e.g. ``"info"``.
@@ -49,7 +51,7 @@ def configure_logging(level: str, form: LogFormat) -> None:
         cache_logger_on_first_use=False,  # so that a test or an embedding program can configure it again
     )
     os.environ.setdefault(_GRPC_VERBOSITY, "NONE")  # read by gRPC when its first channel or server is made
-    forward_library_logs()
+    _forward_library_logs()
 
 
 class _ToStructlog(logging.Handler):
@@ -62,7 +64,7 @@ class _ToStructlog(logging.Handler):
         structlog.get_logger(record.name).log(record.levelno, message, logger=record.name, **facts)
 
 
-def forward_library_logs() -> None:
+def _forward_library_logs() -> None:
     """Forward warnings and errors of all libraries, and Python's warnings; their messages of lower levels are dropped.
 
     Safe to repeat.
