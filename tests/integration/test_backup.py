@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from integration.worlds import World
 from memotree_storage.errors import MemoTreeError
+from memotree_storage.git import backup
 from memotree_storage.git.backup import (
     BackupDamagedError,
     NotInBackupError,
@@ -141,3 +142,9 @@ async def test_workspaces_are_chosen_by_name(lived_in: World, tmp_path: Path) ->
         restore_backup(file, tmp_path / "target", names=["desert"])
     assert [each.name for each in restore_backup(file, tmp_path / "target", names=["garden"])] == ["garden"]
     assert [each.name for each in read_backup(file)] == ["garden"]
+
+
+def test_an_id_that_would_leave_the_data_folder_is_refused() -> None:
+    entry = {"id": "../../etc", "name": "n", "bundle": "b", "bytes": 1, "sha256": "", "refs": {}}
+    with pytest.raises(BackupDamagedError, match="is not the id of a workspace"):
+        backup._parsed({"format": backup.FORMAT, "workspaces": [entry]})

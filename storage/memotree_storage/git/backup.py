@@ -18,6 +18,7 @@ from memotree_storage.errors import AlreadyExistsError, CorruptError, NotFoundEr
 from memotree_storage.git.bundles import bundle_refs, read_bundle, write_bundle
 from memotree_storage.git.disk import sync_folder
 from memotree_storage.git.workspaces import Repositories
+from memotree_storage.model.node import is_id
 
 FORMAT: Final = 1
 """The format of a backup file."""
@@ -202,7 +203,11 @@ def _chosen(saved: list[SavedWorkspace], names: Collection[str]) -> list[SavedWo
 def _parsed(listed: Any) -> list[SavedWorkspace]:
     if listed["format"] != FORMAT:
         raise BackupDamagedError(f"it has format {listed['format']}, and this version of MemoTree knows {FORMAT}")
-    return [SavedWorkspace(**each) for each in listed["workspaces"]]
+    saved = [SavedWorkspace(**each) for each in listed["workspaces"]]
+    for each in saved:
+        if not is_id(each.id):  # it becomes the name of a folder
+            raise BackupDamagedError(f"{each.id!r} is not the id of a workspace")
+    return saved
 
 
 def _check(archive: tarfile.TarFile, saved: SavedWorkspace) -> None:
