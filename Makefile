@@ -46,6 +46,7 @@ lint: $(STAMP)            ## Check style, types, layers, the wire contract, what
 	@$(BIN)/mypy
 	@PYTHONPATH=storage $(BIN)/lint-imports --no-cache
 	@$(BIN)/buf lint
+	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 	@$(BIN)/python proto/generate.py --check
 	@$(BIN)/python -m memotree.server.reference --check
 	@$(BIN)/python docs/pages --check

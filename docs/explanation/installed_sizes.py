@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script beside the page that it makes
 """Measures what each extra installs, and writes the table of it into ``dependencies.md``.
 
 Run it as ``python docs/explanation/installed_sizes.py`` in an environment with the extra ``all``.

@@ -10,6 +10,7 @@ from memotree.cli import (
     archive_merges,
     archives,
     ask,
+    backups,
     commits,
     explore,
     ingest,
@@ -86,6 +87,7 @@ ask.register(app)
 explore.register(app)
 commits.register(app)
 maintenance.register(app)
+backups.register(app)
 app.add_typer(workspaces.app)
 archive_merges.register(archives.app)
 app.add_typer(archives.app)

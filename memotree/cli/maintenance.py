@@ -20,6 +20,7 @@ def status(cli: CliContext) -> None:
     """Show whether the server and its stores are healthy."""
     found = cli.client.status()
     chosen = cli.choice
+    database_silent = any(store.name == "postgres" and not store.healthy for store in found.stores)
 
     def look() -> RenderableType:
         head = facts(
@@ -33,7 +34,7 @@ def status(cli: CliContext) -> None:
                 ("token counter", found.token_counter),
                 ("content at most", f"{found.max_content_bytes:,} bytes per node"),
                 ("message at most", f"{found.max_message_bytes:,} bytes"),
-                ("vectors to flush", str(found.index_backlog)),
+                ("vectors to flush", "unknown" if database_silent else str(found.index_backlog)),
             ]
         )
         stores = table(

@@ -40,13 +40,17 @@ def serve(
     # only the commands that serve load pydantic, gRPC and the stores
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
-    from memotree.server import compose  # noqa: PLC0415 - see above
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
 
     try:
         settings = load_settings(
             data_folder=data, host=host, port=port, http_port=http_port, http_enabled=http, log_level=log_level
         )
+        from memotree.server.preflight import check_before_start  # noqa: PLC0415 - wrong settings are told before this
+
+        check_before_start(settings)
+        from memotree.server import compose  # noqa: PLC0415 - takes seconds: see `preflight`
+
         compose.serve(
             settings,
             lambda server: _tell(cli, settings.data_folder, server.address, server.url),
@@ -110,15 +114,17 @@ def mcp(
 ) -> None:
     """Serve MCP over standard input and output, for an agent that starts this command itself."""
     del cli  # standard output belongs to the protocol
-    import uvloop  # noqa: PLC0415 - as in `serve`
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - as in `serve`
 
-    from memotree.gateways.stdio import ServerChoice, serve_stdio  # noqa: PLC0415 - as in `serve`
-    from memotree.server import compose  # noqa: PLC0415 - as in `serve`
     from memotree.settings import load_settings  # noqa: PLC0415 - as in `serve`
 
     try:
         settings = load_settings(data_folder=data, default_workspace=workspace, mcp_tools=tools)
+        import uvloop  # noqa: PLC0415 - as in `serve`
+
+        from memotree.gateways.stdio import ServerChoice, serve_stdio  # noqa: PLC0415 - as in `serve`
+        from memotree.server import compose  # noqa: PLC0415 - as in `serve`
+
         uvloop.run(serve_stdio(ServerChoice(settings, address), compose.compose))
     except MemoTreeError as error:
         raise StartError(error.message) from None

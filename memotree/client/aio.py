@@ -110,6 +110,11 @@ class Calls(AsyncJobs):
             await self._transport.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         )
 
+    async def back_up(self) -> AsyncIterator[bytes]:
+        """Yields a backup of all workspaces, in chunks of one file; ``memotree restore`` reads it."""
+        async for answer in self._transport.stream(maintenance.BackUpRequest(), maintenance.BackUpResponse):
+            yield answer.chunk
+
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
         await self._transport.close()

@@ -322,6 +322,7 @@ class Client(_Twin):
     create_workspace = _blocking(Calls.create_workspace)
     workspaces = _iterating(Calls.workspaces)
     status = _blocking(Calls.status)
+    back_up = _iterating(Calls.back_up)
     jobs = _iterating(Calls.jobs)
     job = _blocking(Calls.job)
     watch_job = _iterating(Calls.watch_job)

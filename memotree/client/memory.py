@@ -4,7 +4,6 @@
 forget(...)])`` makes several changes in one commit, all or none, in the given order.
 """
 
-import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -13,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from memotree.client.enums import Similarity, from_wire
 from memotree.client.node_values import Node, NodeRef
 from memotree.client.node_values import node_id as id_of
+from memotree.client.signatures import described
 from memotree.client.transport import Transport
 from memotree.v1 import memory_service_pb2 as wire
 from memotree.v1.memory_service_pb2 import ForgetRequest, MemoryChange, RememberRequest, RestoreRequest, ReviseRequest
@@ -239,15 +239,7 @@ def _committed(
         similar = tuple(map(SimilarNode.from_wire, getattr(found, "similar", ())))
         return MemoryResult(Node.from_wire(found.node), found.commit_id, found.branch, similar, tuple(ids))
 
-    call.__signature__ = _as_method(describe)  # type: ignore[attr-defined] # what help() and editors show
-    return call
-
-
-def _as_method(describe: Callable[..., object]) -> inspect.Signature:
-    """The signature of a method with the arguments of a function."""
-    signature = inspect.signature(describe)
-    me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    return signature.replace(parameters=[me, *signature.parameters.values()], return_annotation=MemoryResult)
+    return described(call, describe, "MemoryResult", adds_self=True)
 
 
 class AsyncMemory:

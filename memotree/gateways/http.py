@@ -1,7 +1,7 @@
-"""The HTTP application: MCP at ``/mcp``, the tool of the memory forest's design, and health."""
+"""The HTTP application: MCP at ``/mcp``, the tool of the memory forest's design, and its health."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,19 +19,20 @@ from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_definitions import BY_NAME
+from memotree.server.readiness import Readiness
 
 EXPLORE: Final = "explore_memory_node"
 
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def http_app(catalogue: Catalogue, mcp: ASGIApp, stopping: Callable[[], bool]) -> Starlette:
+def http_app(catalogue: Catalogue, mcp: ASGIApp, readiness: Readiness) -> Starlette:
     """The HTTP application with all its routes.
 
     Args:
         catalogue: The tools.
         mcp: The application for ``/mcp``.
-        stopping: Returns whether the server no longer accepts calls.
+        readiness: Tells whether the server can do its work.
     """
 
     async def explore(request: Request) -> Response:
@@ -44,15 +45,22 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, stopping: Callable[[], bool]) -
             return _refused(result.failure)
         return JSONResponse([explored(found) for found in (result.data or {}).get("nodes", ())])
 
-    async def health(_request: Request) -> Response:
-        status = "stopping" if stopping() else "serving"
-        return JSONResponse({"status": status}, status_code=503 if stopping() else 200)
+    async def live(_request: Request) -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def ready(_request: Request) -> Response:
+        obstacles = await readiness.obstacles()
+        if not obstacles:
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "not ready", "reasons": obstacles}, status_code=503)
 
     return Starlette(
         routes=[
             Route("/mcp", endpoint=mcp),
             Route(f"/tools/{EXPLORE}", endpoint=explore, methods=["GET"]),
-            Route("/healthz", endpoint=health, methods=["GET"]),
+            Route("/livez", endpoint=live, methods=["GET"]),
+            Route("/readyz", endpoint=ready, methods=["GET"]),
+            Route("/healthz", endpoint=ready, methods=["GET"]),  # the name of version 0.1; it tells the same
         ],
         middleware=[Middleware(LocalOnly)],
         exception_handlers={404: _no_such_path, 405: _no_such_method},

@@ -1,13 +1,11 @@
 """Serves HTTP and MCP on a separate port beside gRPC; it starts and stops with the server and shares its log."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-import structlog
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.types import ASGIApp
@@ -19,13 +17,11 @@ from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
 from memotree.server.calls import RunningCalls
 from memotree.server.listen import address, listening, loopback
+from memotree.server.readiness import Readiness
 from memotree.settings import Settings, variable
 
 LINGER_SECONDS: Final = 1.0
 """How long a stop waits for answers in transit; the calls themselves have ended by then."""
-
-LIBRARIES: Final = ("uvicorn", "uvicorn.error", "mcp", "sse_starlette")
-"""The loggers of the libraries that serve HTTP and MCP."""
 
 
 class HttpServer:
@@ -48,7 +44,7 @@ class HttpServer:
         self._sessions = StreamableHTTPSessionManager(
             mcp_server(catalogue, chosen_tools(settings.mcp_tools)), max_request_body_size=settings.max_message_bytes
         )
-        self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), lambda: calls.closed)
+        self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), Readiness(operations, calls))
         self._server: _Uvicorn | None = None
         self._stopping = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
@@ -63,7 +59,6 @@ class HttpServer:
 
         Errors: ``PortTakenError``.
         """
-        log_libraries()
         place = listening(self._host, self._port, variable("http_port"))
         self._port = place.getsockname()[1]
         self._server = _Uvicorn(self._app, self._most_at_once)
@@ -110,22 +105,3 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Do nothing: the process as a whole handles signals."""
         yield
-
-
-class _ToStructlog(logging.Handler):
-    """Forwards the log records of libraries to the server's log."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        facts = {"exc_info": record.exc_info} if record.exc_info else {}
-        structlog.get_logger(record.name).log(record.levelno, record.getMessage(), **facts)
-
-
-def log_libraries() -> None:
-    """Forward warnings and errors of the libraries to our log; their messages of lower levels are dropped."""
-    for name in LIBRARIES:
-        logger = logging.getLogger(name)
-        logger.setLevel(logging.WARNING)
-        logger.propagate = False
-        if not any(isinstance(handler, _ToStructlog) for handler in logger.handlers):
-            logger.addHandler(_ToStructlog())

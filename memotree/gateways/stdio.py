@@ -25,7 +25,6 @@ from memotree.client.errors import MemoTreeClientError, UnavailableError
 from memotree.client.transport import AioTransport, TransportSettings
 from memotree.gateways.callers import Caller, LocalCaller, RemoteCaller, told
 from memotree.gateways.catalogue import Catalogue
-from memotree.gateways.http_server import log_libraries
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
 from memotree.server.announcement import read_announcement
@@ -205,7 +204,6 @@ async def serve_stdio(place: ServerChoice, compose: Compose) -> None:
     """
     tools = chosen_tools(place.settings.mcp_tools)
     configure_logging(place.settings.log_level, place.settings.log_format)
-    log_libraries()
     found = FoundServer(place, compose)
     server = mcp_server(Catalogue(found, place.settings.default_workspace), tools)
     with _signalled() as signalled:

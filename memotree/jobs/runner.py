@@ -21,13 +21,9 @@ from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import jobs
-from memotree_storage.postgres.database import (
-    Database,
-    DatabaseUnavailableError,
-    ServerBusyError,
-    TransactionRacedError,
-)
+from memotree_storage.postgres.database import Database, ServerBusyError, TransactionRacedError
 from memotree_storage.postgres.jobs import CANCELLED, FAILED, QUEUED, SUCCEEDED, Job, NewJob, Outcome
+from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.requests import begin_request, end_request
 
 from memotree.jobs.job_context import JobContext

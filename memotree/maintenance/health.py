@@ -4,13 +4,13 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
 import structlog
 from memotree_storage.errors import MemoTreeError, UnavailableError
-from memotree_storage.postgres.database import server_version
 from memotree_storage.store import Store
 
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -22,6 +22,17 @@ _NOBODY: Final = ""
 _log = structlog.get_logger(__name__)
 
 
+async def statuses(store: Store, embedded: Collection[str]) -> list[pb.StoreStatus]:
+    """The status of each store, all asked at once; ``embedded`` names those that the server runs itself."""
+    return list(
+        await asyncio.gather(
+            git_status(store),
+            postgres_status(store, embedded="postgres" in embedded),
+            qdrant_status(store, embedded="qdrant" in embedded),
+        )
+    )
+
+
 async def git_status(store: Store) -> pb.StoreStatus:
     """Whether the repositories can be written, and the versions of dulwich and git."""
     return await _asked("git", lambda: asyncio.to_thread(_git_detail, store), embedded=True)
@@ -31,8 +42,7 @@ async def postgres_status(store: Store, *, embedded: bool) -> pb.StoreStatus:
     """Whether PostgreSQL answers, and its version."""
 
     async def ask() -> str:
-        async with store.database.connection() as conn:
-            return f"PostgreSQL {await server_version(conn)}"
+        return f"PostgreSQL {await store.database.answers()}"
 
     return await _asked("postgres", ask, embedded=embedded)
 
@@ -80,5 +90,10 @@ def _git_detail(store: Store) -> str:
     program = shutil.which("git")
     if program is None:
         return f"dulwich {version('dulwich')}; no git program, so packs are not consolidated"
+    return f"dulwich {version('dulwich')}, {_git_version(program)}"
+
+
+@cache
+def _git_version(program: str) -> str:
     done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)  # noqa: S603 - git, found on the PATH
-    return f"dulwich {version('dulwich')}, {done.stdout.strip()}"
+    return done.stdout.strip()

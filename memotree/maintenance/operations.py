@@ -1,4 +1,4 @@
-"""The maintenance operations: status, verify and rebuild."""
+"""The maintenance operations: status, verify, rebuild and backup."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -7,12 +7,13 @@ from importlib.metadata import version
 
 import structlog
 from memotree_storage.errors import AbortedError, UnavailableError
+from memotree_storage.git.backup import write_backup
 from memotree_storage.model.tokens import COUNTER_NAME
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store
 from memotree_storage.verify import Difference, Step, verify
 
-from memotree.maintenance.health import git_status, postgres_status, qdrant_status
+from memotree.maintenance.health import statuses
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -43,27 +44,35 @@ class MaintenanceOperations:
         self._limits = limits
         self._max_message_bytes = max_message_bytes
         self._embedded = frozenset(embedded)
+        self._asking: asyncio.Task[list[pb.StoreStatus]] | None = None
         self._rebuilding: dict[str, asyncio.Task[None]] = {}
 
     async def get_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         """Versions, stores, counts and limits; a store that does not answer is reported as unhealthy."""
         del request
-        stores = await asyncio.gather(
-            git_status(self._store),
-            postgres_status(self._store, embedded="postgres" in self._embedded),
-            qdrant_status(self._store, embedded="qdrant" in self._embedded),
-        )
-        workspaces, backlog = await self._counts() if stores[1].healthy else (0, 0)
+        stores = await statuses(self._store, self._embedded)
+        workspaces = await asyncio.to_thread(self._store.repositories.ids)  # Git knows them in an outage too
         return pb.GetStatusResponse(
             version=version("memotree"),
             stores=stores,
-            workspace_count=workspaces,
+            workspace_count=len(workspaces),
             embedding_model=self._store.embedder.model,
             token_counter=COUNTER_NAME,
             max_content_bytes=self._limits.node.content_bytes,
             max_message_bytes=self._max_message_bytes,
-            index_backlog=backlog,
+            index_backlog=await self._backlog() if stores[1].healthy else 0,
         )
+
+    async def silent_stores(self) -> dict[str, str]:
+        """The stores that do not answer now, each with the reason. Callers that ask at once share one answer."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(statuses(self._store, self._embedded))
+            self._asking.add_done_callback(self._asked)
+        found = await asyncio.shield(self._asking)
+        return {store.name: store.detail for store in found if not store.healthy}
+
+    def _asked(self, _task: object) -> None:
+        self._asking = None
 
     async def verify_workspace(self, request: pb.VerifyWorkspaceRequest) -> AsyncIterator[pb.VerifyWorkspaceResponse]:
         """Stream every difference between the stores, with progress events in between."""
@@ -99,6 +108,17 @@ class MaintenanceOperations:
             yield pb.RebuildWorkspaceResponse(progress=waiting.result())
         await task
 
+    async def back_up(self, request: pb.BackUpRequest) -> AsyncIterator[pb.BackUpResponse]:
+        """Stream a backup of all workspaces, made from Git alone; commits go on meanwhile."""
+        del request
+        chunks = write_backup(self._store.repositories, self._store.data_folder, version("memotree"))
+        try:
+            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                if chunk:
+                    yield pb.BackUpResponse(chunk=chunk)
+        finally:
+            await asyncio.to_thread(chunks.close)
+
     async def finish(self) -> None:
         """Wait for rebuilds that still run after their caller disconnected; part of a graceful stop."""
         if self._rebuilding:
@@ -113,13 +133,11 @@ class MaintenanceOperations:
         async with self._store.database.connection() as conn:
             return (await registry.find_workspace(conn, lookup.needed("workspace", name))).workspace_id
 
-    async def _counts(self) -> tuple[int, int]:
+    async def _backlog(self) -> int:
         try:
-            async with self._store.database.connection() as conn:
-                workspaces = await registry.count_workspaces(conn)
-            return workspaces, await self._store.indexer.backlog()
+            return await self._store.indexer.backlog()
         except UnavailableError:
-            return 0, 0  # it stopped answering after the health check; the next status call reports it
+            return 0  # it stopped answering after the health check; the next status call reports it
 
 
 def _event(event: Difference | Step) -> pb.VerifyWorkspaceResponse:

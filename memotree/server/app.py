@@ -25,6 +25,7 @@ from memotree.server.health import Health
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.listen import PortTakenError, address, loopback, refuse_taken
 from memotree.server.logs import configure_logging
+from memotree.server.readiness import Readiness
 from memotree.settings import Settings
 
 Operations = Mapping[str, object]
@@ -110,7 +111,7 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
         self._side_server = side_server(settings, operations, self._calls) if side_server is not None else None
-        self.health = Health()
+        self.health = Health(Readiness(operations, self._calls).ready)
 
     @property
     def address(self) -> str:

@@ -1,12 +1,14 @@
 """The composition root: builds the stores and operations from the settings. No other module does."""
 
+import asyncio
 import gc
-import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from memotree_storage.embedded.lock import DataFolderLock
 from memotree_storage.embedded.postgres import EmbeddedPostgres
+from memotree_storage.embedded.privacy import close_folders_in
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.validation import Limits
 from memotree_storage.postgres.database import Database
@@ -32,6 +34,7 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.server.app import MakeSideServer, Operations, Server
 from memotree.server.app import serve as run
+from memotree.server.preflight import check_stores
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
@@ -42,8 +45,7 @@ def serve(
 ) -> None:
     """Run a server with all its stores until SIGTERM or SIGINT."""
     collect_rarely()
-    # The pool writes every attempt to connect, unformatted, to standard error; our own error reports the result.
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    os.umask(0o077)  # what the server writes is for its user only
     run(settings, compose, on_ready, side_server)
 
 
@@ -151,6 +153,8 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         LocalModelMissingError: The local embedding model is configured and not installed.
     """
     stack.enter_context(DataFolderLock(settings.data_folder))
+    await asyncio.to_thread(close_folders_in, settings.data_folder)
+    await check_stores(settings)
     postgres = await _postgres(settings, stack)
     database = Database(
         postgres if isinstance(postgres, str) else postgres.url,

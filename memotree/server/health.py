@@ -2,22 +2,40 @@
 
 The servicer of grpcio-health-checking never ends its watch calls, so a graceful stop would have to wait for its whole
 grace period; here a watcher gets NOT_SERVING and then its call ends.
+
+A service is SERVING only while the stores answer, as ``/readyz`` says over HTTP. A check asks them; a watcher learns of
+a change within some seconds.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+WATCH_SECONDS: Final = 5.0
+"""How often the stores are asked for those who watch."""
+
 _Status = health_pb2.HealthCheckResponse
 
 
-class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the package ships no types
-    """Answers ``grpc.health.v1.Health``; the empty name stands for the server as a whole."""
+async def _always() -> bool:
+    return True
 
-    def __init__(self) -> None:
+
+class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the package ships no types
+    """Answers ``grpc.health.v1.Health``; the empty name stands for the server as a whole.
+
+    Args:
+        ready: Tells whether the stores answer.
+        watch_seconds: How often to ask it while somebody watches.
+    """
+
+    def __init__(self, ready: Callable[[], Awaitable[bool]] = _always, watch_seconds: float = WATCH_SECONDS) -> None:
+        self._ready = ready
+        self._watch_seconds = watch_seconds
         self._statuses: dict[str, int] = {"": _Status.NOT_SERVING}
         self._stopped = False
         self._changed = asyncio.Event()
@@ -45,8 +63,8 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name is the contract's
         """Answer the status of a service; NOT_FOUND if this server does not have it."""
-        status = self._statuses.get(request.service)
-        if status is None:
+        status = await self._status(request.service)
+        if status == _Status.SERVICE_UNKNOWN:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"This server has no service {request.service!r}.")
         return _Status(status=status)
 
@@ -55,11 +73,18 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         sent = None
         while True:
             changed = self._changed
-            status = self._statuses.get(request.service, _Status.SERVICE_UNKNOWN)
+            status = await self._status(request.service)
             if status != sent:
                 await context.write(_Status(status=status))
                 sent = status  # the status may have changed again during the write
             elif self._stopped:
                 return
             else:
-                await changed.wait()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), self._watch_seconds)
+
+    async def _status(self, service: str) -> int:
+        status = self._statuses.get(service, _Status.SERVICE_UNKNOWN)
+        if status == _Status.SERVING and not await self._ready():
+            return int(_Status.NOT_SERVING)
+        return int(status)

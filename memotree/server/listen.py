@@ -60,12 +60,12 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def refuse_taken(host: str, port: int) -> None:
+def refuse_taken(host: str, port: int, variable: str = "MEMOTREE_PORT") -> None:
     """Check that the port is free. The error has the system's reason; gRPC would only say that binding failed.
 
     Errors: ``PortTakenError``.
     """
-    listening(host, port).close()
+    listening(host, port, variable).close()
 
 
 def listening(host: str, port: int, variable: str = "MEMOTREE_PORT") -> socket.socket:

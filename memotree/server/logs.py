@@ -1,15 +1,32 @@
-"""Configures the server's log: one event per line, to standard error."""
+"""Configures the server's log: one event per line, to standard error, in one format for all parts.
+
+Libraries log through the module ``logging``; their warnings and errors are forwarded. gRPC's core, written in C, writes
+lines of its own form to standard error; it is silenced unless ``GRPC_VERBOSITY`` asks for it, because each failed call
+is in our log anyway.
+"""
 
 import logging
+import os
 import sys
+from typing import Final
 
 import structlog
 
 from memotree.settings import LogFormat
 
+HTTP_LIBRARIES: Final = ("uvicorn", "uvicorn.error", "mcp", "sse_starlette")
+"""Loggers that may have handlers of their own."""
+
+REPEATED: Final = ("psycopg.pool",)
+"""Loggers that repeat every attempt of an outage; the store logs its beginning and its end."""
+
+_GRPC_VERBOSITY: Final = "GRPC_VERBOSITY"
+
 
 def configure_logging(level: str, form: LogFormat) -> None:
-    """Send the log of this process to standard error.
+    """Send the log of this process to standard error: our own events, and what libraries say through ``logging``.
+
+    Only programs of our own call this, since it changes the handlers of the whole process.
 
     Args:
         level: The lowest level that is logged, e.g. ``"info"``.
@@ -33,3 +50,33 @@ def configure_logging(level: str, form: LogFormat) -> None:
         logger_factory=structlog.WriteLoggerFactory(target),
         cache_logger_on_first_use=False,  # so that a test or an embedding program can configure it again
     )
+    os.environ.setdefault(_GRPC_VERBOSITY, "NONE")  # read by gRPC when its first channel or server is made
+    _forward_library_logs()
+
+
+class _ToStructlog(logging.Handler):
+    """Forwards the log records of libraries to the server's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        facts = {"exc_info": record.exc_info} if record.exc_info else {}
+        message = " ".join(record.getMessage().split("\n"))
+        structlog.get_logger(record.name).log(record.levelno, message, logger=record.name, **facts)
+
+
+def _forward_library_logs() -> None:
+    """Forward warnings and errors of all libraries, and Python's warnings; their messages of lower levels are dropped.
+
+    Safe to repeat.
+    """
+    root = logging.getLogger()
+    if not any(isinstance(handler, _ToStructlog) for handler in root.handlers):
+        root.addHandler(_ToStructlog(logging.WARNING))
+    for name in HTTP_LIBRARIES:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = True
+        logger.handlers.clear()
+    for name in REPEATED:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.captureWarnings(capture=True)

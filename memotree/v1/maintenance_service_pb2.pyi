@@ -154,7 +154,7 @@ class GetStatusResponse(_message.Message):
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
-    """The number of workspaces."""
+    """The number of workspaces, counted in Git: also known while PostgreSQL does not answer."""
     embedding_model: _builtins.str
     """The embedding model."""
     token_counter: _builtins.str
@@ -164,7 +164,7 @@ class GetStatusResponse(_message.Message):
     max_message_bytes: _builtins.int
     """The largest message, in bytes."""
     index_backlog: _builtins.int
-    """Versions whose vectors are not yet flushed to the index."""
+    """Versions whose vectors are not yet flushed to the index; 0 while PostgreSQL does not answer."""
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
@@ -288,3 +288,42 @@ class RebuildWorkspaceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RebuildWorkspaceResponse: _TypeAlias = RebuildWorkspaceResponse  # noqa: Y015
+
+@_typing.final
+class BackUpRequest(_message.Message):
+    """Request of BackUp."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackUpRequest: _TypeAlias = BackUpRequest  # noqa: Y015
+
+@_typing.final
+class BackUpResponse(_message.Message):
+    """Response of BackUp."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    chunk: _builtins.bytes
+    """The next bytes of the file."""
+    def __init__(
+        self,
+        *,
+        chunk: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackUpResponse: _TypeAlias = BackUpResponse  # noqa: Y015

@@ -50,6 +50,11 @@ class MaintenanceServiceStub:
                 request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceResponse.FromString,
                 _registered_method=True)
+        self.BackUp = channel.unary_stream(
+                '/memotree.v1.MaintenanceService/BackUp',
+                request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.BackUpRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.BackUpResponse.FromString,
+                _registered_method=True)
 
 
 class MaintenanceServiceServicer:
@@ -79,6 +84,15 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BackUp(self, request, context):
+        """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
+        What is committed is in it; staged changes of open sessions are not.
+        Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MaintenanceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +110,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.RebuildWorkspace,
                     request_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceResponse.SerializeToString,
+            ),
+            'BackUp': grpc.unary_stream_rpc_method_handler(
+                    servicer.BackUp,
+                    request_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.BackUpRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_maintenance__service__pb2.BackUpResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +199,33 @@ class MaintenanceService:
             '/memotree.v1.MaintenanceService/RebuildWorkspace',
             memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceRequest.SerializeToString,
             memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackUp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memotree.v1.MaintenanceService/BackUp',
+            memotree_dot_v1_dot_maintenance__service__pb2.BackUpRequest.SerializeToString,
+            memotree_dot_v1_dot_maintenance__service__pb2.BackUpResponse.FromString,
             options,
             channel_credentials,
             insecure,

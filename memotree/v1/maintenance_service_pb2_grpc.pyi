@@ -43,6 +43,11 @@ class MaintenanceServiceStub:
     """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
+    BackUp: _grpc.UnaryStreamMultiCallable[_maintenance_service_pb2.BackUpRequest, _maintenance_service_pb2.BackUpResponse]
+    """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
+    What is committed is in it; staged changes of open sessions are not.
+    Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
+    """
 
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
@@ -58,6 +63,11 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     RebuildWorkspace: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]  # type: ignore[assignment]
     """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
+    """
+    BackUp: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.BackUpRequest, _maintenance_service_pb2.BackUpResponse]  # type: ignore[assignment]
+    """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
+    What is committed is in it; staged changes of open sessions are not.
+    Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
     """
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -89,6 +99,17 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_maintenance_service_pb2.RebuildWorkspaceResponse], _abc.AsyncIterator[_maintenance_service_pb2.RebuildWorkspaceResponse]]:
         """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def BackUp(
+        self,
+        request: _maintenance_service_pb2.BackUpRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_maintenance_service_pb2.BackUpResponse], _abc.AsyncIterator[_maintenance_service_pb2.BackUpResponse]]:
+        """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
+        What is committed is in it; staged changes of open sessions are not.
+        Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
         """
 
 def add_MaintenanceServiceServicer_to_server(servicer: MaintenanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -35,7 +35,8 @@ from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
 from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
 from memotree_storage.postgres import projector, registry
-from memotree_storage.postgres.database import Connection, Database, DatabaseUnavailableError, get_setting, put_setting
+from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
+from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.rows import Version
 
 _log = structlog.get_logger(__name__)

@@ -119,7 +119,7 @@ async def test_a_not_found_error_has_the_same_form(client: httpx2.AsyncClient) -
     assert (answer.status_code, answer.json()["error"]["code"]) == (405, "NO_SUCH_METHOD")
 
 
-@pytest.mark.parametrize("path", [f"{PATH}?node_id=a&query=b", "/healthz", "/mcp"])
+@pytest.mark.parametrize("path", [f"{PATH}?node_id=a&query=b", "/livez", "/readyz", "/healthz", "/mcp"])
 async def test_a_web_page_of_another_origin_cannot_call(client: httpx2.AsyncClient, path: str) -> None:
     rebound = await client.get(path, headers={"host": "evil.example:7320"})
     foreign = await client.get(path, headers={"origin": "https://evil.example"})
@@ -129,8 +129,8 @@ async def test_a_web_page_of_another_origin_cannot_call(client: httpx2.AsyncClie
 
 
 async def test_web_pages_of_this_machine_may_call(client: httpx2.AsyncClient) -> None:
-    answer = await client.get("/healthz", headers={"host": "localhost:1", "origin": "http://localhost:3000"})
-    assert (answer.status_code, answer.json()) == (200, {"status": "serving"})
+    answer = await client.get("/readyz", headers={"host": "localhost:1", "origin": "http://localhost:3000"})
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
 
 
 async def test_the_announcement_in_the_data_folder_has_the_http_address(server: Server, tmp_path: Path) -> None:
@@ -196,10 +196,12 @@ async def test_a_graceful_stop_waits_for_a_running_http_call_and_refuses_new_one
     call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
     await asyncio.wait_for(begun.wait(), 60)
     stopping = asyncio.create_task(server.stop(30))
-    while (await client.get("/healthz")).status_code == 200:
+    while (await client.get("/readyz")).status_code == 200:
         await asyncio.wait({stopping}, timeout=0.01)
     refused = await client.get(PATH, params={"node_id": "a", "query": "b"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "SERVER_STOPPING")
+    assert (await client.get("/livez")).json() == {"status": "alive"}
+    assert (await client.get("/readyz")).json()["reasons"] == {"server": "It is stopping."}
     assert not stopping.done()
     hold.set()
     assert (await call).status_code == 200

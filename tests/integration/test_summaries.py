@@ -15,7 +15,7 @@ from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.provenance import PENDING_MODEL
 from memotree_storage.postgres import staging
-from memotree_storage.postgres.database import DatabaseUnavailableError
+from memotree_storage.postgres.reach import DatabaseUnavailableError
 
 from memotree.forest.summaries.renewal_job import SummaryRenewal
 from memotree.models.extractive import MADE_BY

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from memotree_storage.embedded.privacy import make_private
 from memotree_storage.errors import FailedPreconditionError
 
 LOCK_FILE: Final = "lock"
@@ -63,7 +64,7 @@ class DataFolderLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Take the lock without waiting; create the folder if it is missing.
+        """Take the lock without waiting; create the folder if it is missing, and close it to other users.
 
         Raises:
             DataFolderInUseError: Another process or object holds the lock.
@@ -73,8 +74,8 @@ class DataFolderLock:
             return
         # O_CLOEXEC is Python's default: a child that inherited the descriptor would keep the lock after we die.
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+            make_private(self._folder)
+            descriptor = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise DataFolderUnusableError(self._folder, error) from error
         try:

@@ -110,7 +110,6 @@ class EmbeddedPostgres:
         """
         if self._supervisor is not None:
             return self.url
-        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._lock.acquire()
         try:
             supervisor = await _uninterrupted(self._prepare)

@@ -68,7 +68,6 @@ class EmbeddedQdrant:
         """
         if self._endpoint is not None:
             return self._endpoint
-        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._lock.acquire()
         try:
             endpoint = QdrantEndpoint(f"http://127.0.0.1:{self._reserve_port()}", secrets.token_urlsafe(32))

@@ -23,6 +23,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 from memotree_storage.embedded.child import ChildCommand, ChildStartError, log_tail, spawn
+from memotree_storage.embedded.child_log import LogFollower
 
 _STABLE_AFTER: Final = 10.0
 """Seconds that a child must run before it is restarted without a pause after another crash."""
@@ -78,6 +79,7 @@ class Supervisor:
         self._process: Popen[bytes] | None = None
         self._ended: asyncio.Future[int] | None = None
         self._guard: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         self._restarts = 0
 
     @property
@@ -104,6 +106,7 @@ class Supervisor:
         if self._state is not ChildState.STOPPED:
             return
         self._state = ChildState.STARTING
+        follower = LogFollower(self._child.name, self._child.log)
         try:
             async for attempt in self._attempts(stop_after_attempt(_START_ATTEMPTS)):
                 with attempt:
@@ -114,14 +117,16 @@ class Supervisor:
             raise
         self._state = ChildState.RUNNING
         self._guard = asyncio.create_task(self._keep_alive(), name=f"supervise {self._child.name}")
+        self._following = asyncio.create_task(follower.follow(), name=f"follow {self._child.name}")
 
     async def stop(self) -> None:
         """Stop the child, gracefully at first, and return when it has ended; safe to repeat."""
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await guard
+        tasks, self._guard, self._following = (self._guard, self._following), None, None
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if self._process is not None:
             self._state = ChildState.STOPPING
             await self._end_run()
@@ -169,7 +174,8 @@ class Supervisor:
         status = await asyncio.shield(self._ended)
         self._process = None
         self._state = ChildState.RESTARTING
-        _log.warning("embedded server ended", name=self._child.name, status=status)
+        last = log_tail(self._child.log).splitlines()[-3:]
+        _log.warning("embedded server ended", name=self._child.name, status=status, last_lines=last)
         return status
 
     async def _begin_run(self) -> None:

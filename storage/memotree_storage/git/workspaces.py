@@ -64,7 +64,7 @@ class Repositories:
         self._trash = trash
         self._open: dict[str, GitRepository] = {}
         self._lock = threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, workspace_id: str) -> Path:
         """Return the path of a workspace's repository."""
@@ -159,7 +159,7 @@ class Repositories:
             repository = self._open.pop(workspace_id, None)
             if repository is not None:
                 repository.close()
-            self._trash.mkdir(parents=True, exist_ok=True)
+            self._trash.mkdir(mode=0o700, parents=True, exist_ok=True)
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
             target = self._trash / f"{workspace_id}-{stamp}{_SUFFIX}"
             with disk_errors("be moved to the trash"):

@@ -4,9 +4,10 @@ There are two schemas. ``mirror`` is dropped and rebuilt from Git whenever its f
 forward.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from importlib import resources
 from typing import Any, Final
@@ -18,6 +19,13 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from memotree_storage.errors import AbortedError, FailedPreconditionError, UnavailableError
+from memotree_storage.postgres.reach import (
+    DatabaseRefusedError,
+    DatabaseUnavailableError,
+    Reached,
+    reach,
+    wait_until_usable,
+)
 
 Connection = AsyncConnection[TupleRow]
 """A connection of the pool; rows are tuples unless a cursor has another row factory."""
@@ -32,13 +40,13 @@ _LOCK: Final = 7_301_976_321
 _SESSION_SETTINGS: Final = (
     "-c TimeZone=UTC -c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
 )
+_PROMPT: Final = 0.5
+"""Seconds without a connection after which a call asks whether PostgreSQL answers at all."""
+
+_PROBE: Final = 1.0
+"""Seconds that PostgreSQL has to accept the connection that asks this."""
+
 _log = structlog.get_logger(__name__)
-
-
-class DatabaseUnavailableError(UnavailableError):
-    """PostgreSQL does not answer."""
-
-    reason = "DATABASE_UNAVAILABLE"
 
 
 class ServerBusyError(UnavailableError):
@@ -88,7 +96,8 @@ class Database:
         min_size: Minimum number of connections.
         max_size: Maximum number of connections.
         statement_timeout: Maximum duration of a statement.
-        patience: How long a call waits for a connection.
+        patience: How long a call waits for a connection while PostgreSQL answers. If it does not answer, the call fails
+            as soon as that is known.
     """
 
     def __init__(
@@ -100,14 +109,21 @@ class Database:
         statement_timeout: timedelta = timedelta(seconds=30),
         patience: timedelta = timedelta(seconds=10),
     ) -> None:
+        self._conninfo = conninfo
+        self._patience = patience.total_seconds()
         self._lent = 0
+        self._doubted = False  # whether the last use of a connection failed, so that the next call asks first
+        self._silent = False  # whether PostgreSQL did not answer when it was last asked
+        self._asking: asyncio.Task[Reached] | None = None
         milliseconds = int(statement_timeout.total_seconds() * 1000)
         self._pool: AsyncConnectionPool[Connection] = _HotFirstPool(
             conninfo,
             min_size=min_size,
             max_size=max_size,
             open=False,
-            timeout=patience.total_seconds(),
+            # After this the pool gives a failed connection up, and the next call makes it try again at once. With the
+            # default, its pauses grow to minutes during an outage, and calls would have to wait for their end.
+            reconnect_timeout=_PROBE,
             kwargs={
                 "options": f"{_SESSION_SETTINGS} -c statement_timeout={milliseconds}",
                 "autocommit": True,
@@ -123,26 +139,61 @@ class Database:
 
         Raises:
             DatabaseUnavailableError: PostgreSQL does not answer.
+            DatabaseRefusedError: It refuses the connection, or the tables.
+            DatabaseEncodingError: The database is not UTF-8.
             DatabaseTooNewError: A later version of MemoTree wrote the working state.
         """
+        await wait_until_usable(self._conninfo)
         try:
-            await self._pool.open(wait=True, timeout=30)
+            await self._pool.open(wait=True, timeout=self._patience)
         except psycopg.Error as error:
             raise DatabaseUnavailableError(
-                "PostgreSQL does not answer. Check MEMOTREE_POSTGRES_URL, or the data folder of the embedded server."
+                "PostgreSQL accepted one connection and then no more. Check its limits, max_connections above all."
             ) from error
-        async with self.transaction() as conn:
-            await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-            await _migrate_work(conn)
-            return await _renew_mirror(conn)
+        try:
+            async with self.transaction() as conn:
+                await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+                await _migrate_work(conn)
+                return await _renew_mirror(conn)
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as error:
+            raise DatabaseRefusedError(
+                f"PostgreSQL does not let this user create its tables: {error.diag.message_primary}. Make the user of "
+                "MEMOTREE_POSTGRES_URL the owner of its database."
+            ) from error
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._asking is not None:
+            self._asking.cancel()
         await self._pool.close()
 
     async def renew_broken(self) -> None:
         """After an outage of the server, replace the connections that it dropped, before a call gets one of them."""
         await self._pool.check()
+
+    async def answers(self) -> str:
+        """Ask PostgreSQL over a connection of its own, also if all others are lent; return its version.
+
+        Raises:
+            DatabaseUnavailableError: PostgreSQL does not answer within a second.
+        """
+        if self._asking is None:  # all that want to know wait for one answer
+            self._asking = asyncio.create_task(reach(self._conninfo, _PROBE))
+            self._asking.add_done_callback(self._answered)
+        try:
+            return (await asyncio.shield(self._asking)).version
+        except (DatabaseUnavailableError, DatabaseRefusedError):
+            raise _silent() from None  # the cause can name host and user, and is in the log
+
+    def _answered(self, asking: asyncio.Task[Reached]) -> None:
+        self._asking = None
+        error = None if asking.cancelled() else asking.exception()
+        if error is not None and not self._silent:
+            _log.warning("PostgreSQL does not answer", why=str(error))
+        elif error is None and self._silent:
+            _log.info("PostgreSQL answers again")
+        self._silent = error is not None
+        self._doubted = self._doubted or self._silent
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -153,22 +204,37 @@ class Database:
             DatabaseUnavailableError: PostgreSQL does not answer.
             TransactionRacedError: PostgreSQL aborted this transaction to resolve a deadlock.
         """
+        conn = await self._lend()
+        self._lent += 1
         try:
-            async with self._pool.connection() as conn:
-                self._lent += 1
-                try:
-                    yield conn
-                finally:
-                    self._lent -= 1
-        except PoolTimeout as error:
-            raise self._no_connection(error) from error
+            async with conn:
+                yield conn
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            self._doubted = self._doubted or conn.broken
             raise _translated(error) from error
+        finally:
+            self._lent -= 1
+            await self._pool.putconn(conn)
 
-    def _no_connection(self, error: PoolTimeout) -> Exception:
+    async def _lend(self) -> Connection:
+        """A connection of the pool; after a failure PostgreSQL is asked first, so that calls in an outage end soon."""
+        if self._doubted:
+            await self.answers()
+            self._doubted = False
+            await self.renew_broken()
+        try:
+            with suppress(PoolTimeout):
+                return await self._pool.getconn(timeout=min(_PROMPT, self._patience))
+            if self._lent < self._pool.max_size:
+                await self.answers()
+            return await self._pool.getconn(timeout=self._patience)
+        except PoolTimeout as error:
+            raise self._no_connection() from error
+
+    def _no_connection(self) -> UnavailableError:
         """The error for a pool timeout: if all connections are lent, PostgreSQL is not at fault."""
         if self._lent < self._pool.max_size:
-            return _translated(error)
+            return _silent()
         return ServerBusyError(
             "The server is busy: other calls hold all its connections to PostgreSQL. Send the same call again in a "
             "moment, or give the server more of them (MEMOTREE_POSTGRES_POOL_MAX)."
@@ -188,12 +254,6 @@ class Database:
             yield conn
 
 
-async def server_version(conn: Connection) -> str:
-    """Return the version that PostgreSQL reports."""
-    row = await (await conn.execute("show server_version")).fetchone()
-    return str(row[0]) if row else ""
-
-
 def _translated(error: psycopg.Error) -> Exception:
     """The domain error for a lost connection or a deadlock; an error of the query itself is returned unchanged."""
     if isinstance(error, psycopg.errors.QueryCanceled):
@@ -203,6 +263,10 @@ def _translated(error: psycopg.Error) -> Exception:
             "This call and another one waited for each other, and PostgreSQL ended this one. Send the same call again; "
             "with a request_id it takes effect only once."
         )
+    return _silent()
+
+
+def _silent() -> DatabaseUnavailableError:
     return DatabaseUnavailableError(
         "PostgreSQL does not answer now; send the same call again. With a request_id it takes effect only once, even "
         "if PostgreSQL fell silent after it had."

@@ -189,12 +189,6 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
         return await cursor.fetchall()
 
 
-async def count_workspaces(conn: Connection) -> int:
-    """Return the number of workspaces."""
-    row = await (await conn.execute("select count(*) from mirror.workspace")).fetchone()
-    return int(row[0]) if row else 0
-
-
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
     """Delete the mirror and the working state of a workspace."""
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))

@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
-from urllib.parse import urlsplit
 
 import grpc
 import structlog
 from qdrant_client import AsyncQdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.ports import IndexUnavailableError
+from memotree_storage.qdrant.reach import grpc_port
 
-_REST_PORT: Final = 6333
-_GRPC_PORT: Final = 6334
 _CALL_TIMEOUT: Final = 60
 _REFUSALS: Final = frozenset(
     {
@@ -61,15 +59,9 @@ def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOU
     All calls use gRPC. The URL's port is that of the gRPC interface; without a port, or with the REST interface's 6333,
     Qdrant's default 6334 is used. ``timeout`` is in seconds and per call.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InvalidInputError.at(
-            "qdrant_url", f"{url!r} is not an address; write http(s)://host or http(s)://host:port."
-        )
-    port = parts.port if parts.port not in {None, _REST_PORT} else _GRPC_PORT
     return AsyncQdrantClient(
         url=url,
-        grpc_port=port or _GRPC_PORT,
+        grpc_port=grpc_port(url),
         prefer_grpc=True,
         # As a header, because with api_key the client warns about plain text even on the loopback interface.
         headers={"api-key": api_key} if api_key else None,

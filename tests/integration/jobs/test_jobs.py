@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from integration.jobs.stage import PATIENCE, Open, raising
 from memotree_storage.errors import AbortedError, InvalidInputError, UnavailableError
 from memotree_storage.postgres import jobs as rows
-from memotree_storage.postgres.database import DatabaseUnavailableError
+from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.store import Store
 
 from memotree.jobs import Job, JobContext, JobInputMissingError, JobNotFoundError, JobStoppedError

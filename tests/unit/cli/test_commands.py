@@ -247,7 +247,9 @@ def test_status_shows_the_stores_and_fails_when_one_does_not_answer(ready: Comma
         "detail": "does not answer",
     }
     assert found["chosen"]["workspace"] == "demo"
-    assert "does not answer" in ready("status").out
+    shown = ready("status").out
+    assert "does not answer" in shown
+    assert "vectors to flush  unknown" in shown
 
 
 def test_verify_lists_differences_and_fails_and_rebuild_shows_its_steps(memotree: CommandLine) -> None:

@@ -1,6 +1,8 @@
 """``memotree serve`` loads the settings, starts the server and says where it listens."""
 
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from unit.cli.conftest import CommandLine
 
 import memotree.server
 from memotree.gateways.http_server import HttpServer
+from memotree.server import preflight
 from memotree.settings import Settings
 
 Serve = Callable[[Settings, Callable[[Any], None], Any], None]
@@ -28,6 +31,7 @@ def serve_with(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Serve],
         module.serve = serve  # type: ignore[attr-defined] # that is what a module is for
         monkeypatch.setitem(sys.modules, "memotree.server.compose", module)
         monkeypatch.setattr(memotree.server, "compose", module, raising=False)
+        monkeypatch.setattr(preflight, "check_before_start", lambda _settings: None)
         return CommandLine(None)  # type: ignore[arg-type] # no fake is called
 
     return replace
@@ -79,3 +83,79 @@ def test_a_server_that_cannot_start_says_why(serve_with: Callable[[Serve], Comma
 
     ran = serve_with(serve)("serve")
     assert (ran.code, ran.err) == (1, "error: Another server works on the data folder; stop it first.\n")
+
+
+LOADED = """
+import sys
+from memotree.cli.app import app
+sys.argv = ["memotree", *sys.argv[1:]]
+try:
+    app()
+finally:
+    print([name for name in ("numpy", "qdrant_client", "mcp", "openai", "psycopg") if name in sys.modules])
+"""
+
+
+@pytest.mark.requirement("USE-8")
+@pytest.mark.parametrize("command", ["serve", "mcp"])
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("MEMOTREE_PROT", "7319", "there is no such setting; did you mean MEMOTREE_PORT?"),
+        ("MEMOTREE_SESSION_TTL", "a week", "give a number with a unit"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_anything_slow_is_loaded(
+    home: Path, command: str, name: str, value: str, told: str
+) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), name: value}
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", LOADED, command], capture_output=True, text=True, check=False, env=environment, cwd=home
+    )
+    assert ran.returncode == 1
+    assert f"{name}: " in ran.stderr
+    assert told in ran.stderr
+    assert ran.stdout == "[]\n"
+
+
+@pytest.mark.requirement("USE-8")
+def test_a_server_that_does_not_answer_is_told_before_the_parts_of_the_server_are_loaded(home: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"postgresql://ada:secret@127.0.0.1:{unused.getsockname()[1]}/memotree"
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MEMOTREE_POSTGRES_URL": url}
+        ran = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-c", LOADED, "serve", "--port", "0"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd=home,
+        )
+    assert ran.returncode == 1
+    assert "Connection refused" in ran.stderr.splitlines()[-1]
+    assert "secret" not in ran.stderr
+    assert ran.stdout == "['psycopg']\n"
+
+
+@pytest.mark.requirement("USE-8")
+def test_restoring_refuses_a_file_that_is_no_backup_and_makes_no_data_folder(home: Path) -> None:
+    memotree = CommandLine(None)  # type: ignore[arg-type] # no server is called
+    file = home / "notes.txt"
+    missing = memotree("restore", str(file), "--data", str(home / "data"))
+    assert (missing.code, missing.err) == (1, f"error: There is no file {file}.\n")
+    file.write_text("not a backup")
+    refused = memotree("restore", str(file), "--data", str(home / "data"))
+    assert refused.code == 1
+    assert "This is not a whole backup" in refused.err
+    assert not (home / "data").exists()
+
+
+@pytest.mark.requirement("USE-8")
+def test_a_backup_does_not_overwrite_a_file(home: Path) -> None:
+    file = home / "monday.backup"
+    file.write_text("of last week")
+    ran = CommandLine(None)("backup", str(file))  # type: ignore[arg-type] # no server is called
+    assert ran.code == 1
+    assert "exists. Name another file" in ran.err
+    assert file.read_text() == "of last week"

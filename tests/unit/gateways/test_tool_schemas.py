@@ -67,6 +67,7 @@ def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
 def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> None:
     reads = (
         "Get",
+        "BackUp",
         "List",
         "Search",
         "Diff",

@@ -1,0 +1,43 @@
+"""Checks what a server needs from outside before the parts of the server are imported, which takes seconds.
+
+So a wrong host, port, password or URL is told at once. The composition root checks the stores again when it opens them.
+"""
+
+import asyncio
+
+from memotree_storage.postgres.reach import wait_until_usable as wait_for_postgres
+from memotree_storage.qdrant.reach import wait_until_usable as wait_for_qdrant
+
+from memotree.server.listen import loopback, refuse_taken
+from memotree.server.logs import configure_logging
+from memotree.settings import Settings, variable
+
+
+def check_before_start(settings: Settings) -> None:
+    """Check the addresses to listen on and the servers that the settings name; configures the log first.
+
+    Raises:
+        PublicAddressError: The host is not a loopback address.
+        HostNotAddressError: The host is no address.
+        PortTakenError: Another program has a port.
+        DatabaseUnavailableError: PostgreSQL does not answer.
+        DatabaseRefusedError: PostgreSQL refuses the connection.
+        DatabaseEncodingError: The database is not UTF-8.
+        QdrantUnreachableError: Qdrant does not answer.
+        QdrantKeyRefusedError: Qdrant refuses the key.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    host = loopback(settings.host)
+    refuse_taken(host, settings.port)
+    if settings.http_enabled:
+        refuse_taken(host, settings.port_for_http, variable("http_port"))
+    asyncio.run(check_stores(settings))
+
+
+async def check_stores(settings: Settings) -> None:
+    """Check the servers that the settings name; embedded ones are not running yet."""
+    if settings.postgres_url is not None:
+        await wait_for_postgres(settings.postgres_url.get_secret_value())
+    if settings.qdrant_url is not None:
+        key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
+        await wait_for_qdrant(settings.qdrant_url, key)

@@ -1,0 +1,80 @@
+"""All parts of the server write one log: one event per line, in the format of the settings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memotree_storage.embedded.child_log import LogFollower
+
+PROGRAM = """
+import logging, warnings
+from memotree.server.logs import configure_logging
+configure_logging("info", {format!r})
+import structlog
+structlog.get_logger("memotree.call").info("call", method="Recall")
+logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+logging.getLogger("asyncio").error("Task was destroyed\\nbut it is pending")
+logging.getLogger("psycopg.pool").warning("error connecting")
+logging.getLogger("some.library").info("of no interest")
+warnings.warn("old", DeprecationWarning, stacklevel=1)
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("grpc").exception("failed")
+"""
+
+pytestmark = pytest.mark.requirement("USE-8")
+
+
+def lines_of(form: str) -> list[str]:
+    program = PROGRAM.format(format=form)
+    ran = subprocess.run([sys.executable, "-Wd", "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
+    assert ran.stdout == ""
+    return ran.stderr.splitlines()
+
+
+def test_every_line_of_a_json_log_is_one_event_whoever_wrote_it() -> None:
+    events = [json.loads(line) for line in lines_of("json")]
+    assert [(event["level"], event.get("logger")) for event in events] == [
+        ("info", None),
+        ("warning", "uvicorn.error"),
+        ("error", "asyncio"),
+        ("warning", "py.warnings"),
+        ("error", "grpc"),
+    ]
+    assert all(event["timestamp"] and event["event"] for event in events)
+    assert events[2]["event"] == "Task was destroyed but it is pending"
+    assert "ZeroDivisionError" in events[4]["exception"]
+
+
+def test_a_console_log_has_the_same_events() -> None:
+    text = "\n".join(lines_of("console"))
+    for said in ("method=Recall", "Invalid HTTP request received.", "Task was destroyed but it is pending"):
+        assert said in text
+    assert "error connecting" not in text  # the store logs the beginning and the end of an outage
+
+
+def test_what_an_embedded_server_writes_is_repeated_line_by_line(tmp_path: Path, log_lines: list[Any]) -> None:
+    path = tmp_path / "postgres.log"
+    path.write_text("from an earlier start\n")
+    follower = LogFollower("PostgreSQL", path)
+    with path.open("a") as file:
+        file.write("LOG:  database system is ready\nPANIC:  could not write\nLOG:  half a li")
+    assert follower.repeat() == 2
+    with path.open("a") as file:
+        file.write("ne\n")
+    assert follower.repeat() == 1
+    path.write_text("LOG:  after a rotation\n")
+    assert follower.repeat() == 1
+    path.unlink()
+    assert follower.repeat() == 0
+    assert [(line["log_level"], line["line"]) for line in log_lines] == [
+        ("debug", "LOG:  database system is ready"),
+        ("error", "PANIC:  could not write"),
+        ("debug", "LOG:  half a line"),
+        ("debug", "LOG:  after a rotation"),
+    ]
+    assert {line["name"] for line in log_lines} == {"PostgreSQL"}
