@@ -79,6 +79,7 @@ from memotree.client.history_values import (
 from memotree.client.jobs import Ingestion, Job, ModelUsage, Renewal
 from memotree.client.node_values import (
     Archive,
+    NamedNode,
     Node,
     RelatedNode,
     Relation,
@@ -157,6 +158,7 @@ __all__ = [
     "MemoTreeClientError",
     "MergeResult",
     "ModelUsage",
+    "NamedNode",
     "Node",
     "NodeRevision",
     "NotFoundError",

@@ -22,7 +22,7 @@ from memotree_storage.errors import AbortedError, FailedPreconditionError, Unava
 Connection = AsyncConnection[TupleRow]
 """A connection of the pool; rows are tuples unless a cursor has another row factory."""
 
-MIRROR_FORMAT: Final = 4
+MIRROR_FORMAT: Final = 5
 """The format of the schema ``mirror``. If the database has another number, the schema is dropped and rebuilt."""
 
 WORK_MIGRATIONS: Final = ("work_0001.sql", "work_0002.sql", "work_0003.sql", "work_0004.sql", "work_0005.sql")
