@@ -66,7 +66,6 @@ def test_a_node_is_named_by_its_title_or_its_path(ready: CommandLine) -> None:
     for name in ("Child", "notes/Root/Child", "Root/Child", "cccc"):
         assert ready.json("node", "get", name)["id"] == "c" * 16
     assert ready.json("node", "children", "Root")["nodes"][0]["title"] == "Child"
-    assert ready.json("blame", "Child")["lines"][0]["text"] == "alpha beta"
 
 
 def test_an_ambiguous_title_lists_ids_and_paths(ready: CommandLine) -> None:

@@ -26,7 +26,7 @@ from memotree.v1 import (
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 
-WITHOUT_COMMAND = {"BatchChangeNodes"}
+WITHOUT_COMMAND = {"ResolveNode", "BatchChangeNodes"}
 ORDINARY_WORDS = {"Ask", "Recall"}
 """RPCs whose commands have the same names; these words also occur in sentences that are not about them."""
 ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
