@@ -6,7 +6,7 @@
 FROM python:3.13-slim-bookworm AS build
 COPY . /source
 RUN python -m venv /opt/memotree \
- && /opt/memotree/bin/pip install --no-cache-dir --disable-pip-version-check /source
+ && /opt/memotree/bin/pip install --no-cache-dir --disable-pip-version-check "/source[all]"
 
 FROM python:3.13-slim-bookworm
 # git is needed for backups and for combining packs. The base image pins Debian's release; a pinned version of git would

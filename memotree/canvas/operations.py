@@ -10,7 +10,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.canvas import edits, moves, relations
+from memotree.canvas import edits, moves, names, relations, tree_pages
 from memotree.canvas.edits import EditResult
 from memotree.canvas.node_messages import node_at, nodes_at
 from memotree.canvas.search import NodeSearch
@@ -21,7 +21,7 @@ from memotree.request.batches import naming_change
 from memotree.request.limits import ServiceLimits
 from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
-from memotree.request.pages import PageTokens, page_size
+from memotree.request.pages import InvalidPageSizeError, PageTokens, page_size
 from memotree.sessions.editing import SessionEditor, check_note, edit_session
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -52,6 +52,26 @@ class NodeOperations:
             )
         return pb.GetNodeResponse(node=node)
 
+    async def resolve_node(self, request: pb.ResolveNodeRequest) -> pb.ResolveNodeResponse:
+        """Find the node that a name means."""
+        most = names.most_candidates(request.max_candidates)
+        async with self._store.database.connection() as conn:
+            place = await lookup.use_revision(conn, request.workspace, request.revision)
+            snapshot = Snapshot(conn, place.state)
+            find = names.beginning if request.prefix else names.resolve
+            found = await find(snapshot, request.name, most)
+            ids = [one.version.entry_id for one in found.candidates]
+            nodes = {node.id: node for node in await nodes_at(snapshot, self._store, ids, TITLE)}
+        return pb.ResolveNodeResponse(
+            candidates=[
+                pb.NamedNode(node=nodes[one.version.entry_id], path=one.path)
+                for one in found.candidates
+                if one.version.entry_id in nodes
+            ],
+            more=found.more,
+            warnings=found.warnings,
+        )
+
     async def list_children(self, request: pb.ListChildrenRequest) -> pb.ListChildrenResponse:
         """List the nodes directly below a node or archive."""
         size = page_size(request.page_size)
@@ -79,8 +99,11 @@ class NodeOperations:
         level = min(level_or(request.level, TITLE), SUMMARY)
         if request.max_depth < 0 or request.max_nodes < 0:
             raise InvalidInputError.at("max_depth" if request.max_depth < 0 else "max_nodes", "must be 0 or more.")
-        most = min(request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
+        if request.page_size < 0:
+            raise InvalidPageSizeError("page_size", request.page_size)
+        most = min(request.page_size or request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
         depth = request.max_depth or None
+        cursor = self._pages.read(request, {"after": str, "start": int})
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
@@ -90,16 +113,25 @@ class NodeOperations:
                 )
             else:
                 found = await tree.subtree(Snapshot(conn, place.state), [top], max_depth=depth)
-            kept = found[:most]
+            first = tree_pages.begin(found, cursor) if cursor else 0
+            kept = found[first : first + most]
             nodes = {
                 node.id: node
                 for node in await nodes_at(
                     Snapshot(conn, place.state), self._store, [item.entry_id for item in kept], level
                 )
             }
+        last = tree_pages.last_siblings(found)
+        rest = len(found) - first - len(kept)
+        more = tree_pages.cursor(found, first + len(kept)) if request.page_size and rest else None
         return pb.GetTreeResponse(
-            nodes=[pb.TreeNode(node=nodes[item.entry_id], depth=item.depth) for item in kept if item.entry_id in nodes],
-            truncated=len(found) - len(kept),
+            nodes=[
+                pb.TreeNode(node=nodes[item.entry_id], depth=item.depth, last=last[number])
+                for number, item in enumerate(kept, first)
+                if item.entry_id in nodes
+            ],
+            truncated=rest,
+            next_page_token=self._pages.write(request, more),
         )
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:

@@ -31,6 +31,7 @@ from memotree.cli import (
 )
 from memotree.cli.errors import CliError, ExitCode, tell_cli_error
 from memotree.cli.output import Output
+from memotree.cli.pager import use_no_pager
 
 
 class CommandLine(TyperGroup):
@@ -73,8 +74,11 @@ def memotree(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Do not show long output in a pager.")] = False,
 ) -> None:
     """A Git-backed, versioned knowledge store for the memory of agents."""
+    if no_pager:
+        use_no_pager()
 
 
 serving.register(app)

@@ -1,6 +1,5 @@
 """``memotree commit | log | show | diff | revisions | blame``: history, with commands as in Git."""
 
-from datetime import datetime
 from itertools import islice
 from typing import Annotated
 
@@ -9,10 +8,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memotree.cli import completion, display
+from memotree.cli.commit_message import ask_message
 from memotree.cli.context import SESSION, WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
+from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import short, table, when
+from memotree.cli.times import SAID, said_time
 
 AtOption = Annotated[
     str,
@@ -40,10 +42,17 @@ def author_of(text: str) -> tuple[str, str]:
 def commit(
     cli: CliContext,
     message: Annotated[
-        str, typer.Option("--message", "-m", help="The commit message; its first line is the subject.", prompt=False)
-    ],
+        str | None,
+        typer.Option(
+            "--message", "-m", help="The commit message; its first line is the subject. An editor when not given."
+        ),
+    ] = None,
     nodes: Annotated[
-        list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these nodes; all when not given.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NODE]...", help="Only these nodes; all when not given.", autocompletion=completion.nodes
+        ),
+        NODE_NAME,
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", "-t", help="Create an annotated tag for the commit.")] = None,
     author: Annotated[str, typer.Option(help="'Name <address>'; the session's agent when not given.")] = "",
@@ -55,6 +64,8 @@ def commit(
         from memotree.client import Author  # noqa: PLC0415 - an invalid author is reported without loading gRPC
 
         named = Author(*author_of(author))
+    if message is None:
+        message = ask_message(session.info().branch, session.changes())
     with cli.output.waiting("Committing"):
         made = session.commit(message, tag=tag, nodes=nodes or (), author=named)
     subject = message.partition("\n")[0]
@@ -82,11 +93,19 @@ def log(
     cli: CliContext,
     at: AtOption = "",
     limit: LimitOption = 50,
-    node: Annotated[str, typer.Option("--node", help="Only commits that change this node.")] = "",
-    subtree: Annotated[str, typer.Option(help="Only commits that change this node or a node below it.")] = "",
+    node: Annotated[
+        str,
+        typer.Option("--node", help="Only commits that change this node.", autocompletion=completion.nodes),
+        NODE_NAME,
+    ] = "",
+    subtree: Annotated[
+        str,
+        typer.Option(help="Only commits that change this node or a node below it.", autocompletion=completion.nodes),
+        NODE_NAME,
+    ] = "",
     author: Annotated[str, typer.Option(help="Only commits whose author's name or address contains this.")] = "",
-    since: Annotated[datetime | None, typer.Option(help="Only commits at or after this time.")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Only commits before this time.")] = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help=f"Only commits at or after this time{SAID}")] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help=f"Only commits before this time{SAID}")] = "",
     oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
 ) -> None:
     """List commits, newest first."""
@@ -94,8 +113,8 @@ def log(
         node=node or None,
         subtree=subtree or None,
         author=author,
-        since=since,
-        until=until,
+        since=said_time("--since", since),
+        until=said_time("--until", until),
         page_size=min(limit + 1, 1000),
     )
     found = list(islice(commits, limit + 1))
@@ -155,15 +174,20 @@ def diff(
             autocompletion=completion.revisions,
         ),
     ] = "",
-    node: Annotated[str, typer.Option("--node", help="Only this node.")] = "",
+    node: Annotated[
+        str, typer.Option("--node", help="Only this node.", autocompletion=completion.nodes), NODE_NAME
+    ] = "",
     stat: Annotated[bool, typer.Option("--stat", help="Show only which nodes differ.")] = False,
+    positions: Annotated[
+        bool, typer.Option("--positions", help="Also show positions among siblings and missing ends of last lines.")
+    ] = False,
 ) -> None:
     """Show what differs between two states, per node and field; without arguments, the session's staged changes."""
     found = cli.workspace.diff(old, new or cli.choice.session, node=node or None, include_fields=not stat)
     cli.output.show(
         found,
         lambda: (
-            Group(display.entries(found.changes), Text(found.summary, "dim"))
+            Group(display.entries(found.changes, exact=positions), Text(found.summary, "dim"))
             if found.changes
             else Text("No difference.", "dim")
         ),

@@ -73,6 +73,27 @@ def _jobs(context: typer.Context) -> list[tuple[str, str]]:
         return [(each.id, f"{each.kind} {each.subject}, {each.state.lower()}") for each in islice(client.jobs(), _FEW)]
 
 
+def _nodes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The titles that begin so; those that several nodes have as paths. A path is completed by its last title."""
+    with _workspace(context) as workspace:
+        place = context.params
+        session = place.get("session") or read_choice(find_address(place.get("address"))).session
+        here = workspace.at(place.get("at") or session)
+        above, slash, begun = incomplete.rpartition("/")
+        found = here.named(begun, prefix=True, max_candidates=_FEW)
+        if slash:
+            return [(each.path, each.node.id) for each in found if each.path.startswith(f"{above}/")]
+        titles = [each.node.title for each in found]
+        return [(each.path if titles.count(each.node.title) > 1 else each.node.title, each.node.id) for each in found]
+
+
+def nodes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Offers the names of nodes; nothing if that fails in any way."""
+    with suppress(Exception):  # a traceback in the middle of a command line would only disturb
+        return _nodes(context, incomplete)
+    return []
+
+
 workspaces = _offers(_workspaces)
 sessions = _offers(_sessions)
 branches = _offers(_branches)

@@ -24,6 +24,7 @@ from memotree.cli.errors import (
     tell_cli_error,
     tell_client_error,
 )
+from memotree.cli.node_names import full_id, named_parameters
 from memotree.cli.output import Output
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
 from memotree.cli.wording import in_commands
@@ -193,9 +194,11 @@ def command(
         parameters = list(inspect.signature(function).parameters.values())[1:]
         hints = typing.get_type_hints(function, include_extras=True)
 
+        names = named_parameters(hints)
+
         def call(**values: Any) -> None:
             given = {each: values.pop(each) for each in place}
-            _run(_context(given), lambda cli: function(cli, **values))
+            _run(_context(given), lambda cli: function(cli, **_with_ids(cli, values, names)))
 
         shown = [each.replace(annotation=hints[each.name]) for each in parameters]
         shown += [
@@ -212,6 +215,19 @@ def command(
         return function
 
     return register
+
+
+def _with_ids(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """The values of a command's parameters, with ids in the place of the names of nodes."""
+    given = {name: values[name] for name in names if values[name]}
+    if not given:
+        return values
+    at = values["at"] if "at" in values else values.get("new") or cli.at or cli.choice.session
+    here = cli.workspace.at(at)
+    return values | {
+        name: full_id(here, value) if isinstance(value, str) else [full_id(here, each) for each in value]
+        for name, value in given.items()
+    }
 
 
 def _context(given: dict[str, Any]) -> CliContext:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
-from rich.tree import Tree as RichTree
 
 from memotree.cli.output import ID, Column, facts, short, table, when
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Source, Tree
+    from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Source, TreeNode
 
 CHANGE_STYLES = {"CREATED": ("+ created", "green"), "UPDATED": ("~ updated", "yellow"), "DELETED": ("- deleted", "red")}
+TYPE_ICONS = {"summary_node": "∑", "task": "☐", "goal": "◎", "project": "▣"}
+"""The sign of a node's type on its line; other types have none."""
 _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
 _LISTS = {"Created:", "Changed:", "Moved:", "Deleted:"}
 _LISTED_AS = re.compile(r"\n\n(?=\S)")
@@ -28,6 +29,8 @@ _LISTED = re.compile(r"^- .*? \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?= 
 """An entry in the message of a commit: its id, and the indented lines with the reason."""
 _UNLISTED = re.compile(r"(?:  and \d+ more\n)?\n*")
 """The only other text that may be in such a list."""
+_NO_LINE_END = re.compile(r"^\\.*\n?", re.MULTILINE)
+"""The remark of a unified diff that a last line has no end."""
 _INDENT = 6
 _STEM = 3
 """How many characters the forms of a word share; this tells our marks from asterisks in the text."""
@@ -86,23 +89,24 @@ def node(found: Node) -> RenderableType:
 def node_line(found: Node) -> Text:
     """A node on one line: title, id, type and tags."""
     line = Text.assemble(found.title, "  ", (found.id, "yellow"))
-    if found.type not in {"", "note"}:
-        line.append(f"  {found.type}", "magenta")
+    if found.type in TYPE_ICONS:
+        line.append(f"  {TYPE_ICONS[found.type]}", "magenta")
     if found.tags:
         line.append("  " + " ".join(f"#{tag}" for tag in found.tags), "dim")
     return line
 
 
-def tree(found: Tree, name: str) -> RichTree:
-    """A tree of titles and ids."""
-    root = RichTree(Text(name, "bold cyan"), guide_style="dim")
-    stack = [root]
-    for each in found.nodes:
-        del stack[each.depth + 1 :]
-        stack.append(stack[-1].add(node_line(each.node)))
-    if found.truncated:
-        root.add(Text(f"… and {found.truncated} more nodes; --max-nodes or --depth shows others", "dim"))
-    return root
+def tree_lines(found: Iterable[TreeNode]) -> Iterator[Text]:
+    """The lines of a tree, parents first: guides, titles and ids.
+
+    They are made one by one, since a large tree is shown while it arrives.
+    """
+    open_above: list[bool] = []  # by depth: whether a sibling follows further down
+    for each in found:
+        del open_above[each.depth :]
+        guides = "".join("│   " if more else "    " for more in open_above)
+        yield Text.assemble((f"{guides}{'└── ' if each.last else '├── '}", "dim"), node_line(each.node))
+        open_above.append(not each.last)
 
 
 def _names(commit: Commit, branches: Iterable[str]) -> Text:
@@ -179,12 +183,13 @@ def unified(diff: str) -> Text:
     return text
 
 
-def field_change(change: FieldChange) -> Text:
+def field_change(change: FieldChange, *, exact: bool = True) -> Text:
     """One field that differs."""
     text = Text.assemble("  ", (change.field, "bold"))
     if change.diff:
         text.append("\n")
-        text.append_text(unified(change.diff.rstrip("\n")))
+        diff = change.diff if exact else _NO_LINE_END.sub("", change.diff)
+        text.append_text(unified(diff.rstrip("\n")))
         return text
     for sign, value in (("-", change.old_value), ("+", change.new_value)):
         for line in value.splitlines():
@@ -192,15 +197,19 @@ def field_change(change: FieldChange) -> Text:
     return text
 
 
-def entries(changes: Iterable[EntryChange], reasons: Mapping[str, str] | None = None) -> Group:
-    """Changed nodes and archives, each with its changed fields and the reason given for its id."""
+def entries(changes: Iterable[EntryChange], reasons: Mapping[str, str] | None = None, *, exact: bool = False) -> Group:
+    """Changed nodes and archives, each with its changed fields and the reason given for its id.
+
+    Positions among siblings, and whether a last line has an end, are shown only if ``exact``.
+    """
     parts: list[RenderableType] = []
     for change in changes:
         parts.append(entry_line(change))
         if reasons and change.node_id in reasons:
             parts.append(Padding(Text(reasons[change.node_id]), (0, 0, 0, _INDENT), expand=False))
-        parts += [field_change(each) for each in change.fields]
-        if change.fields:
+        shown = [each for each in change.fields if exact or each.field != "position"]
+        parts += [field_change(each, exact=exact) for each in shown]
+        if shown:
             parts.append(Text(""))
     return Group(*parts)
 

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from memotree.cli.output import ID, Cell, Column, plain, table
-from memotree.cli.wording import in_commands
+from memotree.cli.wording import in_commands, in_options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -84,7 +84,7 @@ def tell_cli_error(output: Output, error: CliError) -> int:
 def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = "") -> int:
     """Prints the error with all faults, conflicts and nodes that the server sent; returns the exit code."""
     unreachable = error.code == "UNAVAILABLE" and not error.reason
-    sentence = in_commands(error.message)
+    sentence = in_options(in_commands(error.message))
     if unreachable:
         sentence = f"{sentence.partition(' (')[0]}. Start one with `memotree serve`, or name another with --address."
     if output.as_json:
@@ -97,7 +97,7 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
     faults = [(each.field, in_commands(each.description)) for each in error.violations]
     if len(faults) > 1 or any(description not in sentence for _, description in faults):
         for field, description in faults:
-            output.note(f"  • {field}: {description}")
+            output.note(f"  • {in_options(field)}: {description}")
     if error.conflicts:
         output.note(conflict_table(error))
     for node in error.nodes:

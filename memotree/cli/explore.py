@@ -9,8 +9,10 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli import display
+from memotree.cli import completion, display
 from memotree.cli.context import REVISION, CliContext, command
+from memotree.cli.node_names import NODE_NAME
+from memotree.cli.options import NODE_HELP
 from memotree.cli.output import ID, counted
 
 if TYPE_CHECKING:
@@ -100,7 +102,9 @@ class Walk:
 def explore(
     cli: CliContext,
     node: Annotated[
-        str, typer.Option("--node", "-n", help="Begin at this node: its id, or its first characters.")
+        str,
+        typer.Option("--node", "-n", help=f"Begin at this node. {NODE_HELP}", autocompletion=completion.nodes),
+        NODE_NAME,
     ] = "",
     query: Annotated[str, typer.Option("--query", "-q", help="A question that ranks the nodes below.")] = "",
     archive: Annotated[str, typer.Option("--archive", "-a", help="Begin at this archive.")] = "",

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import completion
+from memotree.cli.node_names import NODE_NAME
 
 
 class StrategyChoice(StrEnum):
@@ -48,4 +49,13 @@ ValidAtOption = Annotated[
     str, typer.Option("--valid-at", metavar="TIME", help="Only what holds at this time (a date or an RFC 3339 time).")
 ]
 OutdatedOption = Annotated[bool, typer.Option("--outdated", help="Also what does not hold any more.")]
-UnderOption = Annotated[str, typer.Option("--under", metavar="NODE", help="Only this node and the nodes below it.")]
+UnderOption = Annotated[
+    str,
+    typer.Option(
+        "--under",
+        metavar="NODE",
+        help="Only this node and the nodes below it.",
+        autocompletion=completion.nodes,
+    ),
+    NODE_NAME,
+]

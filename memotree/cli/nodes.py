@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memotree.cli import display
+from memotree.cli import completion, display
 from memotree.cli.context import REVISION, SESSION, CliContext, command
+from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import (
     ArchiveOption,
     AttributesOption,
@@ -44,7 +45,16 @@ def create(
     content: ContentOption = None,
     file: FileOption = None,
     edit: EditOption = False,
-    parent: Annotated[str, typer.Option("--parent", "-p", help="The parent node; without one it becomes a root.")] = "",
+    parent: Annotated[
+        str,
+        typer.Option(
+            "--parent",
+            "-p",
+            help="The parent node; without one it becomes a root.",
+            autocompletion=completion.nodes,
+        ),
+        NODE_NAME,
+    ] = "",
     archive: ArchiveOption = "",
     node_type: Annotated[str, typer.Option("--type", help="A registered type; note when not given.")] = "",
     brief: Annotated[str | None, typer.Option(help="One line; generated from the content when not given.")] = None,

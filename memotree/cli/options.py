@@ -7,6 +7,7 @@ import typer
 
 from memotree.cli import completion
 from memotree.cli.errors import CliError
+from memotree.cli.node_names import NODE_NAME
 
 
 class BadPairError(CliError):
@@ -71,7 +72,10 @@ def pairs(given: list[str]) -> dict[str, str]:
     return found
 
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node, or its first characters (4+).")]
+NODE_HELP = "The node: its id, the first characters of that (4+), its title, or its path ARCHIVE/TITLE/TITLE."
+NodeArgument = Annotated[
+    str, typer.Argument(metavar="NODE", help=NODE_HELP, autocompletion=completion.nodes), NODE_NAME
+]
 LevelOption = Annotated[
     LevelChoice, typer.Option("--level", "-l", case_sensitive=False, help="How much of a node to show.")
 ]

@@ -11,10 +11,13 @@ from enum import Enum
 from typing import Any, Protocol
 
 from rich.box import SIMPLE_HEAD
+from rich.color import ColorSystem
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from memotree.cli.pager import page
 
 WIDTH_WITHOUT_TERMINAL = 10_000
 """The width for a file or pipe: lines are not wrapped there unless COLUMNS is set."""
@@ -102,9 +105,34 @@ class Output:
         rendered = look()
         if isinstance(rendered, str):
             open_line = self.out.is_terminal and not rendered.endswith("\n")
-            self.out.file.write(f"{rendered}\n" if open_line else rendered)
+            self.stream([f"{rendered}\n" if open_line else rendered])
+        elif rendered is not None and self.out.is_terminal:
+            with self.out.capture() as captured:
+                self.out.print(rendered)
+            self.stream(captured.get().splitlines(keepends=True))
         elif rendered is not None:
             put(self.out, rendered)
+
+    def stream(self, pieces: Iterable[str]) -> None:
+        """Prints text as it arrives; on a terminal, a long one is shown in the pager."""
+        if self.out.is_terminal and self.out.file.isatty():
+            page(pieces, self.out.file, self.out.height)
+            return
+        for piece in pieces:
+            self.out.file.write(piece)
+
+    def styled(self, line: Text) -> str:
+        """One line with the terminal's colours, not wrapped; it is much faster than printing it."""
+        return "".join(
+            segment.style.render(segment.text, color_system=self._colours) if segment.style else segment.text
+            for segment in line.render(self.out, end="\n")
+        )
+
+    @property
+    def _colours(self) -> ColorSystem | None:
+        """The colours that stdout shows; none without a terminal or with NO_COLOR."""
+        name = None if self.out.no_color else self.out.color_system
+        return ColorSystem[name.upper()] if name and name != "256" else ColorSystem.EIGHT_BIT if name else None
 
     def document(self, value: Any) -> None:
         """Prints the one JSON document of the command."""

@@ -105,8 +105,11 @@ def list_tags(cli: CliContext) -> None:
 
 
 @command(tag_app, "delete", WORKSPACE)
-def delete_tag(cli: CliContext, name: TagName) -> None:
-    """Delete a tag."""
-    cli.workspace.delete_tag(name)
+def delete_tag(cli: CliContext, name: TagName, yes: YesOption = False) -> None:
+    """Delete a tag; its commit stays as long as a branch, another tag or a session reaches it."""
+    workspace = cli.workspace
+    if not yes and any(each.name == name for each in workspace.tags()):
+        confirm(cli, f"Delete the tag {name}?", yes=yes)
+    workspace.delete_tag(name)
     cli.output.show({"deleted": name}, lambda: None)
     cli.output.done(f"The tag {name} is deleted.")

@@ -5,8 +5,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from memotree.cli import display
+from memotree.cli import completion, display
 from memotree.cli.context import REVISION, CliContext, command
+from memotree.cli.forest_options import UnderOption
+from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import ArchiveOption, RelationChoice, SearchChoice, TagsOption, word
 
 
@@ -24,8 +26,12 @@ def search(
     ] = None,
     tags: TagsOption = [],  # noqa: B006 - typer only reads it
     archive: ArchiveOption = "",
-    under: Annotated[str, typer.Option(help="Only this node and the nodes below it.")] = "",
-    related_to: Annotated[str, typer.Option(help="Only nodes that relations reach from this node.")] = "",
+    under: UnderOption = "",
+    related_to: Annotated[
+        str,
+        typer.Option(help="Only nodes that relations reach from this node.", autocompletion=completion.nodes),
+        NODE_NAME,
+    ] = "",
     view: Annotated[str, typer.Option(help="Only nodes that this view shows.")] = "",
     relation: Annotated[
         list[RelationChoice] | None, typer.Option(case_sensitive=False, help="Which relations to follow.")

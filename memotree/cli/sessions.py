@@ -10,6 +10,7 @@ from memotree.cli import completion
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.display import change_kind
 from memotree.cli.errors import CliError, ExitCode, NoSessionError
+from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, facts, short, table, when
 from memotree.cli.target import Choice, forget_session
@@ -188,6 +189,7 @@ def discard(
     node: Annotated[
         list[str] | None,
         typer.Option("--node", "-n", help="Discard only the changes of this node; may be given several times."),
+        NODE_NAME,
     ] = None,
     yes: YesOption = False,
 ) -> None:

@@ -1,17 +1,21 @@
 """``memotree node``: the tree of nodes, and the relations between them."""
 
 import re
-from typing import Annotated
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from memotree.cli import display
+from memotree.cli import completion, display
 from memotree.cli.context import REVISION, SESSION, CliContext, command
 from memotree.cli.errors import CliError
+from memotree.cli.node_names import NODE_NAME
 from memotree.cli.nodes import staged
 from memotree.cli.options import (
+    NODE_HELP,
     ArchiveOption,
     ContentOption,
     EditOption,
@@ -27,15 +31,22 @@ from memotree.cli.options import (
 from memotree.cli.output import ID, Column, counted, table
 from memotree.cli.text_input import read_content
 
+if TYPE_CHECKING:
+    from memotree.client import TreeNode
+
 _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 
 OptionalNodeArgument = Annotated[
-    str, typer.Argument(metavar="[NODE]", help="Id of the node, or its first characters; the roots when not given.")
+    str,
+    typer.Argument(metavar="[NODE]", help=f"{NODE_HELP} The roots when not given.", autocompletion=completion.nodes),
+    NODE_NAME,
 ]
 RelationArgument = Annotated[
     RelationChoice, typer.Argument(metavar="TYPE", case_sensitive=False, help="What the relation means.")
 ]
-TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help="The node it points to.")]
+TargetArgument = Annotated[
+    str, typer.Argument(metavar="TARGET", help="The node it points to.", autocompletion=completion.nodes), NODE_NAME
+]
 
 
 class NoPartsError(CliError):
@@ -79,32 +90,57 @@ def tree(
     node: OptionalNodeArgument = "",
     archive: ArchiveOption = "",
     depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels below the top; all when 0.")] = 0,
-    max_nodes: Annotated[int, typer.Option(min=0, help="At most this many nodes; 1000 when 0.")] = 0,
+    max_nodes: Annotated[int, typer.Option(min=0, help="At most this many nodes of each archive; all when 0.")] = 0,
     level: LevelOption = LevelChoice.TITLE,
 ) -> None:
     """Show the tree below a node, of an archive, or of all archives."""
     here = cli.here
     tops = [(node, archive)] if node or archive else [("", each.name) for each in here.archives()]
-    found = [
-        (
-            name or top,
-            here.tree(top or None, archive=name or None, max_depth=depth, max_nodes=max_nodes, level=word(level)),
-        )
-        for top, name in tops
-    ]
-    nodes = [each for _, part in found for each in part.nodes]
-    cli.output.show(
-        {"nodes": nodes, "truncated": sum(part.truncated for _, part in found)},
-        lambda: (
-            Group(*(display.tree(part, name) for name, part in found)) if found else Text("There is no archive yet.")
-        ),
-    )
+
+    def parts() -> Iterator[tuple[str, "Iterator[TreeNode]"]]:
+        for top, name in tops:
+            yield name, here.walk(top or None, archive=name or None, max_depth=depth, level=word(level))
+
+    if cli.output.as_json:
+        kept, left = _cut(parts(), max_nodes)
+        cli.output.document({"nodes": kept, "truncated": left})
+    elif not tops:
+        cli.output.show(None, lambda: Text("There is no archive yet.", "dim"))
+    else:
+        cli.output.stream(_shown(cli, parts(), max_nodes))
+
+
+def _cut(parts: Iterator[tuple[str, "Iterator[TreeNode]"]], most: int) -> tuple["list[TreeNode]", int]:
+    """The first ``most`` nodes of each part (all if 0), and how many were left out."""
+    kept: list[TreeNode] = []
+    left = 0
+    for _, found in parts:
+        kept += islice(found, most or None)
+        left += sum(1 for _ in found)
+    return kept, left
+
+
+def _shown(cli: CliContext, parts: Iterator[tuple[str, "Iterator[TreeNode]"]], most: int) -> Iterator[str]:
+    """The lines of each part, as they arrive."""
+    for name, found in parts:
+        if name:
+            yield cli.output.styled(Text(name, "bold cyan"))
+        for line in display.tree_lines(islice(found, most or None)):
+            yield cli.output.styled(line)
+        if most and next(found, None) is not None:
+            yield cli.output.styled(Text("… and more; --max-nodes or --depth shows others", "dim"))
 
 
 def move(
     cli: CliContext,
     node: NodeArgument,
-    parent: Annotated[str, typer.Option("--parent", "-p", help="The new parent; the present one when not given.")] = "",
+    parent: Annotated[
+        str,
+        typer.Option(
+            "--parent", "-p", help="The new parent; the present one when not given.", autocompletion=completion.nodes
+        ),
+        NODE_NAME,
+    ] = "",
     to_root: Annotated[bool, typer.Option("--root", help="Make it a root.")] = False,
     archive: ArchiveOption = "",
     position: Annotated[int | None, typer.Option(help="Index among its siblings, from 0; last when not given.")] = None,
@@ -157,7 +193,13 @@ def split(
 def merge(
     cli: CliContext,
     nodes: Annotated[
-        list[str], typer.Argument(metavar="NODE...", help="Two or more nodes; the others are merged into the first.")
+        list[str],
+        typer.Argument(
+            metavar="NODE...",
+            help="Two or more nodes; the others are merged into the first.",
+            autocompletion=completion.nodes,
+        ),
+        NODE_NAME,
     ],
     title: Annotated[str | None, typer.Option(help="The new title; that of the first when not given.")] = None,
     message: MessageOption = "",

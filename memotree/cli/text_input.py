@@ -59,18 +59,37 @@ def _read(path: Path) -> str:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _edited(text: str) -> str:
-    """``text`` after the user has edited it in their editor."""
+def edit(text: str, name: str) -> str:
+    """``text`` after the user has edited it in their editor, in a file of the given name.
+
+    Raises:
+        EditorError: The editor cannot be started, or failed.
+    """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "node.md"
+        path = Path(folder) / name
         path.write_text(text, encoding="utf-8", newline="")
+        if sys.stderr.isatty():
+            sys.stderr.write(f"Waiting for the editor {editor} ($EDITOR chooses another); save and close to go on.\n")
         try:
             ended = subprocess.run([*shlex.split(editor), str(path)], check=False)  # noqa: S603 - the user's own editor
         except OSError as error:
             raise EditorError(f"The editor {editor} cannot be started ({error.strerror}); set $EDITOR.") from None
         if ended.returncode:
             raise EditorError(f"The editor {editor} ended with exit code {ended.returncode}; nothing was changed.")
-        written = _read(path)
-    # Editors add a line break at the end; it is removed if the text did not have one before.
-    return written if text.endswith("\n") else written.removesuffix("\n")
+        return _read(path)
+
+
+def _edited(text: str) -> str:
+    """``text`` after the user has edited it; its line ends stay those that it had.
+
+    An editor ends the last line and may write other line ends. So a text whose lines all end with CRLF keeps that, and
+    one without a last line end gets none.
+    """
+    written = edit(text, "node.md")
+    if text and "\n" not in text.replace("\r\n", ""):
+        ends_with_crlf = "\r\n" in text
+        written = written.replace("\r\n", "\n").replace("\n", "\r\n") if ends_with_crlf else written
+    if text.endswith("\n"):
+        return written
+    return written.removesuffix("\r\n") if written.endswith("\r\n") else written.removesuffix("\n")

@@ -78,6 +78,26 @@ _NAMED: Final = re.compile(rf"(?<!['\"\w-])(?:{'|'.join(_WORDS)})(?!['\"\w])")
 """Matches one of those words unless it is quoted, since quoted text is from the user."""
 
 
+OPTIONS: Final = {
+    "archive_id": "--archive",
+    "parent_id": "--parent",
+    "node_id": "NODE",
+    "node_ids": "NODE",
+    "scope_node_id": "--under",
+    "commit_message": "--message",
+    "max_results": "--limit",
+    "view_name": "--view",
+    "tag_name": "--tag",
+}
+"""The option or argument that gives each field of a request, where it has another name."""
+_FIELD: Final = re.compile(rf"^({'|'.join(OPTIONS)})(?=: |\[|$)")
+
+
+def in_options(sentence: str) -> str:
+    """``sentence`` with the path of a field at its beginning replaced by the option that gives the field."""
+    return _FIELD.sub(lambda match: OPTIONS[match[1]], sentence)
+
+
 def in_commands(sentence: str) -> str:
     """``sentence`` with each RPC name replaced by its command."""
     return _NAMED.sub(lambda match: _WORDS[match[0]], sentence)

@@ -83,6 +83,7 @@ from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, R
 from memotree.client.memory import MemoryResult, SimilarNode
 from memotree.client.node_values import (
     Archive,
+    NamedNode,
     Node,
     RelatedNode,
     Relation,
@@ -166,6 +167,7 @@ __all__ = [
     "MemoryResult",
     "MergeResult",
     "ModelUsage",
+    "NamedNode",
     "Node",
     "NodeRevision",
     "NotFoundError",

@@ -138,6 +138,8 @@ class Revision(_Twin):
     node = _blocking(AsyncRevision.node)
     children = _iterating(AsyncRevision.children)
     tree = _blocking(AsyncRevision.tree)
+    walk = _iterating(AsyncRevision.walk)
+    named = _blocking(AsyncRevision.named)
     search = _blocking(AsyncRevision.search)
     archive = _blocking(AsyncRevision.archive)
     archives = _iterating(AsyncRevision.archives)

@@ -213,10 +213,24 @@ class RelatedNode:
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """One node of a tree, ``depth`` levels below its top."""
+    """One node of a tree, ``depth`` levels below its top; ``last`` if no sibling follows it."""
 
     node: Node
     depth: int
+    last: bool = False
+
+    @classmethod
+    def from_wire(cls, message: node_service_pb2.TreeNode) -> Self:
+        """Reads the message."""
+        return cls(Node.from_wire(message.node), message.depth, message.last)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNode:
+    """A node that a name may mean, and its path: its archive and the titles above it and its own, parted by "/"."""
+
+    node: Node
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +243,7 @@ class Tree:
     @classmethod
     def from_wire(cls, message: node_service_pb2.GetTreeResponse) -> Self:
         """Reads the message."""
-        return cls(tuple(TreeNode(Node.from_wire(each.node), each.depth) for each in message.nodes), message.truncated)
+        return cls(tuple(map(TreeNode.from_wire, message.nodes)), message.truncated)
 
 
 def confidence_name(value: types_pb2.Confidence.ValueType) -> str:

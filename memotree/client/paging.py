@@ -12,14 +12,24 @@ PageT = TypeVar("PageT", bound=Message)
 
 
 async def pages(
-    transport: Transport, request: Message, answer: type[PageT], read: Callable[[PageT], Iterable[T]]
+    transport: Transport,
+    request: Message,
+    answer: type[PageT],
+    read: Callable[[PageT], Iterable[T]],
+    *,
+    sizes: tuple[int, int] | None = None,
 ) -> AsyncIterator[T]:
-    """All items of a list, page by page; the next page is fetched when its first item is requested."""
+    """All items of a list, page by page; the next page is fetched when its first item is requested.
+
+    ``sizes`` are those of the first page and of the others, in place of the one in the request.
+    """
     token = ""
     while True:
         turned = type(request)()
         turned.CopyFrom(request)
         turned.page_token = token  # type: ignore[attr-defined] # every list of the contract has one
+        if sizes is not None:
+            turned.page_size = sizes[1 if token else 0]  # type: ignore[attr-defined] # likewise
         page = await transport.call(turned, answer)
         for item in read(page):
             yield item

@@ -19,10 +19,12 @@ from memotree.client.history_values import BlamedLine, Commit, CommitDetails, Di
 from memotree.client.node_values import (
     Archive,
     ArchiveRef,
+    NamedNode,
     Node,
     NodeRef,
     SearchResult,
     Tree,
+    TreeNode,
     archive_id,
     node_id,
     stamp,
@@ -38,6 +40,10 @@ from memotree.v1 import workspace_service_pb2 as workspaces
 
 MOST_PER_PAGE = 1000
 """The largest page that the contract allows."""
+FIRST_OF_TREE = 200
+"""The first page of a tree: more than a screen shows."""
+REST_OF_TREE = 5000
+"""The other pages of a tree: few, since each finds its place in the structure of the tree again."""
 
 
 class AsyncRevision(AsyncForestQueries):
@@ -106,6 +112,53 @@ class AsyncRevision(AsyncForestQueries):
             max_nodes=max_nodes,
         )
         return Tree.from_wire(await self._transport.call(request, nodes.GetTreeResponse))
+
+    def walk(
+        self,
+        node: NodeRef | None = None,
+        *,
+        archive: ArchiveRef | None = None,
+        max_depth: int = 0,
+        level: LevelName = Level.TITLE,
+    ) -> AsyncIterator[TreeNode]:
+        """All of the subtree of ``node``, or of ``archive``, parents first; later pages are fetched when needed."""
+        request = nodes.GetTreeRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            node_id=node_id(node),
+            archive=archive_id(archive),
+            max_depth=max_depth,
+            level=to_wire(Level, level),
+        )
+        # The first page is small, so that its nodes are there at once.
+        return pages(
+            self._transport,
+            request,
+            nodes.GetTreeResponse,
+            lambda page: map(TreeNode.from_wire, page.nodes),
+            sizes=(FIRST_OF_TREE, REST_OF_TREE),
+        )
+
+    async def named(self, name: str, *, prefix: bool = False, max_candidates: int = 0) -> list[NamedNode]:
+        """The nodes that a name means: an id, the beginning of one, a title, or a path such as "archive/Title/Sub".
+
+        Args:
+            name: The name. An id comes before a title, and a title before a path.
+            prefix: Find the nodes whose title begins with the name instead.
+            max_candidates: The most nodes; 20 if 0, at most 100.
+
+        Returns:
+            One node if the name is clear, several if it is ambiguous, none if nothing has it.
+        """
+        request = nodes.ResolveNodeRequest(
+            workspace=self._workspace,
+            revision=self._revision,
+            name=name,
+            prefix=prefix,
+            max_candidates=max_candidates,
+        )
+        answer = await self._transport.call(request, nodes.ResolveNodeResponse)
+        return [NamedNode(Node.from_wire(each.node), each.path) for each in answer.candidates]
 
     async def search(
         self,

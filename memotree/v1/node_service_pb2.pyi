@@ -210,6 +210,108 @@ class GetNodeResponse(_message.Message):
 Global___GetNodeResponse: _TypeAlias = GetNodeResponse  # noqa: Y015
 
 @_typing.final
+class ResolveNodeRequest(_message.Message):
+    """Request of ResolveNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    MAX_CANDIDATES_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    revision: _builtins.str
+    """A session, branch, tag or commit."""
+    name: _builtins.str
+    """The name: an id, a prefix of an id, a title, or a path of titles below an archive, separated by "/". In a path,
+    "\\/" is a "/" inside a title.
+    """
+    prefix: _builtins.bool
+    """Whether to list the nodes whose title begins with the name, for the completion of a name that is being typed."""
+    max_candidates: _builtins.int
+    """The most candidates; 20 when 0, at most 100."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        name: _builtins.str = ...,
+        prefix: _builtins.bool = ...,
+        max_candidates: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_candidates", b"max_candidates", "name", b"name", "prefix", b"prefix", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveNodeRequest: _TypeAlias = ResolveNodeRequest  # noqa: Y015
+
+@_typing.final
+class NamedNode(_message.Message):
+    """A node with the titles that lead to it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its path: the name of its archive and the titles of its ancestors and of itself, separated by "/"."""
+    @_builtins.property
+    def node(self) -> _types_pb2.Node:
+        """The node, at level TITLE."""
+
+    def __init__(
+        self,
+        *,
+        node: _types_pb2.Node | None = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedNode: _TypeAlias = NamedNode  # noqa: Y015
+
+@_typing.final
+class ResolveNodeResponse(_message.Message):
+    """Response of ResolveNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """Whether there are more candidates."""
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedNode]:
+        """One if the name is clear; several if it is ambiguous; none if nothing has it. Ordered by path, then id."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Warnings for a person: a name that was taken as an id while a node has it as its title."""
+
+    def __init__(
+        self,
+        *,
+        candidates: _abc.Iterable[Global___NamedNode] | None = ...,
+        more: _builtins.bool = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "more", b"more", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveNodeResponse: _TypeAlias = ResolveNodeResponse  # noqa: Y015
+
+@_typing.final
 class ListChildrenRequest(_message.Message):
     """Request of ListChildren."""
 
@@ -296,6 +398,8 @@ class GetTreeRequest(_message.Message):
     MAX_DEPTH_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     MAX_NODES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -309,7 +413,11 @@ class GetTreeRequest(_message.Message):
     level: _types_pb2.LevelOfDetail.ValueType
     """The level of detail of each node; TITLE when not given, at most SUMMARY."""
     max_nodes: _builtins.int
-    """The most nodes; 1000 when 0, at most 10000. truncated counts the rest."""
+    """The most nodes; 1000 when 0, at most 10000. truncated counts the rest. Not used with page_size."""
+    page_size: _builtins.int
+    """If it is not 0, the answer is a page of at most this many nodes, at most 10000; it may change from page to page."""
+    page_token: _builtins.str
+    """The next_page_token of the previous response; empty for the first page."""
     def __init__(
         self,
         *,
@@ -320,10 +428,12 @@ class GetTreeRequest(_message.Message):
         max_depth: _builtins.int = ...,
         level: _types_pb2.LevelOfDetail.ValueType = ...,
         max_nodes: _builtins.int = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "level", b"level", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "node_id", b"node_id", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "level", b"level", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "node_id", b"node_id", "page_size", b"page_size", "page_token", b"page_token", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,8 +447,11 @@ class TreeNode(_message.Message):
 
     NODE_FIELD_NUMBER: _builtins.int
     DEPTH_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
     depth: _builtins.int
     """Levels below the top of the answer, from 0."""
+    last: _builtins.bool
+    """Whether it is the last among its siblings."""
     @_builtins.property
     def node(self) -> _types_pb2.Node:
         """The node."""
@@ -348,10 +461,11 @@ class TreeNode(_message.Message):
         *,
         node: _types_pb2.Node | None = ...,
         depth: _builtins.int = ...,
+        last: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["depth", b"depth", "node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["depth", b"depth", "last", b"last", "node", b"node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -365,8 +479,11 @@ class GetTreeResponse(_message.Message):
 
     NODES_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     truncated: _builtins.int
-    """How many nodes below the top were left out because of max_nodes."""
+    """How many nodes below the top were left out because of max_nodes; with page_size, how many follow this page."""
+    next_page_token: _builtins.str
+    """The page_token for the next page; empty on the last page, and without page_size."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TreeNode]:
         """Parents before children, siblings in their order."""
@@ -376,10 +493,11 @@ class GetTreeResponse(_message.Message):
         *,
         nodes: _abc.Iterable[Global___TreeNode] | None = ...,
         truncated: _builtins.int = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nodes", b"nodes", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "nodes", b"nodes", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

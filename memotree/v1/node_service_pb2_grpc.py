@@ -48,6 +48,11 @@ class NodeServiceStub:
                 request_serializer=memotree_dot_v1_dot_node__service__pb2.GetNodeRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_node__service__pb2.GetNodeResponse.FromString,
                 _registered_method=True)
+        self.ResolveNode = channel.unary_unary(
+                '/memotree.v1.NodeService/ResolveNode',
+                request_serializer=memotree_dot_v1_dot_node__service__pb2.ResolveNodeRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_node__service__pb2.ResolveNodeResponse.FromString,
+                _registered_method=True)
         self.ListChildren = channel.unary_unary(
                 '/memotree.v1.NodeService/ListChildren',
                 request_serializer=memotree_dot_v1_dot_node__service__pb2.ListChildrenRequest.SerializeToString,
@@ -134,6 +139,14 @@ class NodeServiceServicer:
 
     def GetNode(self, request, context):
         """Reads a node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveNode(self, request, context):
+        """Finds the node that a name means: an id, a unique prefix of one, a title that one node has, or a path of titles
+        such as "archive/Title/Sub title". An id or prefix comes before a title, and a title before a path.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,6 +267,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     request_deserializer=memotree_dot_v1_dot_node__service__pb2.GetNodeRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_node__service__pb2.GetNodeResponse.SerializeToString,
             ),
+            'ResolveNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveNode,
+                    request_deserializer=memotree_dot_v1_dot_node__service__pb2.ResolveNodeRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_node__service__pb2.ResolveNodeResponse.SerializeToString,
+            ),
             'ListChildren': grpc.unary_unary_rpc_method_handler(
                     servicer.ListChildren,
                     request_deserializer=memotree_dot_v1_dot_node__service__pb2.ListChildrenRequest.FromString,
@@ -361,6 +379,33 @@ class NodeService:
             '/memotree.v1.NodeService/GetNode',
             memotree_dot_v1_dot_node__service__pb2.GetNodeRequest.SerializeToString,
             memotree_dot_v1_dot_node__service__pb2.GetNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.NodeService/ResolveNode',
+            memotree_dot_v1_dot_node__service__pb2.ResolveNodeRequest.SerializeToString,
+            memotree_dot_v1_dot_node__service__pb2.ResolveNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,10 @@ class NodeServiceStub:
     def __new__(cls, channel: _aio.Channel) -> NodeServiceAsyncStub: ...
     GetNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetNodeRequest, _node_service_pb2.GetNodeResponse]
     """Reads a node."""
+    ResolveNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.ResolveNodeRequest, _node_service_pb2.ResolveNodeResponse]
+    """Finds the node that a name means: an id, a unique prefix of one, a title that one node has, or a path of titles
+    such as "archive/Title/Sub title". An id or prefix comes before a title, and a title before a path.
+    """
     ListChildren: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.ListChildrenRequest, _node_service_pb2.ListChildrenResponse]
     """Lists the nodes directly below a node, or the roots of an archive, in their order."""
     GetTree: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetTreeRequest, _node_service_pb2.GetTreeResponse]
@@ -106,6 +110,10 @@ class NodeServiceAsyncStub(NodeServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetNodeRequest, _node_service_pb2.GetNodeResponse]  # type: ignore[assignment]
     """Reads a node."""
+    ResolveNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.ResolveNodeRequest, _node_service_pb2.ResolveNodeResponse]  # type: ignore[assignment]
+    """Finds the node that a name means: an id, a unique prefix of one, a title that one node has, or a path of titles
+    such as "archive/Title/Sub title". An id or prefix comes before a title, and a title before a path.
+    """
     ListChildren: _aio.UnaryUnaryMultiCallable[_node_service_pb2.ListChildrenRequest, _node_service_pb2.ListChildrenResponse]  # type: ignore[assignment]
     """Lists the nodes directly below a node, or the roots of an archive, in their order."""
     GetTree: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetTreeRequest, _node_service_pb2.GetTreeResponse]  # type: ignore[assignment]
@@ -171,6 +179,16 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.GetNodeResponse, _abc.Awaitable[_node_service_pb2.GetNodeResponse]]:
         """Reads a node."""
+
+    @_abc_1.abstractmethod
+    def ResolveNode(
+        self,
+        request: _node_service_pb2.ResolveNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_service_pb2.ResolveNodeResponse, _abc.Awaitable[_node_service_pb2.ResolveNodeResponse]]:
+        """Finds the node that a name means: an id, a unique prefix of one, a title that one node has, or a path of titles
+        such as "archive/Title/Sub title". An id or prefix comes before a title, and a title before a path.
+        """
 
     @_abc_1.abstractmethod
     def ListChildren(

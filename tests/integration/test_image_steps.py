@@ -41,7 +41,7 @@ def health_check() -> list[str]:
 def test_the_steps_of_the_image_give_a_server_that_is_ready_and_stops(tmp_path: Path) -> None:
     place = tmp_path / "opt"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)  # noqa: S603 - a step of the image
-    install = [str(place / "bin" / "pip"), "install", "-q", "--no-cache-dir", str(sources(tmp_path / "source"))]
+    install = [str(place / "bin" / "pip"), "install", "-q", "--no-cache-dir", f"{sources(tmp_path / 'source')}[all]"]
     subprocess.run(install, check=True)  # noqa: S603 - a step of the image
     environment = {
         "PATH": f"{place / 'bin'}:{os.environ['PATH']}",

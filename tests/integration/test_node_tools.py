@@ -512,3 +512,41 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
     await world.stage(await world.open(), world.node("Node", content=content))
     await summaries.summarise("Node", content)
     assert threads == [is_large, is_large]
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_node_is_found_by_id_title_and_path_as_the_session_has_it(wire: Wire) -> None:
+    top = await wire.create("Gardens")
+    water = await wire.create("Water", parent_id=top.id)
+    light = await wire.create("Light", parent_id=top.id)
+
+    async def named(name: str, **options: Any) -> list[str]:
+        found = await wire("ResolveNode", revision=wire.session, name=name, **options)
+        return [one.node.id for one in found.candidates]
+
+    assert await named("Water") == [water.id]
+    assert await named(water.id) == [water.id]
+    assert await named("Gardens/Light") == [light.id]
+    assert await named("Wat", prefix=True) == [water.id]
+    await wire("UpdateNode", node_id=light.id, title="Water", session_id=wire.session)
+    assert sorted(await named("Gardens/Water")) == sorted([water.id, light.id])
+    assert await named("Light") == []
+    assert not (await wire("ResolveNode", name="Water")).candidates
+
+
+@pytest.mark.requirement("USE-10")
+async def test_the_pages_of_a_tree_are_the_tree(wire: Wire) -> None:
+    top = await wire.create("Top")
+    for number in range(3):
+        child = await wire.create(f"Child {number}", parent_id=top.id)
+        await wire.create(f"Below {number}", parent_id=child.id)
+    whole = await wire("GetTree", revision=wire.session, node_id=top.id)
+    paged: list[Any] = []
+    token = ""
+    while token or not paged:
+        page = await wire("GetTree", revision=wire.session, node_id=top.id, page_size=2, page_token=token)
+        assert len(page.nodes) <= 2
+        paged += page.nodes
+        token = page.next_page_token
+    assert paged == list(whole.nodes)
+    assert [one.last for one in paged] == [True, False, True, False, True, True, True]

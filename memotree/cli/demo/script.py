@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from memotree_storage.model.node import new_id
+from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
@@ -112,7 +113,8 @@ class Demo:
         shown = self._topics["compound"]
         stage.step("Read it back at the tag", f"memotree node tree {shown[:6]} --at v1 --depth 1")
         revision = workspace.at("v1")
-        stage.show(Padding(display.tree(revision.tree(shown, max_depth=1), ARCHIVE), (0, 3), expand=False))
+        lines = display.tree_lines(revision.tree(shown, max_depth=1).nodes)
+        stage.show(Padding(Group(Text(ARCHIVE, "bold cyan"), *lines), (0, 3), expand=False))
         texts = {name: text for name, text in reference().items() if name in self._trees}
         with stage.output.progress() as bar:
             same = 0

@@ -201,7 +201,7 @@ def test_search_shows_score_title_id_preview_and_why(ready: CommandLine) -> None
     found = ready.json("search", "alpha", "--by", "full_text", "-t", "x", "-a", "notes", "--under", "rrrr")
     assert found["hits"][0]["node"]["id"] == CHILD
     request = ready.fake.requests("SearchNodes")[-1]
-    assert (request.scope_node_id, list(request.tags), list(request.archives)) == ("rrrr", ["x"], ["notes"])
+    assert (request.scope_node_id, list(request.tags), list(request.archives)) == ("r" * 16, ["x"], ["notes"])
     shown = ready("search", "alpha").out
     assert re.match(rf"0\.75  Child  {CHILD}\n      alpha beta\n      It holds alpha\.", shown)
     assert "Nothing was found" in ready("search", "zeta").out
@@ -235,7 +235,7 @@ def test_branches_and_tags_are_created_listed_and_deleted(ready: CommandLine) ->
     assert ready.json("tag", "create", "v2", "main", "-m", "two")["message"] == "two"
     assert [each["name"] for each in ready.json("tag", "list")["tags"]] == ["v1", "v2"]
     assert "two" in ready("tag", "list").out
-    assert ready.json("tag", "delete", "v2") == {"deleted": "v2"}
+    assert ready.json("tag", "delete", "v2", "--yes") == {"deleted": "v2"}
 
 
 def test_status_shows_the_stores_and_fails_when_one_does_not_answer(ready: CommandLine) -> None:

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import memotree
 from memotree.cli.app import app
-from memotree.cli.wording import COMMANDS, in_commands
+from memotree.cli.wording import COMMANDS, in_commands, in_options
 from memotree.v1 import (
     forest_service_pb2,
     history_service_pb2,
@@ -26,7 +26,7 @@ from memotree.v1 import (
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 
-WITHOUT_COMMAND = {"BatchChangeNodes"}
+WITHOUT_COMMAND = {"ResolveNode", "BatchChangeNodes"}
 ORDINARY_WORDS = {"Ask", "Recall"}
 """RPCs whose commands have the same names; these words also occur in sentences that are not about them."""
 ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
@@ -80,3 +80,11 @@ def test_names_become_commands_and_text_of_people_is_not_changed() -> None:
         "There is no branch 'ListTags'. List them with `memotree branch list`, or create it."
     )
     assert in_commands("NotGetTree, pass regenerate_summary.") == "NotGetTree, pass --regenerate-summary."
+
+
+@pytest.mark.requirement("USE-10")
+def test_fields_of_requests_are_named_as_options() -> None:
+    assert in_options("archive_id: is needed.") == "--archive: is needed."
+    assert in_options("node_ids[1]") == "NODE[1]"
+    assert in_options("title: give one line.") == "title: give one line."
+    assert in_options("There is no archive 'archive_id: x'.") == "There is no archive 'archive_id: x'."

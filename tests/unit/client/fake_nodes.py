@@ -75,8 +75,29 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
 
         for top in tops:
             visit(top, 0)
+        for number, item in enumerate(found):
+            after = next((each.depth for each in found[number + 1 :] if each.depth <= item.depth), -1)
+            item.last = after != item.depth
+        if request.page_size:
+            page, token = paged(found, request)
+            return nodes.GetTreeResponse(nodes=page, next_page_token=token)
         most = request.max_nodes or 1000
         return nodes.GetTreeResponse(nodes=found[:most], truncated=max(0, len(found) - most))
+
+    def ResolveNode(self, request: Any, context: Any) -> Any:
+        state = self._state(request)
+        named = [nodes.NamedNode(node=each, path=self._path(state, each)) for each in state.nodes.values()]
+        if request.prefix:
+            found = [each for each in named if each.node.title.startswith(request.name)]
+        else:
+            found = [each for each in named if each.node.id.startswith(request.name)]
+            found = found or [each for each in named if each.node.title == request.name]
+            found = found or [each for each in named if f"/{each.path}".endswith(f"/{request.name}")]
+        return nodes.ResolveNodeResponse(candidates=sorted(found, key=lambda each: each.path))
+
+    def _path(self, state: State, node: types.Node) -> str:
+        above = self._path(state, state.nodes[node.parent_id]) if node.parent_id else ""
+        return f"{above or state.archives[node.archive_id].name}/{node.title}"
 
     def CreateNode(self, request: Any, context: Any) -> Any:
         state = self.session_of(request).state

@@ -86,6 +86,8 @@ create index version_of_commit on mirror.version (line_id, from_seq);
 create index version_archives on mirror.version (line_id, title) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 
+-- Finds nodes by title. Only its beginning is indexed, since an index entry has a limit; a title can be longer.
+create index version_titles on mirror.version (line_id, (left(title, 100)) collate "C");
 create index version_by_archive on mirror.version (line_id, archive_id);
 create index version_supersedes on mirror.version (line_id, archive_id) where relations @> '[["SUPERSEDES"]]';
 

@@ -1,0 +1,92 @@
+"""Times as people say them: ``yesterday``, ``3 days ago``, ``last monday``, ``09:30``, ``2026-11-03``, ISO 8601.
+
+A time without a zone is in the zone of this machine. A day without a time is its begin. The few forms are read here,
+since libraries for dates in all languages are large and guess where an error is better.
+"""
+
+import re
+from calendar import day_name
+from datetime import datetime, time, timedelta
+from typing import Final
+
+from memotree.cli.errors import CliError
+
+SAID: Final = ': 2026-11-03, 2026-11-03T09:30Z, 09:30, yesterday, "3 days ago"; in local time unless it has a zone.'
+"""The end of the help of an option that takes a time."""
+
+_AGO: Final = re.compile(r"(\d{1,6}|an?) (minute|hour|day|week|month|year)s?(?: ago)?")
+_LAST: Final = re.compile(r"last (week|month|year|\w+day)")
+_CLOCK: Final = re.compile(r"(?:(today|yesterday) (?:at )?)?(\d{1,2}):(\d{2})")
+_MONTHS: Final = {"month": 1, "year": 12}
+_DAYS: Final = tuple(name.lower() for name in day_name)
+
+
+class BadTimeError(CliError):
+    """A text that is no time."""
+
+    reason = "BAD_TIME"
+
+    def __init__(self, option: str, text: str) -> None:
+        super().__init__(
+            f"{option}: {text!r} is no time. Write 2026-11-03, 2026-11-03T09:30+01:00, 09:30, today, yesterday, "
+            "'3 days ago', 'last week' or 'last monday'."
+        )
+
+
+def said_time(option: str, text: str, now: datetime | None = None) -> datetime | None:
+    """The time that ``text`` says, with its zone; ``None`` for an empty text.
+
+    Raises:
+        BadTimeError: It says none; the error names the ``option``.
+    """
+    said = " ".join(text.split())
+    if not said:
+        return None
+    try:
+        return _absolute(said) or _relative(said.lower(), now or datetime.now().astimezone())
+    except (ValueError, OverflowError):
+        raise BadTimeError(option, text) from None
+
+
+def _absolute(said: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.astimezone()
+
+
+def _relative(said: str, now: datetime) -> datetime:
+    if said == "now":
+        return now
+    if said in {"today", "yesterday"}:
+        return _begin(now, days=said == "yesterday")
+    if clock := _CLOCK.fullmatch(said):
+        begin = _begin(now, days=clock[1] == "yesterday")
+        return datetime.combine(begin.date(), time(int(clock[2]), int(clock[3]))).astimezone()
+    if ago := _AGO.fullmatch(said):
+        return _back(now, 1 if ago[1].startswith("a") else int(ago[1]), ago[2])
+    if last := _LAST.fullmatch(said):
+        if last[1] in _DAYS:
+            return _begin(now, days=(now.weekday() - _DAYS.index(last[1]) - 1) % 7 + 1)
+        return _back(now, 1, last[1])
+    raise ValueError(said)
+
+
+def _begin(now: datetime, *, days: int) -> datetime:
+    """The begin of a day in local time, which may have another offset than now."""
+    return datetime.combine(now.date() - timedelta(days=days), time()).astimezone()
+
+
+def _back(now: datetime, number: int, unit: str) -> datetime:
+    if unit not in _MONTHS:
+        return now - timedelta(**{f"{unit}s": number})
+    months = now.year * 12 + now.month - 1 - number * _MONTHS[unit]
+    year, month = months // 12, months % 12 + 1
+    for day in (now.day, 30, 29, 28):  # the last day of a shorter month
+        try:
+            found = now.replace(year=year, month=month, day=min(day, now.day), tzinfo=None)
+        except ValueError:
+            continue
+        return found.astimezone()
+    raise ValueError(unit)

@@ -1,0 +1,164 @@
+"""The manners of the terminal: pager, names of nodes, the editor for messages, times as people say them."""
+
+import io
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from unit.cli.conftest import CommandLine
+
+from memotree.cli import completion, pager, text_input
+from memotree.cli.commit_message import NoMessageError, ask_message, template
+from memotree.cli.times import BadTimeError, said_time
+from memotree.client import StagedChange
+
+pytestmark = pytest.mark.requirement("USE-10")
+
+
+def _writes_to(path: Path) -> str:
+    """A pager that writes what it gets to a file."""
+    return f'{sys.executable} -c \'import sys; open("{path}", "w").write(sys.stdin.read())\''
+
+
+def test_long_output_goes_through_the_pager_and_a_short_one_to_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMOTREE_PAGER", _writes_to(tmp_path / "paged"))
+    screen = io.StringIO()
+    pager.page(["one\n", "two\n"], screen, 3)
+    assert screen.getvalue() == "one\ntwo\n"
+    assert not (tmp_path / "paged").exists()
+    pager.page((f"{number}\n" for number in range(4)), screen, 3)
+    assert (tmp_path / "paged").read_text() == "0\n1\n2\n3\n"
+
+
+def test_a_pager_that_ends_early_stops_the_reading_and_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMOTREE_PAGER", "true")
+    read = []
+
+    def lines() -> object:
+        for number in range(1_000_000):
+            read.append(number)
+            yield f"{number}\n"
+
+    pager.page(lines(), io.StringIO(), 3)  # type: ignore[arg-type] # a generator of text
+    assert len(read) < 1_000_000
+
+
+def test_the_pager_is_chosen_as_in_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMOTREE_PAGER", raising=False)
+    monkeypatch.delenv("PAGER", raising=False)
+    assert pager.pager() == "less"
+    monkeypatch.setenv("PAGER", "more")
+    assert pager.pager() == "more"
+    monkeypatch.setenv("MEMOTREE_PAGER", "cat")
+    assert pager.pager() == ""
+    monkeypatch.setenv("MEMOTREE_PAGER", "no-such-program-here")
+    screen = io.StringIO()
+    pager.page(["a\n"] * 5, screen, 3)
+    assert screen.getvalue() == "a\n" * 5
+
+
+def test_a_node_is_named_by_its_title_or_its_path(ready: CommandLine) -> None:
+    for name in ("Child", "notes/Root/Child", "Root/Child", "cccc"):
+        assert ready.json("node", "get", name)["id"] == "c" * 16
+    assert ready.json("node", "children", "Root")["nodes"][0]["title"] == "Child"
+
+
+def test_an_ambiguous_title_lists_ids_and_paths(ready: CommandLine) -> None:
+    ready("node", "create", "--title", "Child", "-c", "x", "-a", "notes", "--id", "d" * 16)
+    ran = ready("node", "get", "Child")
+    assert ran.code == 1
+    assert f"{'c' * 16}  notes/Root/Child" in ran.err
+    assert f"{'d' * 16}  notes/Child" in ran.err
+
+
+def test_a_name_that_nothing_has_is_told_with_what_to_do(ready: CommandLine) -> None:
+    ran = ready("node", "get", "No such title")
+    assert (ran.code, "memotree search" in ran.err) == (1, True)
+
+
+def test_titles_and_paths_are_completed(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "PATIENCE_SECONDS", 30.0)
+    context = typer.Context(typer.main.get_command(typer.Typer(callback=lambda: None)))
+    context.params = {"workspace": "demo", "address": ready.fake.address}
+    assert [name for name, _ in completion.nodes(context, "Ch")] == ["Child"]
+    assert [name for name, _ in completion.nodes(context, "notes/Root/Ch")] == ["notes/Root/Child"]
+
+
+def test_commit_without_a_message_needs_a_terminal_and_says_so(ready: CommandLine) -> None:
+    ready("node", "update", "Child", "-c", "new")
+    ran = ready("commit")
+    assert (ran.code, ran.err) == (
+        2,
+        "error: Give the message with --message (-m), since there is no terminal for an editor.\n",
+    )
+
+
+def test_the_editor_shows_the_changes_and_an_empty_message_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = StagedChange(node_id="c" * 16, kind="UPDATED", title="Child")
+    shown = template("main", [change])
+    assert shown.startswith("\n# ---")
+    assert f"# ~ Child ({'c' * 16})" in shown
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("memotree.cli.commit_message.edit", lambda text, _: f"# A heading\n\nWhy{text}")
+    assert ask_message("main", [change]) == "# A heading\n\nWhy"
+    monkeypatch.setattr("memotree.cli.commit_message.edit", lambda text, _: text)
+    with pytest.raises(NoMessageError, match="still staged"):
+        ask_message("main", [change])
+
+
+@pytest.mark.parametrize(
+    ("before", "written", "after"),
+    [
+        ("a\r\nb", "a\nc\n", "a\r\nc"),
+        ("a\r\nb\r\n", "a\r\nc\r\n", "a\r\nc\r\n"),
+        ("a", "b\n", "b"),
+        ("a\n", "b\n", "b\n"),
+        ("a\r\nb\nc", "a\r\nb\nd\n", "a\r\nb\nd"),
+    ],
+)
+def test_editing_keeps_the_line_ends(monkeypatch: pytest.MonkeyPatch, before: str, written: str, after: str) -> None:
+    monkeypatch.setattr(text_input, "edit", lambda *_: written)
+    assert text_input.read_content(None, None, edit=True, present=before) == after
+
+
+def test_times_are_read_as_people_say_them() -> None:
+    now = datetime(2026, 3, 31, 12, 30, tzinfo=UTC).astimezone()
+    midnight = datetime.combine(now.date(), datetime.min.time()).astimezone()
+
+    def said(text: str) -> datetime:
+        found = said_time("--since", text, now)
+        assert found is not None
+        assert found.tzinfo is not None
+        return found
+
+    assert said("today") == midnight
+    assert (said("yesterday").day, said("yesterday at 09:30").hour, said("Last  Monday").day) == (30, 9, 30)
+    assert (now - said("3 days ago")).days == 3
+    assert (said("a month ago").month, said("a month ago").day) == (2, 28)
+    assert said("2026-01-02T03:04Z") == datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    assert said("2026-01-02").hour == 0
+    with pytest.raises(BadTimeError, match="--since: 'soonish' is no time"):
+        said("soonish")
+
+
+def test_log_takes_a_time_as_people_say_it(ready: CommandLine) -> None:
+    assert ready("log", "--since", "yesterday").code == 0
+    assert ready("log", "--until", "whenever").code == 2
+
+
+def test_a_tag_is_deleted_after_a_question_or_with_yes(ready: CommandLine) -> None:
+    ran = ready("tag", "delete", "v1")
+    assert (ran.code, "--yes" in ran.err) == (2, True)
+    assert ready("tag", "delete", "v1", "--yes").code == 0
+
+
+def test_without_a_terminal_there_is_no_pager(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMOTREE_PAGER", "false")
+    assert "Child" in ready("node", "tree").out
+    assert os.environ["MEMOTREE_PAGER"] == "false"
