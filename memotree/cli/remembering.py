@@ -11,6 +11,7 @@ from memotree.cli import completion
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.display import node_line
 from memotree.cli.errors import CliError
+from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
 from memotree.cli.output import short
 from memotree.cli.target import Choice
@@ -59,9 +60,11 @@ def remember(
             autocompletion=completion.archives,
         ),
     ] = "",
-    about: Annotated[list[str], typer.Option("--about", metavar="NODE", help="A node that it is about.")] = [],  # noqa: B006 - likewise
+    about: Annotated[
+        list[str], typer.Option("--about", metavar="NODE", help="A node that it is about."), NODE_NAME
+    ] = [],  # noqa: B006 - likewise
     supersedes: Annotated[
-        list[str], typer.Option("--supersedes", metavar="NODE", help="A node that it replaces.")
+        list[str], typer.Option("--supersedes", metavar="NODE", help="A node that it replaces."), NODE_NAME
     ] = [],  # noqa: B006 - likewise
     attributes: AttributesOption = [],  # noqa: B006 - likewise
     valid_from: ValidFromOption = None,
@@ -90,7 +93,12 @@ def remember(
 
 def revise(
     cli: CliContext,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The note: id, or words that mean it alone.")],
+    node: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE", help="The note: id, or words that mean it alone.", autocompletion=completion.nodes
+        ),
+    ],
     text: TextArgument = None,
     file: FileOption = None,
     title: Annotated[str | None, typer.Option("--title", help="The new title.")] = None,
