@@ -83,7 +83,7 @@ def memotree(
 
 serving.register(app)
 setup.register(app)
-remembering.register(app)
+remembering.register(app, nodes.app)
 searching.register(app)
 ingest.register(app)
 recall.register(app)

@@ -1,4 +1,4 @@
-"""``memotree remember``, ``revise``, ``forget`` and ``restore``: one command for one fact, committed at once."""
+"""``memotree remember``, ``revise``, ``forget`` and ``node restore``: one command for one fact, committed at once."""
 
 import getpass
 from contextlib import suppress
@@ -139,12 +139,12 @@ def forget(
     agent: AgentOption = "",
     message: CommitMessageOption = "",
 ) -> None:
-    """Forget a note, and commit that; `memotree restore` brings it back."""
+    """Forget a note, and commit that; `memotree node restore` brings it back."""
     result = cli.workspace.forget(
         node, recursive=recursive, etag=etag, branch=branch, agent=agent or _me(), message=message
     )
     _show(cli, result, "Forgot")
-    cli.output.note(f"`memotree restore {short(result.id)}` brings it back.")
+    cli.output.note(f"`memotree node restore {short(result.id)}` brings it back.")
 
 
 def restore(
@@ -220,7 +220,8 @@ def _similar(found: "SimilarNode") -> Text:
     return text.append(f"is out of date? `memotree forget {short(node.id)}`, or revise it.")
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the command line."""
-    for name, function in (("remember", remember), ("revise", revise), ("forget", forget), ("restore", restore)):
+def register(app: typer.Typer, nodes: typer.Typer) -> None:
+    """Adds the commands of this module to the command line, and to the group of the commands for nodes."""
+    for name, function in (("remember", remember), ("revise", revise), ("forget", forget)):
         command(app, name, WORKSPACE)(function)
+    command(nodes, "restore", WORKSPACE)(restore)

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "ListTags": "tag list",
     "DeleteTag": "tag delete",
     "GetStatus": "status",
+    "BackUp": "backup",
     "VerifyWorkspace": "verify",
     "RebuildWorkspace": "rebuild",
     "StartRebuild": "rebuild --background",

@@ -42,7 +42,7 @@ def test_every_package_of_an_extra_has_a_module_in_the_table_and_the_other_way_r
 
 
 def test_the_base_installation_is_what_the_client_needs() -> None:
-    assert names(PROJECT["dependencies"]) == {"googleapis-common-protos", "grpcio", "protobuf", "tenacity"}
+    assert names(PROJECT["dependencies"]) == {"googleapis-common-protos", "grpcio", "pathspec", "protobuf", "tenacity"}
 
 
 def test_all_includes_every_extra_of_the_package() -> None:

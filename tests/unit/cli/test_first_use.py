@@ -1,7 +1,6 @@
 """Situations of a first use of the command line that are easy to get wrong."""
 
 import json
-import logging
 from pathlib import Path
 
 import grpc
@@ -17,7 +16,6 @@ from memotree.cli import display, refs, sessions
 from memotree.cli.errors import conflict_table
 from memotree.cli.target import DEFAULT_ADDRESS, find_address
 from memotree.client import AbortedError, Author, Commit, Conflict, Difference, EntryChange
-from memotree.server import compose
 from memotree.settings import Settings
 from memotree.v1 import session_service_pb2
 
@@ -132,7 +130,6 @@ def test_a_conflict_says_which_side_deleted() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("commit", "--json"),
         ("search", "--json"),
         ("log", "-n", "-1", "--json"),
         ("nonsense", "--json"),
@@ -165,18 +162,6 @@ def test_a_file_in_place_of_the_data_folder_is_reported(home: Path, name: str) -
     (home / "file").touch()
     with pytest.raises(DataFolderUnusableError, match="a file has that name"):
         DataFolderLock(home / name).acquire()
-
-
-def test_connection_attempts_of_the_pool_are_not_printed_as_raw_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = logging.getLogger("psycopg.pool")
-    before = pool.level
-    monkeypatch.setattr(compose, "run", lambda *_given: None)
-    monkeypatch.setattr(compose, "collect_rarely", lambda: None)
-    try:
-        compose.serve(Settings())
-        assert not pool.isEnabledFor(logging.ERROR)
-    finally:
-        pool.setLevel(before)
 
 
 def test_ids_are_not_cut_in_a_narrow_table(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ def test_a_fact_is_revised_forgotten_and_brought_back(memotree: CommandLine) -> 
     assert memotree.json("revise", "Budget", "The budget is 50k.")["node"]["id"] == node
     assert "short" in memotree("revise", "Budget", "-", stdin="The budget is 55k.").err
     gone = memotree("forget", node)
-    assert f"memotree restore {node[:10]}" in gone.err
-    assert memotree.json("restore", node)["node_ids"] == [node]
+    assert f"memotree node restore {node[:10]}" in gone.err
+    assert memotree.json("node", "restore", node)["node_ids"] == [node]
 
 
 def test_a_note_that_is_alike_is_told_with_what_to_do(memotree: CommandLine) -> None:

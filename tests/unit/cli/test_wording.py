@@ -18,6 +18,7 @@ from memotree.v1 import (
     history_service_pb2,
     job_service_pb2,
     maintenance_service_pb2,
+    memory_service_pb2,
     node_service_pb2,
     session_service_pb2,
     view_service_pb2,
@@ -26,9 +27,9 @@ from memotree.v1 import (
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 
-WITHOUT_COMMAND = {"ResolveNode", "BatchChangeNodes"}
-ORDINARY_WORDS = {"Ask", "Recall"}
-"""RPCs whose commands have the same names; these words also occur in sentences that are not about them."""
+WITHOUT_COMMAND = {"ResolveNode", "BatchChangeNodes", "BatchChangeMemory"}
+ORDINARY_WORDS = {"Ask", "Recall", "Remember", "Revise", "Forget", "Restore"}
+"""RPCs whose names are words that also occur in sentences that are not about them."""
 ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
 
 
@@ -36,7 +37,7 @@ def rpcs() -> set[str]:
     found = set()
     for module in (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, node_service_pb2),
-        *(session_service_pb2, view_service_pb2, workspace_service_pb2),
+        *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2),
     ):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)

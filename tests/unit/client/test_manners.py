@@ -129,6 +129,6 @@ def test_what_exists_already_is_returned_as_it_is_if_one_asks_for_that(fake: Fak
 
 
 def test_the_page_about_python_names_every_error() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "use-from-python.md").read_text(encoding="utf-8")
     classes = {name for name in memotree.__all__ if name.endswith("Error")} - {"MemoTreeClientError"}
     assert set(re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)) == classes

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memotree.cli.ingest import _is_readable
+from memotree.client.document_files import _why_unreadable
 
 
 @pytest.mark.requirement("USE-9")
@@ -25,4 +25,4 @@ from memotree.cli.ingest import _is_readable
 def test_documents_are_told_from_other_files(tmp_path: Path, name: str, head: bytes, expected: bool) -> None:
     path = tmp_path / name
     path.write_bytes(head)
-    assert _is_readable(path) is expected
+    assert (_why_unreadable(path) == "") is expected
