@@ -123,9 +123,8 @@ def mcp(
         import uvloop  # noqa: PLC0415 - as in `serve`
 
         from memotree.gateways.stdio import ServerChoice, serve_stdio  # noqa: PLC0415 - as in `serve`
-        from memotree.server import compose  # noqa: PLC0415 - as in `serve`
 
-        uvloop.run(serve_stdio(ServerChoice(settings, address), compose.compose))
+        uvloop.run(serve_stdio(ServerChoice(settings, address)))
     except MemoTreeError as error:
         raise StartError(error.message) from None
 

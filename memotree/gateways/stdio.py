@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Final
 
 import structlog
@@ -131,12 +132,16 @@ class FoundServer:
                 self._stack = AsyncExitStack()
 
     async def _reach(self) -> Caller:
-        """Start a server, or connect to the running one.
+        """Connect to the running server, or start one.
 
-        The lock of the data folder decides which; an announcement alone may be from a server that was killed.
+        A server that answers at its announced address is used at once, without loading what only a server needs. An
+        announcement alone may be from a server that was killed; then the lock of the data folder decides.
         """
         if self._place.address:
             return self._connect(self._place.address)
+        running = await self._announced()
+        if running is not None:
+            return self._connect(running)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         while True:
             try:
@@ -192,7 +197,15 @@ def _ignore(_warning: str) -> None:
     """Ignore a warning: warnings are part of the result, and nobody reads a log here."""
 
 
-async def serve_stdio(place: ServerChoice, compose: Compose) -> None:
+@asynccontextmanager
+async def compose_when_needed(settings: Settings) -> AsyncIterator[Operations]:
+    """The operations of a private server; loads the stores first, in a thread, while the client already connects."""
+    module = await asyncio.to_thread(import_module, "memotree.server.compose")
+    async with module.compose(settings) as operations:
+        yield operations
+
+
+async def serve_stdio(place: ServerChoice, compose: Compose = compose_when_needed) -> None:
     """Serve MCP until standard input ends or a signal arrives.
 
     Args:
