@@ -138,6 +138,8 @@ CASES: Final = (
 """Known, the same in other words, changed, another fact of the same subject."""
 
 SERVICES: Final = ("search", "orders", "mail", "login", "export", "import", "report", "cache", "queue", "proxy")
+NEW_SERVICES: Final = ("audit", "batch", "notice", "ledger", "archive")
+TEAMS: Final = ("Falcon", "Heron", "Lynx", "Otter", "Raven", "Badger", "Stork", "Marten", "Finch", "Bison")
 FACTS: Final = (
     "The {name} service listens on port {port}.",
     "The {name} service is restarted on the {day}th of each month.",
@@ -153,11 +155,11 @@ def main() -> None:
         notes = client.workspace("similar")
         for number, name in enumerate(SERVICES):
             for fact in FACTS:
-                text = fact.format(name=name, port=8000 + number, day=number + 3, team=chr(ord("A") + number))
+                text = fact.format(name=name, port=8000 + number, day=number + 3, team=TEAMS[number])
                 notes.remember(text, find_similar=False)
         ids = [notes.remember(known, find_similar=False).id for known, *_ in CASES]
         told: dict[str, Counter[str]] = {}
-        others = 0
+        others = alike = 0
         for node_id, (_, *texts) in zip(ids, CASES, strict=True):
             for kind, text in zip(("same", "changed", "other fact"), texts, strict=True):
                 made = notes.remember(text)
@@ -165,11 +167,20 @@ def main() -> None:
                 told.setdefault(kind, Counter())[found.get(node_id, "nothing")] += 1
                 others += len(found.keys() - {node_id})
                 notes.forget(made.id)
+        for number, name in enumerate(NEW_SERVICES):
+            for fact in FACTS:
+                text = fact.format(name=name, port=9000 + number, day=number + 17, team=TEAMS[-1 - number])
+                made = notes.remember(text)
+                alike += bool(made.similar)
+                notes.forget(made.id)
     print("| the new text | told as a duplicate | told as superseded | not told |")
     print("|---|---:|---:|---:|")
     for kind, counts in told.items():
         print(f"| {kind} | {counts['DUPLICATE']} | {counts['SUPERSEDED']} | {counts['nothing']} |")
-    print(f"\n{len(CASES)} cases; {others} other notes were told.")
+    count = len(NEW_SERVICES) * len(FACTS)
+    print(
+        f"\n{len(CASES)} cases; {others} other notes were told. Of {count} facts about new subjects, {alike} told any."
+    )
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from mcp import Client, StdioServerParameters, stdio_client
+from memotree_storage.index.common_words import is_common
 from memotree_storage.model.tokens import count_tokens
 
 from bench.agent_use.flow import Fact
@@ -65,7 +67,7 @@ class MemoTree(OverMcp):
 
 
 class BasicMemory(OverMcp):
-    """basic-memory: notes as Markdown files, named by their titles."""
+    """basic-memory: notes as Markdown files, named by their titles; searched by the words of a question."""
 
     async def remember(self, fact: Fact) -> str:
         await self.use("write_note", title=fact.title, content=fact.text, folder="facts")
@@ -78,10 +80,17 @@ class BasicMemory(OverMcp):
         await self.use("delete_note", identifier=name)
 
     async def ask(self, question: str) -> str:
-        return str((await self.use("search_notes", query=question, page_size=3))[1])
+        _, found = await self.use("search_notes", query=_keywords(question), page_size=3)
+        best = re.search(r"^- permalink: (\S+)", found, re.MULTILINE)  # it has titles and no texts
+        return str((await self.use("read_note", identifier=best[1]))[1]) if best else found
 
     async def look_back(self, name: str, old: Fact) -> str:
         return ""
+
+
+def _keywords(question: str) -> str:
+    """The words of a question that say what it is about, any of which may be found."""
+    return " OR ".join(word for word in re.findall(r"\w+", question) if not is_common(word.casefold()))
 
 
 class InWorker:
@@ -123,6 +132,7 @@ class InWorker:
 async def over_mcp(kind: type[OverMcp], command: str, arguments: list[str], home: Path) -> AsyncIterator[Any]:
     """A memory whose server is started by a command, with a home of its own."""
     environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "BASIC_MEMORY_HOME": str(home / "notes")}
+    environment["BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED"] = "false"  # its vectors need a model from the network
     with (home / "server.log").open("w") as log:
         started = stdio_client(StdioServerParameters(command=command, args=arguments, env=environment), errlog=log)
         async with Client(started) as client:

@@ -37,11 +37,16 @@ _COMPARED_CHARS: Final = 20_000
 _SAME: Final = 0.8
 """The weighted share of common words from which two texts without different numbers say the same."""
 
-_SAME_SUBJECT: Final = 0.35
+_SAME_SUBJECT: Final = 0.5
 """The share from which they say something about the same subject."""
 
+_SAME_SUBJECT_IF_FEW: Final = 0.35
+"""The share if one of them has at most one word that the other lacks: the new value.
+
+Notes about different subjects that are worded alike differ in two, the subject and the value."""
+
 _CLOSE_MEANING: Final = 0.75
-"""The cosine that makes up for fewer common words."""
+"""The cosine that makes up for fewer common words then."""
 
 _SAME_SUBJECT_IF_CLOSE: Final = 0.2
 
@@ -146,8 +151,10 @@ def _compared(hit: FoundNode, title: str, mine: _Texts, other: _Texts, counts: F
     if share >= _SAME and mine.text.decisive == other.text.decisive:
         return Similar(hit.version.entry_id, pb.SIMILARITY_DUPLICATE, share)
     is_same_title = bool(title) and title.casefold() == hit.version.title.casefold()
-    is_close = hit.meaning >= _CLOSE_MEANING and share >= _SAME_SUBJECT_IF_CLOSE
-    if is_same_title or share >= _SAME_SUBJECT or is_close:
+    needed = _SAME_SUBJECT
+    if min(len(mine.text.all - other.text.all), len(other.text.all - mine.text.all)) <= 1:
+        needed = _SAME_SUBJECT_IF_CLOSE if hit.meaning >= _CLOSE_MEANING else _SAME_SUBJECT_IF_FEW
+    if is_same_title or share >= needed:
         return Similar(hit.version.entry_id, pb.SIMILARITY_SUPERSEDED, share)
     return None
 
