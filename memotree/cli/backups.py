@@ -1,5 +1,6 @@
 """``memotree backup | restore``: all workspaces as one file, and back into a data folder that no server uses."""
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,7 +85,8 @@ def restore(
     except MemoTreeError as error:
         raise BackupRefusedError(error.message) from None
     _show(cli, restored)
-    cli.output.done(f"{counted(len(restored), 'workspace')} restored. Start the server with `memotree serve`.")
+    serve = "memotree serve" if data is None else f"memotree serve --data {shlex.quote(str(data))}"
+    cli.output.done(f"{counted(len(restored), 'workspace')} restored. Start the server with `{serve}`.")
 
 
 def _show(cli: CliContext, saved: list["SavedWorkspace"]) -> None:

@@ -4,6 +4,7 @@
 """
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,8 @@ class NoSuchNodeError(CliError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"No node here has the title or path {name!r}. Look for it with `memotree search` or `memotree node tree`."
+            f"No node here has the title or path {name!r}. Look for it with `memotree search` or `memotree node tree`; "
+            "a forgotten one has only its id, which `memotree log` tells."
         )
 
 
@@ -42,7 +44,7 @@ class AmbiguousNameError(CliError):
     reason = "AMBIGUOUS_NAME"
 
     def __init__(self, name: str, candidates: "list[NamedNode]") -> None:
-        listed = "".join(f"\n  {each.node.id}  {each.path}" for each in candidates)
+        listed = "".join(f"\n  {each.node.id}  {shlex.quote(each.path)}" for each in candidates)
         super().__init__(f"{name!r} could be each of these; give the path or the id:{listed}")
 
 

@@ -219,9 +219,9 @@ def when(time: datetime | None) -> str:
     return time.replace(tzinfo=None, second=0, microsecond=0).isoformat(" ", "minutes")
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun in singular or plural."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun in singular or plural; the plural ends in ``s`` unless it is given."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or f'{noun}s'}"
 
 
 def short(commit_id: str | None) -> str:

@@ -85,7 +85,8 @@ def recall(
     )
     cli.output.show(found, lambda: found.text if prompt else look(found))
     if (found.passages or found.nodes) and not cli.output.as_json:
-        used = f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {found.leaves_considered:,} leaves; "
+        leaves = counted(found.leaves_considered, "leaf", "leaves")
+        used = f"{found.tokens_used:,} of {found.token_budget:,} tokens, from {leaves}; "
         sure = f"confidence: {found.confidence} ({found.likelihood:.2f})."
         cli.output.note(Text((used if found.passages else "") + sure, "dim"))
     if found.outdated_left_out and not cli.output.as_json:

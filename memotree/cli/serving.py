@@ -9,6 +9,7 @@ import typer
 
 from memotree.cli.context import NOWHERE, CliContext, command
 from memotree.cli.errors import StartError
+from memotree.cli.target import find_address
 from memotree.extras import install, is_installed
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _tell(cli: CliContext, folder: Path, address: str, url: str) -> None:
     sys.stdout.flush()
     if url:
         cli.output.note(f"Agents reach it over MCP at {url}/mcp.")
+    if find_address("") != address:
+        cli.output.note(f"Commands in other terminals find it by MEMOTREE_ADDRESS={address}.")
     cli.output.done(f"MemoTree serves at {address}; its data is in {folder}. Ctrl-C stops it.")
 
 
