@@ -24,6 +24,8 @@ from memotree.cli.errors import (
     tell_cli_error,
     tell_client_error,
 )
+from memotree.cli.examples import PROGRAM, epilog, panel
+from memotree.cli.help_pages import HelpfulCommand
 from memotree.cli.node_names import full_id, named_parameters
 from memotree.cli.output import Output
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
@@ -211,7 +213,14 @@ def command(
         call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined] # what inspect reads
         call.__annotations__ = {each.name: each.annotation for each in shown}
         call.__name__, call.__doc__ = function.__name__, function.__doc__
-        app.command(name)(call)
+        group = app.info.name
+        top = group == PROGRAM
+        app.command(
+            name,
+            cls=HelpfulCommand,
+            epilog=epilog(name if top else f"{group} {name}"),
+            rich_help_panel=panel(name) if top else None,
+        )(call)
         return function
 
     return register

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,6 +19,7 @@ from unit.client.fake_state import RefusedError
 from memotree import cli, client
 from memotree.cli import app as app_module
 from memotree.cli import completion, display, options
+from memotree.cli.examples import EXAMPLES, PANELS
 from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
 
 pytestmark = pytest.mark.requirement("SERVE-4")
@@ -35,6 +39,43 @@ def test_every_command_takes_json_and_has_help() -> None:
 
     visit(get_command(app_module.app), "memotree")
     assert len(seen) > 70
+
+
+def _leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _leaves(each, f"{path} {name}".strip())
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+@pytest.mark.requirement("USE-10")
+def test_every_command_ends_its_help_with_an_example_that_parses(home: Path) -> None:
+    (home / "docs").mkdir()
+    (home / "memotree-backup.tar").touch()
+    top = get_command(app_module.app)
+    leaves = dict(_leaves(top))
+    assert set(leaves) == set(EXAMPLES)
+    for path, example in EXAMPLES.items():
+        assert leaves[path].epilog == f"Example: memotree {example}"
+        words = shlex.split(example)
+        assert " ".join(words).startswith(path)
+        given = words[len(path.split()) :]
+        leaves[path].make_context(path, given)  # fails if an option is unknown, or an argument is missing
+
+
+@pytest.mark.requirement("USE-10")
+def test_the_first_page_lists_the_commands_under_headings_in_order(memotree: CommandLine) -> None:
+    shown = memotree("--help").out
+    places = [shown.index(f" {heading} ") for heading in PANELS]
+    assert places == sorted(places)
+    named = [name for names in PANELS.values() for name in names]
+    assert sorted(named) == sorted({path.partition(" ")[0] for path in EXAMPLES})
+
+
+@pytest.mark.requirement("USE-10")
+@pytest.mark.parametrize("words", [(), ("node",), ("serve",), ("node", "tree")])
+def test_help_shows_no_value_for_an_on_off_option(memotree: CommandLine, words: tuple[str, ...]) -> None:
+    assert "bool" not in memotree(*words, "--help").out.lower()
 
 
 def test_without_a_server_a_command_exits_with_3_and_says_how_to_start_one(home: Path) -> None:
