@@ -20,6 +20,8 @@ from memotree import cli, client
 from memotree.cli import app as app_module
 from memotree.cli import completion, display, options
 from memotree.cli.examples import EXAMPLES, PANELS
+from memotree.cli.errors import tell_client_error
+from memotree.cli.output import Output
 from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
 
 pytestmark = pytest.mark.requirement("SERVE-4")
@@ -106,11 +108,19 @@ def test_without_a_workspace_or_session_a_command_says_what_to_do(memotree: Comm
     assert (ran.code, "memotree session open" in ran.err) == (2, True)
 
 
-def test_an_error_is_one_sentence_with_violations_as_a_list_and_no_traceback(ready: CommandLine) -> None:
+def test_an_error_is_one_sentence_without_a_traceback_and_tells_a_violation_once(ready: CommandLine) -> None:
     ran = ready("node", "create", "--title", "", "-a", "notes")
     assert ran.code == 1
-    assert ran.err == "error: title: give one line.\n  • title: Give one line.\n"
+    assert ran.err == "error: title: give one line.\n"
     assert ran.out == ""
+
+
+@pytest.mark.requirement("USE-10")
+def test_violations_that_the_sentence_does_not_tell_are_a_list_of_options(capsys: pytest.CaptureFixture[str]) -> None:
+    faults = (client.Violation("archive_id", "Is needed."), client.Violation("tags[2]", "Is empty."))
+    error = client.InvalidArgumentError("2 faults.", violations=faults)
+    tell_client_error(Output(), error)
+    assert capsys.readouterr().err == "error: 2 faults.\n  • --archive: Is needed.\n  • --tag[2]: Is empty.\n"
 
 
 def test_conflicts_are_a_table_and_candidates_a_list(ready: CommandLine) -> None:
