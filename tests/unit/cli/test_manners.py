@@ -19,8 +19,8 @@ from unit.client.fake_state import RefusedError
 from memotree import cli, client
 from memotree.cli import app as app_module
 from memotree.cli import completion, display, options
-from memotree.cli.examples import EXAMPLES, PANELS
 from memotree.cli.errors import tell_client_error
+from memotree.cli.examples import EXAMPLES, PANELS
 from memotree.cli.output import Output
 from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
 

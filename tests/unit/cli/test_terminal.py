@@ -2,8 +2,9 @@
 
 import io
 import os
+import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from unit.cli.conftest import CommandLine
 
 from memotree.cli import completion, pager, text_input
 from memotree.cli.commit_message import NoMessageError, ask_message, template
-from memotree.cli.times import BadTimeError, said_time
+from memotree.cli.times import BadTimeError, said_time, sent_time
 from memotree.client import StagedChange
 
 pytestmark = pytest.mark.requirement("USE-10")
@@ -145,6 +146,37 @@ def test_times_are_read_as_people_say_them() -> None:
     assert said("2026-01-02").hour == 0
     with pytest.raises(BadTimeError, match="--since: 'soonish' is no time"):
         said("soonish")
+
+
+def test_times_for_the_server_are_dates_or_have_a_zone_and_other_forms_are_sent_as_they_are() -> None:
+    now = datetime(2026, 3, 31, 12, 30, tzinfo=UTC).astimezone()
+    assert sent_time("yesterday", now) == (now - timedelta(days=1)).date().isoformat()
+    assert sent_time("last monday", now) == "2026-03-30"
+    assert datetime.fromisoformat(sent_time("3 hours ago", now)) == datetime(2026, 3, 31, 9, 30, tzinfo=UTC)
+    local = datetime(2026, 1, 2, 9, 30).astimezone()
+    assert sent_time("2026-01-02T09:30", now) == local.isoformat()
+    for same in (
+        "",
+        "2026-01-02",
+        "2026-01-02T03:04Z",
+        "2026-01-02T03:04:05+01:00",
+        "8 May, 2023",
+        "2023-05",
+        "soonish",
+    ):
+        assert sent_time(same, now) == same
+
+
+def test_recall_and_remember_take_times_as_people_say_them(ready: CommandLine) -> None:
+    ready("recall", "alpha", "--since", "yesterday", "--until", "1 hour ago", "--valid-at", "2026-01-02")
+    sent = ready.fake.requests("Recall")[-1].filter
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", sent.since)
+    assert datetime.fromisoformat(sent.until).tzinfo is not None
+    assert sent.valid_at == "2026-01-02"
+    ready("remember", "We use Git.", "--valid-from", "today", "--valid-to", "2030-01-01")
+    kept = ready.fake.requests("Remember")[-1]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", kept.valid_from)
+    assert kept.valid_to == "2030-01-01"
 
 
 def test_log_takes_a_time_as_people_say_it(ready: CommandLine) -> None:
