@@ -4,6 +4,7 @@
 function's parameters, passes a ``CliContext`` as its first argument, and turns errors into messages and exit codes.
 """
 
+import gc
 import inspect
 import os
 import sys
@@ -258,6 +259,9 @@ def _client_error() -> type[Exception]:
 
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Runs a command; expected errors end it with a message and an exit code."""
+    if not gc.isenabled():  # `main` turned it off; what the start made stays until the end
+        gc.freeze()
+        gc.enable()
     try:
         work(cli)
         sys.stdout.flush()

@@ -269,6 +269,18 @@ def test_help_needs_neither_grpc_nor_pydantic(home: Path) -> None:
     assert "rebuild" in done.stdout
 
 
+@pytest.mark.requirement("USE-10")
+def test_the_start_collects_no_garbage_and_the_command_does(memotree: CommandLine) -> None:
+    assert memotree.fake.address
+    code = (
+        "import gc, sys\nsys.argv = ['memotree', 'ws', 'list']\nfrom memotree.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.exit(0 if gc.isenabled() and gc.get_freeze_count() else 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own code
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_unexpected_error_is_also_one_sentence(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
