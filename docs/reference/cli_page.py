@@ -28,7 +28,7 @@ this machine: the one that the data folder names, else the one that `memotree se
 and revisions.
 
 A node, archive or commit is named by its id or by any unique beginning of it of four characters or more; an archive by
-its name as well.
+its name as well, and a node by its title or by its path `ARCHIVE/TITLE/TITLE`.
 
 | exit status | meaning |
 |---|---|
@@ -68,6 +68,7 @@ def _section(names: tuple[str, ...], command: Any) -> str:
     lines = [f"\n## {' '.join(names[1:])}\n", f"`{usage}`\n", f"{(command.help or '').strip()}\n"]
     if places:
         lines.append("Place: " + ", ".join(f"`--{each.name.replace('_option', '')}`" for each in places) + ".\n")
+    lines.append(f"{command.epilog.replace(': ', ': `', 1)}`\n")
     rows = [f"| {_names(each)} | {_help(each)} |" for each in shown]
     if rows:
         lines.append("\n".join(["| argument or option | meaning |", "|---|---|", *rows]) + "\n")

@@ -1,5 +1,6 @@
 """The ``memotree`` command line, for everything a person does with MemoTree. Import only ``main``, its entry point."""
 
+import gc
 import os
 import sys
 
@@ -11,6 +12,7 @@ DEBUG_VARIABLE = "MEMOTREE_DEBUG"
 
 def main() -> None:
     """Runs the command line; even an unexpected error is reported in one sentence."""
+    gc.disable()  # imports make many objects and little garbage; the command itself runs with collection again
     try:
         from memotree.cli.app import app  # noqa: PLC0415 - keeps `import memotree.cli` free of other imports
 
@@ -26,3 +28,5 @@ def main() -> None:
             f"Run it again with {DEBUG_VARIABLE}=1 and report the output.\n"
         )
         sys.exit(1)
+    finally:
+        gc.enable()

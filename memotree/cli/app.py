@@ -4,7 +4,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from memotree.cli import (
     archive_merges,
@@ -30,11 +29,13 @@ from memotree.cli import (
     workspaces,
 )
 from memotree.cli.errors import CliError, ExitCode, tell_cli_error
+from memotree.cli.examples import PROGRAM, panel
+from memotree.cli.help_pages import FirstPage, HelpfulGroup
 from memotree.cli.output import Output
 from memotree.cli.pager import use_no_pager
 
 
-class CommandLine(TyperGroup):
+class CommandLine(FirstPage):
     """All commands; with ``--json``, usage errors found before a command runs are printed as JSON too."""
 
     def main(self, *positional: Any, **named: Any) -> Any:
@@ -51,7 +52,7 @@ class CommandLine(TyperGroup):
 
 app = typer.Typer(
     cls=CommandLine,
-    name="memotree",
+    name=PROGRAM,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -92,14 +93,17 @@ explore.register(app)
 commits.register(app)
 maintenance.register(app)
 backups.register(app)
-app.add_typer(workspaces.app)
 archive_merges.register(archives.app)
-app.add_typer(archives.app)
-app.add_typer(sessions.app)
 structure.register(nodes.app)
-app.add_typer(nodes.app)
-app.add_typer(views.app)
-app.add_typer(refs.branch_app)
-app.add_typer(refs.tag_app)
-app.add_typer(jobs.app)
-app.add_typer(summaries.app)
+for group in (
+    workspaces.app,
+    archives.app,
+    sessions.app,
+    nodes.app,
+    views.app,
+    refs.branch_app,
+    refs.tag_app,
+    jobs.app,
+    summaries.app,
+):
+    app.add_typer(group, cls=HelpfulGroup, rich_help_panel=panel(str(group.info.name)))

@@ -24,6 +24,7 @@ from memotree.cli.forest_options import (
 )
 from memotree.cli.options import TagsOption, word
 from memotree.cli.output import ID, counted, short
+from memotree.cli.times import sent_time
 from memotree.cli.wording import in_commands
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def ask(
         model_id=model,
         tags=tags,
         node_types=node_types,
-        since=since,
-        until=until,
+        since=sent_time(since),
+        until=sent_time(until),
         under=under or None,
-        valid_at=valid_at,
+        valid_at=sent_time(valid_at),
         include_outdated=outdated,
     ):
         if isinstance(event, AskStep):

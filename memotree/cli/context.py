@@ -4,6 +4,7 @@
 function's parameters, passes a ``CliContext`` as its first argument, and turns errors into messages and exit codes.
 """
 
+import gc
 import inspect
 import os
 import sys
@@ -24,6 +25,8 @@ from memotree.cli.errors import (
     tell_cli_error,
     tell_client_error,
 )
+from memotree.cli.examples import PROGRAM, epilog, panel
+from memotree.cli.help_pages import HelpfulCommand
 from memotree.cli.node_names import full_id, named_parameters
 from memotree.cli.output import Output
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
@@ -211,7 +214,14 @@ def command(
         call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined] # what inspect reads
         call.__annotations__ = {each.name: each.annotation for each in shown}
         call.__name__, call.__doc__ = function.__name__, function.__doc__
-        app.command(name)(call)
+        group = app.info.name
+        top = group == PROGRAM
+        app.command(
+            name,
+            cls=HelpfulCommand,
+            epilog=epilog(name if top else f"{group} {name}"),
+            rich_help_panel=panel(name) if top else None,
+        )(call)
         return function
 
     return register
@@ -249,6 +259,9 @@ def _client_error() -> type[Exception]:
 
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Runs a command; expected errors end it with a message and an exit code."""
+    if not gc.isenabled():  # `main` turned it off; what the start made stays until the end
+        gc.freeze()
+        gc.enable()
     try:
         work(cli)
         sys.stdout.flush()

@@ -94,10 +94,10 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
                 document[name] = plain(getattr(error, name))
         output.document({"error": document})
     output.error(sentence)
-    faults = [(each.field, in_commands(each.description)) for each in error.violations]
-    if len(faults) > 1 or any(description not in sentence for _, description in faults):
+    faults = [(in_options(each.field), in_options(in_commands(each.description))) for each in error.violations]
+    if any(not _told(description, sentence) for _, description in faults):
         for field, description in faults:
-            output.note(f"  • {in_options(field)}: {description}")
+            output.note(f"  • {field}: {description}")
     if error.conflicts:
         output.note(conflict_table(error))
     for node in error.nodes:
@@ -105,6 +105,11 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
     if hint:
         output.note(hint)
     return ExitCode.UNREACHABLE if unreachable else ExitCode.FAILED
+
+
+def _told(description: str, sentence: str) -> bool:
+    """Whether the sentence says this already, perhaps in other case or with another end."""
+    return description.casefold().rstrip(". ") in sentence.casefold()
 
 
 def conflict_table(error: MemoTreeClientError) -> RenderableType:

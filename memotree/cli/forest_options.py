@@ -7,6 +7,7 @@ import typer
 
 from memotree.cli import completion
 from memotree.cli.node_names import NODE_NAME
+from memotree.cli.times import SENT
 
 
 class StrategyChoice(StrEnum):
@@ -40,14 +41,9 @@ ArchivesOption = Annotated[
 ]
 ModelOption = Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")]
 TypesOption = Annotated[list[str], typer.Option("--type", help="Only this type; may be given several times.")]
-SinceOption = Annotated[
-    str,
-    typer.Option("--since", metavar="TIME", help="Only nodes from this time or later (a date or an RFC 3339 time)."),
-]
-UntilOption = Annotated[str, typer.Option("--until", metavar="TIME", help="Only nodes from before this time.")]
-ValidAtOption = Annotated[
-    str, typer.Option("--valid-at", metavar="TIME", help="Only what holds at this time (a date or an RFC 3339 time).")
-]
+SinceOption = Annotated[str, typer.Option("--since", metavar="TIME", help=f"Only nodes from this time or later{SENT}")]
+UntilOption = Annotated[str, typer.Option("--until", metavar="TIME", help=f"Only nodes from before this time{SENT}")]
+ValidAtOption = Annotated[str, typer.Option("--valid-at", metavar="TIME", help=f"Only what holds at this time{SENT}")]
 OutdatedOption = Annotated[bool, typer.Option("--outdated", help="Also what does not hold any more.")]
 UnderOption = Annotated[
     str,

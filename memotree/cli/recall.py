@@ -26,6 +26,7 @@ from memotree.cli.forest_options import (
 )
 from memotree.cli.options import TagsOption, word
 from memotree.cli.output import ID, counted, when
+from memotree.cli.times import sent_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,10 +76,10 @@ def recall(
         model_id=model,
         tags=tags,
         node_types=node_types,
-        since=since,
-        until=until,
+        since=sent_time(since),
+        until=sent_time(until),
         under=under or None,
-        valid_at=valid_at,
+        valid_at=sent_time(valid_at),
         include_outdated=outdated,
         include_trace=trace,
         receipt=None if receipt is None else _read(receipt),

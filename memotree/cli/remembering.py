@@ -16,6 +16,7 @@ from memotree.cli.options import AttributesOption, EtagOption, FileOption, NodeA
 from memotree.cli.output import short
 from memotree.cli.target import Choice
 from memotree.cli.text_input import read_content
+from memotree.cli.times import SENT, sent_time
 
 if TYPE_CHECKING:
     from memotree.client import MemoryResult, SimilarNode, Workspace
@@ -35,8 +36,10 @@ CommitMessageOption = Annotated[
     str, typer.Option("--message", "-m", help="The commit message; made from the title when not given.")
 ]
 TextArgument = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text; `-` reads stdin.")]
-ValidFromOption = Annotated[str | None, typer.Option("--valid-from", metavar="DATE", help="From when it holds.")]
-ValidToOption = Annotated[str | None, typer.Option("--valid-to", metavar="DATE", help="From when it no longer holds.")]
+ValidFromOption = Annotated[str | None, typer.Option("--valid-from", metavar="TIME", help=f"From when it holds{SENT}")]
+ValidToOption = Annotated[
+    str | None, typer.Option("--valid-to", metavar="TIME", help=f"From when it no longer holds{SENT}")
+]
 
 
 class NothingGivenError(CliError):
@@ -82,8 +85,8 @@ def remember(
         about=about,
         supersedes=supersedes,
         attributes=pairs(attributes),
-        valid_from=valid_from or "",
-        valid_to=valid_to or "",
+        valid_from=sent_time(valid_from or ""),
+        valid_to=sent_time(valid_to or ""),
         branch=branch,
         agent=agent or _me(),
         message=message,
@@ -120,8 +123,8 @@ def revise(
         title=title,
         tags=tags,
         attributes=pairs(attributes),
-        valid_from=valid_from,
-        valid_to=valid_to,
+        valid_from=None if valid_from is None else sent_time(valid_from),
+        valid_to=None if valid_to is None else sent_time(valid_to),
         etag=etag,
         branch=branch,
         agent=agent or _me(),

@@ -1,6 +1,7 @@
 """Times as people say them: ``yesterday``, ``3 days ago``, ``last monday``, ``09:30``, ``2026-11-03``, ISO 8601.
 
-A time without a zone is in the zone of this machine. A day without a time is its begin. The few forms are read here,
+A time of day without a zone is in the zone of this machine. A day is its begin: where commits are listed,
+in that zone too; where the server reads the time of a node, in UTC, as in the node's file. The few forms are read here,
 since libraries for dates in all languages are large and guess where an error is better.
 """
 
@@ -14,9 +15,14 @@ from memotree.cli.errors import CliError
 SAID: Final = ': 2026-11-03, 2026-11-03T09:30Z, 09:30, yesterday, "3 days ago"; in local time unless it has a zone.'
 """The end of the help of an option that takes a time."""
 
+SENT: Final = ': 2026-11-03, 09:30, yesterday, "3 days ago", RFC 3339; a date begins at 0:00 UTC, a time is local.'
+"""The same for an option whose time the server reads."""
+
 _AGO: Final = re.compile(r"(\d{1,6}|an?) (minute|hour|day|week|month|year)s?(?: ago)?")
 _LAST: Final = re.compile(r"last (week|month|year|\w+day)")
 _CLOCK: Final = re.compile(r"(?:(today|yesterday) (?:at )?)?(\d{1,2}):(\d{2})")
+_DAY: Final = re.compile(r"today|yesterday|last \w+day")
+_ZONED_OR_DATE: Final = re.compile(r"[^:]*|.*([zZ]|[+-]\d\d(:?\d\d)?)")
 _MONTHS: Final = {"month": 1, "year": 12}
 _DAYS: Final = tuple(name.lower() for name in day_name)
 
@@ -46,6 +52,22 @@ def said_time(option: str, text: str, now: datetime | None = None) -> datetime |
         return _absolute(said) or _relative(said.lower(), now or datetime.now().astimezone())
     except (ValueError, OverflowError):
         raise BadTimeError(option, text) from None
+
+
+def sent_time(text: str, now: datetime | None = None) -> str:
+    """``text`` as the server reads it: what is relative to now or to this machine's zone is replaced.
+
+    A word for a day becomes its date. Other texts are sent as they are, since the server reads more forms of dates, and
+    says what is wrong with a text that is none.
+    """
+    said = " ".join(text.split())
+    if written := _absolute(said):
+        return text if _ZONED_OR_DATE.fullmatch(said) else written.isoformat(timespec="seconds")
+    try:
+        found = _relative(said.lower(), now or datetime.now().astimezone())
+    except (ValueError, OverflowError):
+        return text
+    return found.date().isoformat() if _DAY.fullmatch(said.lower()) else found.isoformat(timespec="seconds")
 
 
 def _absolute(said: str) -> datetime | None:

@@ -80,23 +80,39 @@ _NAMED: Final = re.compile(rf"(?<!['\"\w-])(?:{'|'.join(_WORDS)})(?!['\"\w])")
 
 
 OPTIONS: Final = {
+    "workspace_id": "--workspace",
+    "session_id": "--session",
     "archive_id": "--archive",
+    "archives": "--archive",
     "parent_id": "--parent",
     "node_id": "NODE",
     "node_ids": "NODE",
+    "target_id": "TARGET",
+    "commit_id": "COMMIT",
+    "job_id": "JOB",
     "scope_node_id": "--under",
+    "model_id": "--model",
     "commit_message": "--message",
     "max_results": "--limit",
+    "max_depth": "--depth",
+    "max_steps": "--max-steps",
+    "token_budget": "--budget",
+    "top_k": "--top-k",
+    "valid_at": "--valid-at",
     "view_name": "--view",
     "tag_name": "--tag",
+    "tags": "--tag",
 }
 """The option or argument that gives each field of a request, where it has another name."""
-_FIELD: Final = re.compile(rf"^({'|'.join(OPTIONS)})(?=: |\[|$)")
+_AT_BEGIN: Final = re.compile(rf"^({'|'.join(OPTIONS)})(?=: |\[|$)")
+_INSIDE: Final = re.compile(rf"(?<!['\"\w.-])({'|'.join(name for name in OPTIONS if '_' in name)})(?!['\"\w])")
+"""Matches a field that is no word of English, unless it is quoted, since quoted text is from the user."""
 
 
 def in_options(sentence: str) -> str:
-    """``sentence`` with the path of a field at its beginning replaced by the option that gives the field."""
-    return _FIELD.sub(lambda match: OPTIONS[match[1]], sentence)
+    """``sentence`` with each field of a request replaced by the option that gives it."""
+    begun = _AT_BEGIN.sub(lambda match: OPTIONS[match[1]], sentence)
+    return _INSIDE.sub(lambda match: OPTIONS[match[1]], begun)
 
 
 def in_commands(sentence: str) -> str:

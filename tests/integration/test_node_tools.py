@@ -535,6 +535,15 @@ async def test_a_node_is_found_by_id_title_and_path_as_the_session_has_it(wire: 
 
 
 @pytest.mark.requirement("USE-10")
+async def test_a_title_that_reads_like_an_id_is_taken_as_the_id_with_a_warning(wire: Wire) -> None:
+    meant = await wire.create("Meant")
+    other = await wire.create(meant.id)
+    found = await wire("ResolveNode", revision=wire.session, name=meant.id)
+    assert [one.node.id for one in found.candidates] == [meant.id]
+    assert list(found.warnings) == [f"{meant.id!r} is taken as an id; a node with this title is {other.id}."]
+
+
+@pytest.mark.requirement("USE-10")
 async def test_the_pages_of_a_tree_are_the_tree(wire: Wire) -> None:
     top = await wire.create("Top")
     for number in range(3):

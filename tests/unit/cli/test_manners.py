@@ -2,9 +2,12 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,6 +19,9 @@ from unit.client.fake_state import RefusedError
 from memotree import cli, client
 from memotree.cli import app as app_module
 from memotree.cli import completion, display, options
+from memotree.cli.errors import tell_client_error
+from memotree.cli.examples import EXAMPLES, PANELS
+from memotree.cli.output import Output
 from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
 
 pytestmark = pytest.mark.requirement("SERVE-4")
@@ -35,6 +41,43 @@ def test_every_command_takes_json_and_has_help() -> None:
 
     visit(get_command(app_module.app), "memotree")
     assert len(seen) > 70
+
+
+def _leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _leaves(each, f"{path} {name}".strip())
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+@pytest.mark.requirement("USE-10")
+def test_every_command_ends_its_help_with_an_example_that_parses(home: Path) -> None:
+    (home / "docs").mkdir()
+    (home / "memotree-backup.tar").touch()
+    top = get_command(app_module.app)
+    leaves = dict(_leaves(top))
+    assert set(leaves) == set(EXAMPLES)
+    for path, example in EXAMPLES.items():
+        assert leaves[path].epilog == f"Example: memotree {example}"
+        words = shlex.split(example)
+        assert " ".join(words).startswith(path)
+        given = words[len(path.split()) :]
+        leaves[path].make_context(path, given)  # fails if an option is unknown, or an argument is missing
+
+
+@pytest.mark.requirement("USE-10")
+def test_the_first_page_lists_the_commands_under_headings_in_order(memotree: CommandLine) -> None:
+    shown = memotree("--help").out
+    places = [shown.index(f" {heading} ") for heading in PANELS]
+    assert places == sorted(places)
+    named = [name for names in PANELS.values() for name in names]
+    assert sorted(named) == sorted({path.partition(" ")[0] for path in EXAMPLES})
+
+
+@pytest.mark.requirement("USE-10")
+@pytest.mark.parametrize("words", [(), ("node",), ("serve",), ("node", "tree")])
+def test_help_shows_no_value_for_an_on_off_option(memotree: CommandLine, words: tuple[str, ...]) -> None:
+    assert "bool" not in memotree(*words, "--help").out.lower()
 
 
 def test_without_a_server_a_command_exits_with_3_and_says_how_to_start_one(home: Path) -> None:
@@ -65,11 +108,19 @@ def test_without_a_workspace_or_session_a_command_says_what_to_do(memotree: Comm
     assert (ran.code, "memotree session open" in ran.err) == (2, True)
 
 
-def test_an_error_is_one_sentence_with_violations_as_a_list_and_no_traceback(ready: CommandLine) -> None:
+def test_an_error_is_one_sentence_without_a_traceback_and_tells_a_violation_once(ready: CommandLine) -> None:
     ran = ready("node", "create", "--title", "", "-a", "notes")
     assert ran.code == 1
-    assert ran.err == "error: title: give one line.\n  • title: Give one line.\n"
+    assert ran.err == "error: title: give one line.\n"
     assert ran.out == ""
+
+
+@pytest.mark.requirement("USE-10")
+def test_violations_that_the_sentence_does_not_tell_are_a_list_of_options(capsys: pytest.CaptureFixture[str]) -> None:
+    faults = (client.Violation("archive_id", "Is needed."), client.Violation("tags[2]", "Is empty."))
+    error = client.InvalidArgumentError("2 faults.", violations=faults)
+    tell_client_error(Output(), error)
+    assert capsys.readouterr().err == "error: 2 faults.\n  • --archive: Is needed.\n  • --tag[2]: Is empty.\n"
 
 
 def test_conflicts_are_a_table_and_candidates_a_list(ready: CommandLine) -> None:
@@ -216,6 +267,18 @@ def test_help_needs_neither_grpc_nor_pydantic(home: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "rebuild" in done.stdout
+
+
+@pytest.mark.requirement("USE-10")
+def test_the_start_collects_no_garbage_and_the_command_does(memotree: CommandLine) -> None:
+    assert memotree.fake.address
+    code = (
+        "import gc, sys\nsys.argv = ['memotree', 'ws', 'list']\nfrom memotree.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.exit(0 if gc.isenabled() and gc.get_freeze_count() else 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own code
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_unexpected_error_is_also_one_sentence(

@@ -2,18 +2,20 @@
 
 import io
 import os
+import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console, RenderableType
 from unit.cli.conftest import CommandLine
 
-from memotree.cli import completion, pager, text_input
+from memotree.cli import completion, display, pager, text_input
 from memotree.cli.commit_message import NoMessageError, ask_message, template
-from memotree.cli.times import BadTimeError, said_time
-from memotree.client import StagedChange
+from memotree.cli.times import BadTimeError, said_time, sent_time
+from memotree.client import ChangeKind, EntryChange, FieldChange, StagedChange
 
 pytestmark = pytest.mark.requirement("USE-10")
 
@@ -147,6 +149,37 @@ def test_times_are_read_as_people_say_them() -> None:
         said("soonish")
 
 
+def test_times_for_the_server_are_dates_or_have_a_zone_and_other_forms_are_sent_as_they_are() -> None:
+    now = datetime(2026, 3, 31, 12, 30, tzinfo=UTC).astimezone()
+    assert sent_time("yesterday", now) == (now - timedelta(days=1)).date().isoformat()
+    assert sent_time("last monday", now) == "2026-03-30"
+    assert datetime.fromisoformat(sent_time("3 hours ago", now)) == datetime(2026, 3, 31, 9, 30, tzinfo=UTC)
+    local = datetime(2026, 1, 2, 9, 30).astimezone()
+    assert sent_time("2026-01-02T09:30", now) == local.isoformat()
+    for same in (
+        "",
+        "2026-01-02",
+        "2026-01-02T03:04Z",
+        "2026-01-02T03:04:05+01:00",
+        "8 May, 2023",
+        "2023-05",
+        "soonish",
+    ):
+        assert sent_time(same, now) == same
+
+
+def test_recall_and_remember_take_times_as_people_say_them(ready: CommandLine) -> None:
+    ready("recall", "alpha", "--since", "yesterday", "--until", "1 hour ago", "--valid-at", "2026-01-02")
+    sent = ready.fake.requests("Recall")[-1].filter
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", sent.since)
+    assert datetime.fromisoformat(sent.until).tzinfo is not None
+    assert sent.valid_at == "2026-01-02"
+    ready("remember", "We use Git.", "--valid-from", "today", "--valid-to", "2030-01-01")
+    kept = ready.fake.requests("Remember")[-1]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", kept.valid_from)
+    assert kept.valid_to == "2030-01-01"
+
+
 def test_log_takes_a_time_as_people_say_it(ready: CommandLine) -> None:
     assert ready("log", "--since", "yesterday").code == 0
     assert ready("log", "--until", "whenever").code == 2
@@ -162,3 +195,44 @@ def test_without_a_terminal_there_is_no_pager(ready: CommandLine, monkeypatch: p
     monkeypatch.setenv("MEMOTREE_PAGER", "false")
     assert "Child" in ready("node", "tree").out
     assert os.environ["MEMOTREE_PAGER"] == "false"
+
+
+def _drawn(look: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(look)
+    return str(console.file.getvalue())  # type: ignore[attr-defined] # the StringIO above
+
+
+def test_a_diff_shows_positions_only_when_asked() -> None:
+    fields = (FieldChange("position", "1", "2"), FieldChange("title", "Old name", "New name"))
+    change = EntryChange("c" * 16, ChangeKind.UPDATED, "New name", fields=fields)
+    plain, exact = _drawn(display.entries([change])), _drawn(display.entries([change], exact=True))
+    assert ("Old name" in plain, "position" in plain) == (True, False)
+    assert ("Old name" in exact, "position" in exact) == (True, True)
+
+
+def test_a_type_has_its_sign_on_the_line_of_a_node(ready: CommandLine) -> None:
+    for number, (kind, sign) in enumerate(display.TYPE_ICONS.items()):
+        ready("node", "create", "--title", f"Node {number}", "-c", "x", "-a", "notes", "--type", kind)
+        line = next(each for each in ready("node", "tree").out.splitlines() if f"Node {number}" in each)
+        assert line.endswith(sign)
+    plain = next(each for each in ready("node", "tree").out.splitlines() if "Child" in each)
+    assert not any(sign in plain for sign in display.TYPE_ICONS.values())
+
+
+def test_no_pager_turns_the_pager_off(memotree: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMOTREE_PAGER", "less")
+    assert pager.pager() == "less"
+    assert memotree("--no-pager", "ws", "list").code == 0
+    assert pager.pager() == ""
+
+
+def test_a_person_is_told_that_the_command_waits_for_the_editor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VISUAL", "true")
+    assert text_input.edit("text", "node.md") == "text"
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert text_input.edit("text", "node.md") == "text"
+    assert "Waiting for the editor true ($EDITOR chooses another)" in capsys.readouterr().err

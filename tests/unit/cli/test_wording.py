@@ -87,5 +87,7 @@ def test_names_become_commands_and_text_of_people_is_not_changed() -> None:
 def test_fields_of_requests_are_named_as_options() -> None:
     assert in_options("archive_id: is needed.") == "--archive: is needed."
     assert in_options("node_ids[1]") == "NODE[1]"
+    assert in_options("Give archive_id, 'parent_id' or parent_id.") == "Give --archive, 'parent_id' or --parent."
+    assert in_options("The tags are many.") == "The tags are many."
     assert in_options("title: give one line.") == "title: give one line."
     assert in_options("There is no archive 'archive_id: x'.") == "There is no archive 'archive_id: x'."
