@@ -13,6 +13,7 @@ import pytest
 
 from memotree.local.server_process import ServerProcess
 
+_README: Final = Path(__file__).parents[2] / "README.md"
 _BIN: Final = Path(sys.executable).parent
 
 
@@ -83,3 +84,15 @@ def test_the_last_commands_of_the_demo_work_as_they_are_printed(
     assert "progress" in document
     assert "Refunds" in log
     assert shlex.split(start)[3] == facts["data"]
+
+
+def test_the_readme_shows_steps_of_the_demo(shown: dict[str, Any]) -> None:
+    tour = _README.read_text(encoding="utf-8").partition("## A tour")[2].partition("\n## ")[0]
+    steps = {f"{number}. {step['title']}": step["commands"] for number, step in enumerate(shown["steps"], 1)}
+    blocks = [block.splitlines() for block in tour.split("```text\n")[1].partition("```")[0].strip().split("\n\n")]
+    assert blocks
+    for title, *lines in blocks:
+        assert [line.removeprefix("   $ ") for line in lines if line.startswith("   $ ")] == steps[title]
+    git = next(line for line in tour.splitlines() if line.startswith("$ git "))
+    audited = shlex.split(shown["steps"][-2]["commands"][0])
+    assert shlex.split(git[2:])[1:] == audited[3:]
