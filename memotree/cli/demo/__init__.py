@@ -8,19 +8,19 @@ from memotree.cli.demo.ending import next_commands
 from memotree.cli.demo.private_server import default_folder, fresh_folder, server_on
 from memotree.cli.demo.script import Demo
 from memotree.cli.demo.steps import DemoSteps, command_line
+from memotree.client import Client
 
 
 def run_demo(cli: CliContext, data: Path | None) -> None:
     """Runs all steps on a new server; its data stays in ``data``, by default in the user's data folder."""
     stage = DemoSteps(cli.output)
-    folder = fresh_folder(data or default_folder())
+    folder = (data or default_folder()).absolute()
     stage.step("Start a private server with its own PostgreSQL and Qdrant", command_line("serve", "--data", folder))
     with ExitStack() as opened:
+        with stage.waiting("Preparing the folder"):
+            fresh_folder(folder)
         with stage.waiting("Starting PostgreSQL, Qdrant and the server"):
             address = opened.enter_context(server_on(folder))
-            # gRPC takes a noticeable time to import, so it happens after the first line is shown
-            from memotree.client import Client  # noqa: PLC0415 - see above
-
             client = opened.enter_context(Client(address, timeout=120.0, on_warning=cli.output.warn))
             stores = client.status().stores
         described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)

@@ -5,16 +5,14 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
 from memotree.cli.output import counted, short
-
-if TYPE_CHECKING:
-    from memotree.client import Citation, Passage, Workspace
+from memotree.client import Citation, IngestedFile, IngestionProgress, Passage, Workspace
 
 PACKAGES: Final = ("rich", "typer", "openai", "qdrant-client", "structlog", "httpx", "pypdf", "wordllama")
 """Packages that MemoTree depends on and whose descriptions are in Markdown with headings."""
@@ -28,7 +26,7 @@ _SHOWN_CHARS: Final = 240
 class DocumentsDemo:
     """The steps on documents."""
 
-    def __init__(self, stage: DemoSteps, workspace: "Workspace", folder: Path) -> None:
+    def __init__(self, stage: DemoSteps, workspace: Workspace, folder: Path) -> None:
         self._stage = stage
         self._workspace = workspace
         self._folder = folder / FOLDER
@@ -39,8 +37,6 @@ class DocumentsDemo:
         self._recall()
 
     def _ingest(self) -> None:
-        from memotree.client import IngestedFile, IngestionProgress  # noqa: PLC0415 - slow to import
-
         stage = self._stage
         characters = write_documents(self._folder)
         stage.step("Ingest a folder: the manuals of packages that MemoTree uses", command_line("ingest", self._folder))
@@ -84,7 +80,7 @@ class DocumentsDemo:
         )
         self._check(next(node.citation for node in best.nodes if node.citation))
 
-    def _check(self, citation: "Citation") -> None:
+    def _check(self, citation: Citation) -> None:
         """Shows where a passage is from, and reads it there again."""
         cited = self._workspace.at(citation.commit_id).node(citation.node_id)
         is_same = hashlib.sha256(cited.content.encode()).hexdigest() == citation.content_sha256
@@ -95,7 +91,7 @@ class DocumentsDemo:
             is_same=is_same,
         )
 
-    def _passage(self, passage: "Passage") -> None:
+    def _passage(self, passage: Passage) -> None:
         place = " > ".join([passage.archive_name, *passage.headings])
         text = " ".join(passage.text.split())
         shown = text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"

@@ -1,15 +1,13 @@
 """The demo's steps on notes: remember, recall, correct, look back, and try something out on a branch."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
 from memotree.cli.output import counted, short
-
-if TYPE_CHECKING:
-    from memotree.client import RecallResult, Workspace
+from memotree.client import Answer, RecallResult, Workspace
 
 WORKSPACE: Final = "memory"
 FACTS: Final = (
@@ -32,7 +30,7 @@ NOTE_BUDGET: Final = 20
 class NotesDemo:
     """The steps on notes."""
 
-    def __init__(self, stage: DemoSteps, workspace: "Workspace") -> None:
+    def __init__(self, stage: DemoSteps, workspace: Workspace) -> None:
         self._stage = stage
         self._workspace = workspace
 
@@ -62,14 +60,12 @@ class NotesDemo:
         self._answer(found)
         self._stage.fact(answer=_best(found), confidence=found.confidence)
 
-    def _answer(self, found: "RecallResult") -> None:
+    def _answer(self, found: RecallResult) -> None:
         """Shows the best passage and the confidence."""
         self._stage.show(Padding(Text(_best(found), "bold"), (0, 3), expand=False))
         self._stage.say(f"confidence: {found.confidence} ({found.likelihood:.2f})")
 
     def _ask_the_unknown(self) -> None:
-        from memotree.client import Answer  # noqa: PLC0415 - slow to import
-
         self._stage.step("Ask what nobody has stored; nothing is made up", command_line("ask", UNKNOWN))
         answer = next(event for event in self._workspace.ask(UNKNOWN) if isinstance(event, Answer))
         self._stage.show(Padding(Text(answer.text, "bold"), (0, 3), expand=False))
@@ -112,6 +108,6 @@ class NotesDemo:
         )
 
 
-def _best(found: "RecallResult") -> str:
+def _best(found: RecallResult) -> str:
     """The text of the best passage."""
     return max(found.passages, key=lambda passage: passage.score).text.strip()

@@ -4,16 +4,14 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.text import Text
 
 from memotree.cli.demo.documents import DocumentsDemo
 from memotree.cli.demo.notes import WORKSPACE, NotesDemo
 from memotree.cli.demo.steps import DemoSteps
-
-if TYPE_CHECKING:
-    from memotree.client import Client
+from memotree.client import Client
 
 _SHOWN_LINES: Final = 30
 
@@ -21,7 +19,7 @@ _SHOWN_LINES: Final = 30
 class Demo:
     """The steps; later ones use what the earlier ones created."""
 
-    def __init__(self, stage: DemoSteps, client: "Client", folder: Path) -> None:
+    def __init__(self, stage: DemoSteps, client: Client, folder: Path) -> None:
         self._stage = stage
         self._client = client
         self._folder = folder

@@ -67,6 +67,21 @@ def test_a_folder_that_no_demo_made_is_never_deleted(home: Path) -> None:
     assert (home / "precious" / "file").exists()
 
 
+def test_the_first_step_is_told_before_the_data_of_the_last_demo_is_deleted(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def delete(folder: Path) -> Path:
+        told.append(capsys.readouterr().out)
+        raise private_server.NotADemoFolderError(str(folder))
+
+    monkeypatch.setattr("memotree.cli.demo.fresh_folder", delete)
+    with pytest.raises(private_server.NotADemoFolderError):
+        run_demo(CliContext(), home / "demo")
+    assert "1. Start a private server" in told[0]
+
+
 def test_the_folder_of_an_earlier_demo_is_created_again_unless_its_server_runs(home: Path) -> None:
     folder = private_server.fresh_folder(home / "demo")
     (folder / "old").touch()
