@@ -30,7 +30,7 @@ $(WEIGHTS): $(STAMP)
 run: $(STAMP)             ## Start the server on embedded stores
 	@$(BIN)/memotree serve
 
-demo: $(STAMP)            ## Do the main job on the Python language reference
+demo: $(STAMP)            ## Show what MemoTree is for, in half a minute
 	@$(BIN)/memotree demo
 
 test: $(WEIGHTS)          ## Run the tests on all processors, without the long campaigns

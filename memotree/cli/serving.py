@@ -135,11 +135,17 @@ def mcp(
 def demo(
     cli: CliContext,
     data: Annotated[
-        Path,
-        typer.Option("--data", parser=_folder, metavar="PATH", help="The folder for its data; recreated each time."),
-    ] = Path("data/demo"),
+        Path | None,
+        typer.Option(
+            "--data",
+            parser=_folder,
+            metavar="PATH",
+            help="The folder for its data, recreated each time; memotree-demo in your data folder when not given.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Show the main features on real input: the Python language reference."""
+    """Show what MemoTree is for, in half a minute: facts, a correction, the past, a branch, documents."""
     from memotree.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
     run_demo(cli, data)

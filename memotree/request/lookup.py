@@ -45,8 +45,8 @@ class InvalidIdError(InvalidInputError):
         """The error for a text that is no id; its message describes ids."""
         return cls.at(
             field,
-            f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u, as "
-            "a search or recall shows them.",
+            f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u, "
+            "as a search or recall shows them.",
         )
 
 

@@ -1,37 +1,38 @@
-"""``memotree demo``: shows the main features on real input, on a private server. Import ``run_demo``."""
+"""``memotree demo``: shows what MemoTree is for, on a private server. Import ``run_demo``."""
 
 from contextlib import ExitStack
 from pathlib import Path
 
 from memotree.cli.context import CliContext
-from memotree.cli.demo.private_server import fresh_folder, server_on
-from memotree.cli.demo.script import WORKSPACE, Demo, readable
-from memotree.cli.demo.steps import DemoSteps
+from memotree.cli.demo.ending import next_commands
+from memotree.cli.demo.private_server import default_folder, fresh_folder, server_on
+from memotree.cli.demo.script import Demo
+from memotree.cli.demo.steps import DemoSteps, command_line
 from memotree.client import Client
 
 
-def run_demo(cli: CliContext, data: Path) -> None:
-    """Runs all steps on a new server; its data stays in ``data``."""
+def run_demo(cli: CliContext, data: Path | None) -> None:
+    """Runs all steps on a new server; its data stays in ``data``, by default in the user's data folder."""
     stage = DemoSteps(cli.output)
-    folder = fresh_folder(data)
-    shown = readable(folder)
-    stage.step("Start a private server with its own PostgreSQL and Qdrant", f"memotree serve --data {shown}")
+    folder = (data or default_folder()).absolute()
+    stage.step("Start a private server with its own PostgreSQL and Qdrant", command_line("serve", "--data", folder))
     with ExitStack() as opened:
-        with cli.output.waiting("Starting"):
+        with stage.waiting("Preparing the folder"):
+            fresh_folder(folder)
+        with stage.waiting("Starting PostgreSQL, Qdrant and the server"):
             address = opened.enter_context(server_on(folder))
-        client = opened.enter_context(Client(address, timeout=120.0, on_warning=cli.output.warn))
-        stores = client.status().stores
+            client = opened.enter_context(Client(address, timeout=120.0, on_warning=cli.output.warn))
+            stores = client.status().stores
         described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)
         stage.say(f"it listens at {address} after {stage.seconds:.1f} s ({described})", address=address)
         Demo(stage, client, folder).run()
+        with stage.waiting("Stopping the server"):
+            opened.close()
+    lines = next_commands(folder)
     stage.step("Continue on your own")
-    stage.say(f"everything took {stage.seconds:.1f} s; the data stays in {shown}", data=str(folder))
-    for line in (
-        f"memotree serve --data {shown}        # in another terminal",
-        f"memotree ws use {WORKSPACE}",
-        "memotree search 'how do decorators work'",
-        "memotree node tree",
-        "memotree log",
-    ):
-        stage.say(f"$ {line}")
+    stage.say(f"everything took {stage.seconds:.1f} s; the data stays in {folder}", data=str(folder), commands=lines)
+    stage.say("in one terminal:")
+    stage.commands(lines[:1])
+    stage.say("in another one:")
+    stage.commands(lines[1:])
     stage.end()

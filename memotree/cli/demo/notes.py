@@ -1,80 +1,113 @@
-"""The demo's steps on notes: found by their titles, right after a correction, and silent about what nobody stored."""
+"""The demo's steps on notes: remember, recall, correct, look back, and try something out on a branch."""
 
 from typing import Final
 
 from rich.padding import Padding
 from rich.text import Text
 
-from memotree.cli.demo.steps import DemoSteps
+from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
 from memotree.cli.output import counted, short
-from memotree.client import Answer, Client, Node, RecallResult, Workspace, changes
+from memotree.client import Answer, RecallResult, Workspace
 
-WORKSPACE: Final = "notebook"
-ARCHIVE: Final = "facts"
+WORKSPACE: Final = "memory"
 FACTS: Final = (
-    ("Retries", "At most five, with growing pauses."),
-    ("Phone number of Nora", "0151 2345"),
-    ("Budget", "The budget is 40k a year."),
+    ("Payment retries", "A failed payment is sent again at most five times."),
+    ("Deployments", "We deploy on Tuesdays and Thursdays, never before a holiday."),
+    ("Contact for invoices", "Nora Lindt answers questions about invoices, phone 0151 2345."),
 )
-CORRECTED: Final = "The budget is 45k a year."
+CORRECTED: Final = "A failed payment is sent again at most three times."
+QUESTION: Final = "How often is a failed payment sent again?"
 UNKNOWN: Final = "What is the capital of France?"
+TAG: Final = "monday"
+BRANCH: Final = "trial"
+TRIED: Final = ("Payment provider", "Payments go through the new provider Paylane.")
+TRIED_WORD: Final = "Paylane"
+TRIED_QUESTION: Final = "Which provider do payments go through?"
+NOTE_BUDGET: Final = 20
+"""The tokens of an answer from notes: one note."""
 
 
 class NotesDemo:
     """The steps on notes."""
 
-    def __init__(self, stage: DemoSteps, client: Client) -> None:
+    def __init__(self, stage: DemoSteps, workspace: Workspace) -> None:
         self._stage = stage
-        self._client = client
+        self._workspace = workspace
 
     def run(self) -> None:
         """Runs all steps in their order."""
-        self._client.create_workspace(WORKSPACE, "What an agent has learned")
-        workspace = self._client.workspace(WORKSPACE)
-        budget = self._remember(workspace)
-        self._recall(workspace)
-        self._correct(workspace, budget)
-        self._ask(workspace)
+        self._remember()
+        self._recall(f"Recall within {NOTE_BUDGET} tokens", QUESTION)
+        self._ask_the_unknown()
+        self._correct()
+        self._recall(f"Ask the past: the same question at the tag {TAG}", QUESTION, TAG)
+        self._try_on_a_branch()
 
-    def _remember(self, workspace: Workspace) -> Node:
-        stage = self._stage
-        stage.step("Store facts as notes", f"memotree node create --archive {ARCHIVE} --title Retries -c TEXT")
-        with workspace.session(agent="learner") as session:
-            archive = session.create_archive(ARCHIVE)
-            made = session.apply([changes.create(title, text, archive=archive.id) for title, text in FACTS])
-            commit = session.commit("Remember three facts")
-        stage.say(f"commit {short(commit.commit_id)}, {counted(len(made), 'note')}", commit=commit.commit_id)
-        return workspace.node(made[-1].node)
+    def _remember(self) -> None:
+        title, text = FACTS[0]
+        self._stage.step(
+            f"Remember {len(FACTS)} facts, one call and one commit each",
+            command_line("remember", text, "--title", title, "--agent", "planner"),
+            command_line("tag", "create", TAG),
+        )
+        commits = [self._workspace.remember(text, title=title, agent="planner").commit_id for title, text in FACTS]
+        self._workspace.tag(TAG)
+        self._stage.say(f"commits {', '.join(map(short, commits))}; the last one has the tag {TAG}", commits=commits)
 
-    def _recall(self, workspace: Workspace) -> None:
-        stage = self._stage
-        stage.step("Recall a note by its title", "memotree recall retries")
-        found = workspace.recall("retries", token_budget=20)
-        self._best(found)
-        stage.say(f"confidence: {found.confidence} ({found.likelihood:.2f})", confidence=found.confidence)
+    def _recall(self, title: str, question: str, at: str = "") -> None:
+        self._stage.step(title, recall_command(question, NOTE_BUDGET, at))
+        found = (self._workspace.at(at) if at else self._workspace).recall(question, token_budget=NOTE_BUDGET)
+        self._answer(found)
+        self._stage.fact(answer=_best(found), confidence=found.confidence)
 
-    def _best(self, found: RecallResult) -> None:
-        """Shows the best passage."""
-        for passage in sorted(found.passages, key=lambda passage: -passage.score)[:1]:
-            self._stage.show(Padding(Text(passage.text), (0, 3), expand=False))
+    def _answer(self, found: RecallResult) -> None:
+        """Shows the best passage and the confidence."""
+        self._stage.show(Padding(Text(_best(found), "bold"), (0, 3), expand=False))
+        self._stage.say(f"confidence: {found.confidence} ({found.likelihood:.2f})")
 
-    def _correct(self, workspace: Workspace, budget: Node) -> None:
-        stage = self._stage
-        stage.step("Correct a fact; brief and summary follow in the same commit", "memotree node update NODE -c TEXT")
-        with workspace.session(agent="learner") as session:
-            session.update(budget, content=CORRECTED)
-            commit = session.commit("The budget was raised")
-        self._best(workspace.recall("What is the budget?", token_budget=20))
-        old, new = len(workspace.search("40k")), len(workspace.search("45k"))
-        stage.say(
-            f"commit {short(commit.commit_id)}; a search for 40k has {counted(old, 'hit')}, one for 45k {new}",
-            commit=commit.commit_id,
-            hits=[old, new],
+    def _ask_the_unknown(self) -> None:
+        self._stage.step("Ask what nobody has stored; nothing is made up", command_line("ask", UNKNOWN))
+        answer = next(event for event in self._workspace.ask(UNKNOWN) if isinstance(event, Answer))
+        self._stage.show(Padding(Text(answer.text, "bold"), (0, 3), expand=False))
+        self._stage.say(f"confidence: {answer.confidence}", confidence=answer.confidence)
+
+    def _correct(self) -> None:
+        title, _ = FACTS[0]
+        self._stage.step(
+            "Correct a fact; the next answer knows it",
+            command_line("revise", title, CORRECTED, "--agent", "reviewer"),
+            recall_command(QUESTION, NOTE_BUDGET),
+        )
+        revised = self._workspace.revise(query=title, text=CORRECTED, agent="reviewer")
+        found = self._workspace.recall(QUESTION, token_budget=NOTE_BUDGET)
+        self._answer(found)
+        self._stage.say(
+            f"commit {short(revised.commit_id)}; the old text stays in the history",
+            commit=revised.commit_id,
+            answer=_best(found),
         )
 
-    def _ask(self, workspace: Workspace) -> None:
-        stage = self._stage
-        stage.step("Ask what nobody has stored", f"memotree ask '{UNKNOWN}'")
-        answer = next(event for event in workspace.ask(UNKNOWN) if isinstance(event, Answer))
-        stage.show(Padding(Text(answer.text), (0, 3), expand=False))
-        stage.say(f"confidence: {answer.confidence}", confidence=answer.confidence)
+    def _try_on_a_branch(self) -> None:
+        title, text = TRIED
+        self._stage.step(
+            "Try something out on a branch; main does not see it",
+            command_line("branch", "create", BRANCH),
+            command_line("remember", text, "--title", title, "--branch", BRANCH, "--agent", "planner"),
+            recall_command(TRIED_QUESTION, NOTE_BUDGET, BRANCH),
+            command_line("search", TRIED_WORD, "--by", "full_text"),
+        )
+        self._workspace.branch(BRANCH)
+        self._workspace.remember(text, title=title, branch=BRANCH, agent="planner")
+        there = self._workspace.at(BRANCH).recall(TRIED_QUESTION, token_budget=NOTE_BUDGET)
+        on_main = len(self._workspace.search(TRIED_WORD, search_type="FULL_TEXT"))
+        self._answer(there)
+        self._stage.say(
+            f"that is the answer on {BRANCH}; on main, a search for {TRIED_WORD} has {counted(on_main, 'hit')}",
+            on_branch=_best(there),
+            hits_on_main=on_main,
+        )
+
+
+def _best(found: RecallResult) -> str:
+    """The text of the best passage."""
+    return max(found.passages, key=lambda passage: passage.score).text.strip()

@@ -22,6 +22,12 @@ class NotADemoFolderError(StartError):
     reason = "NOT_A_DEMO_FOLDER"
 
 
+def default_folder() -> Path:
+    """The folder ``memotree-demo`` below the user's data folder, next to that of the user's own server."""
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "memotree-demo"
+
+
 def fresh_folder(folder: Path) -> Path:
     """Makes ``folder`` an empty folder; deletes the data of an earlier demo, and refuses any other content."""
     folder = folder.absolute()

@@ -1,78 +1,62 @@
-"""The demo cuts its texts without losing a character, and does its steps through the public client."""
+"""The demo announces what takes time, keeps its data in a folder that it says, and deletes nothing else."""
 
 import json
 import os
+import shlex
+import socket
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from unit.client.fake_memotree import FakeMemoTree, serving
 
 from memotree.cli.context import CliContext
-from memotree.cli.demo import private_server, run_demo
-from memotree.cli.demo.language_reference import cut, once_each, reference
-from memotree.cli.demo.script import Demo
-from memotree.cli.demo.steps import DemoSteps
+from memotree.cli.demo import ending, private_server, run_demo
+from memotree.cli.demo.steps import DemoSteps, command_line
 from memotree.cli.output import Output
-from memotree.client import Client
-
-_LINES = st.sampled_from(["Title", "*****", "=====", "-----", "", "text", "  code", "==", "Longer", "******"])
 
 
-@given(st.lists(_LINES).map("\n".join))
-def test_the_sections_of_a_text_joined_are_the_text(text: str) -> None:
-    assert "".join(section.text for section in cut("name", text).walk()) == text
+def test_the_data_stays_in_the_folder_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    assert private_server.default_folder() == home / "data" / "memotree-demo"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert private_server.default_folder() == Path.home() / ".local" / "share" / "memotree-demo"
 
 
-def test_every_topic_of_the_reference_is_cut_into_one_tree() -> None:
-    for name, text in reference().items():
-        root = cut(name, text)
-        assert "".join(section.text for section in root.walk()) == text
-        assert all(section.title.strip() for section in root.walk())
+def test_without_a_terminal_what_takes_time_is_told_in_lines_before_it_begins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stage = DemoSteps(Output())
+    stage.step("First", "memotree status")
+    with stage.waiting("Starting"):
+        seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("\n1. First\n   $ memotree status\n", "   Starting …\n")
+    assert capsys.readouterr().err == ""
 
 
-def test_a_topic_that_is_a_chapter_of_another_one_is_found_there() -> None:
-    trees, parts = once_each(
-        {"part": "One\n***\n\nb\n", "whole": "Top\n***\n\na\n\nOne\n===\n\nb\n", "other": "Two\n***\n"}
-    )
-    assert list(trees) == ["other", "whole"]
-    assert parts == {"part": trees["whole"].below[0]}
+def test_a_long_command_is_printed_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    line = command_line("recall", "a question of many words")
+    DemoSteps(Output()).commands([line])
+    assert capsys.readouterr().out == f"   $ {line}\n"
 
 
-def test_sections_are_below_the_section_that_contains_them() -> None:
-    root = cut("t", "Top\n***\n\na\n\nOne\n===\nb\n\nDeep\n----\nc\n\nTwo\n===\n")
-    assert (root.title, [each.title for each in root.below]) == ("Top", ["One", "Two"])
-    assert [each.title for each in root.below[0].below] == ["Deep"]
+def test_the_last_commands_take_any_free_port_where_the_default_one_is_taken(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = home / "with space"
+    monkeypatch.setattr(ending, "_default_ports_are_free", lambda: True)
+    assert shlex.split(ending.next_commands(folder)[0]) == ["memotree", "serve", "--data", str(folder)]
+    monkeypatch.setattr(ending, "_default_ports_are_free", lambda: False)
+    assert shlex.split(ending.next_commands(folder)[0])[4:] == ["--port", "0", "--http-port", "0"]
 
 
-@pytest.mark.parametrize("text", ["no heading at all", "before\n\nA\n***\n\nB\n***\n", "A\n***\n\nB\n***\n"])
-def test_a_text_that_is_not_one_section_gets_a_root_of_its_name(text: str) -> None:
-    assert cut("name", text).title == "name"
-
-
-def test_an_underline_of_another_length_is_no_heading() -> None:
-    assert cut("name", "Title\n***\nrest").below == []
-
-
-@pytest.mark.requirement("SERVE-4")
-def test_the_demo_does_its_steps_and_reports_them_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(FakeMemoTree()) as fake, Client(fake.address) as client:
-        stage = DemoSteps(Output(as_json=True))
-        Demo(stage, client, home).run()
-        stage.end()
-        batches = fake.requests("BatchChangeNodes")
-    document = json.loads(capsys.readouterr().out)
-    facts = {step["title"].partition(":")[0]: step["facts"] for step in document["steps"]}
-    assert all(len(batch.changes) <= 500 for batch in batches)
-    assert (
-        facts["Read it back at the tag"]["same"]
-        == facts["Read it back at the tag"]["texts"]
-        == len(once_each(reference())[0])
-    )
-    assert facts["Search in the session, before the commit"]["outside"] == 0
-    assert facts["See what differs"]["changed"] == 3
+def test_a_port_on_which_somebody_listens_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert not ending.is_free("127.0.0.1", port)
+    assert ending.is_free("127.0.0.1", port)
 
 
 def test_a_folder_that_no_demo_made_is_never_deleted(home: Path) -> None:
@@ -81,6 +65,21 @@ def test_a_folder_that_no_demo_made_is_never_deleted(home: Path) -> None:
     with pytest.raises(private_server.NotADemoFolderError, match="name an empty folder"):
         run_demo(CliContext(), home / "precious")
     assert (home / "precious" / "file").exists()
+
+
+def test_the_first_step_is_told_before_the_data_of_the_last_demo_is_deleted(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def delete(folder: Path) -> Path:
+        told.append(capsys.readouterr().out)
+        raise private_server.NotADemoFolderError(str(folder))
+
+    monkeypatch.setattr("memotree.cli.demo.fresh_folder", delete)
+    with pytest.raises(private_server.NotADemoFolderError):
+        run_demo(CliContext(), home / "demo")
+    assert "1. Start a private server" in told[0]
 
 
 def test_the_folder_of_an_earlier_demo_is_created_again_unless_its_server_runs(home: Path) -> None:
