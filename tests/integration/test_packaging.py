@@ -122,6 +122,7 @@ def test_the_thin_installation_is_the_client_alone_and_works_against_a_server(th
         "googleapis-common-protos",
         "grpcio",
         "memotree",
+        "pathspec",
         "protobuf",
         "tenacity",
         "typing_extensions",
