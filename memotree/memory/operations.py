@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
-from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.errors import FieldViolation, InvalidInputError, UnavailableError
 from memotree_storage.model.node import derived_id
 from memotree_storage.postgres import history
 from memotree_storage.postgres.database import Connection
@@ -31,6 +31,7 @@ from memotree.v1 import types_pb2
 
 _MOST_CHANGES: Final = 100
 _SEARCHES_AT_ONCE: Final = 4
+_PATIENCE: Final = 5.0
 
 Response = TypeVar("Response", bound=Message)
 _Results = Sequence[pb.MemoryResult]
@@ -44,10 +45,19 @@ class MemoryOperations:
         store: The store.
         limits: What the service allows.
         summaries: Renews the summaries above changed notes.
+        patience: Seconds that the search for similar notes may take; then the change is made without it.
     """
 
-    def __init__(self, store: Store, limits: ServiceLimits, summaries: FollowingSummaries | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        limits: ServiceLimits,
+        summaries: FollowingSummaries | None = None,
+        *,
+        patience: float = _PATIENCE,
+    ) -> None:
         self._store = store
+        self._patience = patience
         self._commits = ImmediateCommits(store, limits, summaries)
 
     async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
@@ -107,7 +117,7 @@ class MemoryOperations:
         in_batch = tool == "BatchChangeMemory"
         workspace, head = await self._commits.head(request.workspace, request.branch)
         meant = await self._meant(head, changes, in_batch=in_batch)
-        similar = await self._similar(head, changes, meant)
+        similar, unlooked = await self._similar(head, changes, meant)
         fresh = [
             derived_id(workspace.workspace_id, request.request_id, number) if request.request_id else ""
             for number in range(len(changes))
@@ -116,7 +126,7 @@ class MemoryOperations:
 
         async def answer(done: Sequence[Change], before: State, conn: Connection, state: State) -> Message:
             results = await self._results(conn, before, state, done)
-            warnings = [warning for change in done for warning in change.warnings]
+            warnings = [*unlooked, *(warning for change in done for warning in change.warnings)]
             return respond(results, warnings, state.commit_id, branch)
 
         async def make(editor: SessionEditor) -> Made:
@@ -149,8 +159,23 @@ class MemoryOperations:
 
     async def _similar(
         self, head: State, changes: Sequence[pb.MemoryChange], meant: Sequence[str]
+    ) -> tuple[list[Sequence[Similar]], Sequence[str]]:
+        """What each remembered or revised text resembles, and a warning if that could not be told.
+
+        A change does not depend on the index: while it does not answer, or is far behind, notes are kept all the same.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._resembled(head, changes, meant), ()
+        except TimeoutError:
+            cause = f"The index did not answer within {self._patience:g} s."
+        except UnavailableError as error:
+            cause = error.message.split(". ")[0].rstrip(".") + "."  # the rest says to send the call again
+        return [()] * len(changes), [f"Similar notes were not looked for. {cause}"]
+
+    async def _resembled(
+        self, head: State, changes: Sequence[pb.MemoryChange], meant: Sequence[str]
     ) -> list[Sequence[Similar]]:
-        """What each remembered or revised text resembles."""
         slots = asyncio.Semaphore(_SEARCHES_AT_ONCE)
 
         async def look(change: pb.MemoryChange, node_id: str) -> Sequence[Similar]:

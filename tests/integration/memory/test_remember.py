@@ -9,11 +9,13 @@ from integration.pushes import differences
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.trailers import trailers_of
+from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.edits import HasChildrenError
+from memotree.memory import MemoryOperations
 from memotree.memory.asked import UnclearQueryError
 from memotree.memory.restoring import HomeGoneError, NothingToRestoreError
 from memotree.request.lookup import NodeNotFoundError
@@ -66,6 +68,40 @@ async def test_a_note_may_say_what_it_is_about_and_what_it_supersedes(memory: Me
     assert {target for _, target in found} == {ann.node.id, old.node.id}
     with pytest.raises(NodeNotFoundError):
         await memory.remember("Of nobody.", about=["zzzzzzzzzzzzzzzz"])
+
+
+async def test_a_note_is_kept_while_the_index_does_not_answer(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise IndexUnavailableError("connection refused")
+
+    monkeypatch.setattr(memory.store.search, "find", refuse)
+    made = await memory.remember("The API retries at most five times.")
+    assert await content(memory, made.node.id) == "The API retries at most five times."
+    assert made.warnings == ["Similar notes were not looked for. The search index does not answer."]
+    revised = await memory.revise(node_id=made.node.id, text="The API retries at most three times.")
+    assert len(revised.warnings) == 1
+    assert (await memory.remember("Without the search.", find_similar=False)).warnings == []
+    with pytest.raises(IndexUnavailableError):
+        await memory.revise(query="API retries", text="Twice.")  # what the query means cannot be told
+
+
+async def test_a_note_does_not_wait_for_an_index_that_is_far_behind(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = []
+
+    async def wait(*_: object) -> None:
+        searches.append(asyncio.current_task())
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(memory.store.search, "find", wait)
+    hasty = Memory(memory.world, MemoryOperations(memory.store, memory.world.limits, patience=0.001))
+    made = await hasty.change(
+        *(pb.MemoryChange(remember=pb.RememberRequest(text=f"Note {number}.")) for number in range(10))
+    )
+    assert [result.node.title for result in made.results] == [f"Note {number}" for number in range(10)]
+    assert made.warnings == ["Similar notes were not looked for. The index did not answer within 0.001 s."]
+    assert all(task is not None and task.done() for task in searches)
 
 
 async def test_similar_notes_are_told_and_nothing_is_merged(memory: Memory) -> None:
