@@ -5,8 +5,9 @@ from typing import Any
 
 from markdown import made_by, prose, table
 
+from memotree.gateways.contract import comment
 from memotree.gateways.everyday_tools import EVERYDAY
-from memotree.gateways.json_schema import SHARED, description, input_schema
+from memotree.gateways.json_schema import SHARED, description, in_tools, input_schema
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import TOOLS
 
@@ -35,7 +36,7 @@ def page() -> str:
 
 def _section(tool: Tool) -> str:
     schema = input_schema(tool)
-    rows = table(("argument", "type", "meaning"), _rows(schema))
+    rows = table(("argument", "type", "meaning"), _rows(schema, tool.arguments))
     return f"\n### {tool.name}\n\n{prose(description(tool))}\n\n{_hints(tool)}\n" + (f"\n{rows}" if rows else "")
 
 
@@ -48,16 +49,17 @@ def _hints(tool: Tool) -> str:
     return " ".join(hints)
 
 
-def _rows(schema: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, str]]:
-    """One row for each argument; those of nested objects follow, named by their path."""
+def _rows(schema: Mapping[str, Any], fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, str]]:
+    """One row for each argument, with its whole comment; those of nested objects follow, named by their path."""
     needed = set(schema.get("required", ()))
     for name, argument in schema.get("properties", {}).items():
         path = f"{above}{name}"
         kind, nested = _kind(argument)
-        told = prose(argument.get("description", "") or SHARED.get(name, ""))
+        told = prose(SHARED.get(name, "") or in_tools(comment(fields[name])))
         yield f"`{path}`", kind + (", needed" if name in needed else ""), told
         if nested is not None:
-            yield from _rows(nested, f"{path}[]." if argument.get("type") == "array" else f"{path}.")
+            below = fields[name].message_type.fields_by_name
+            yield from _rows(nested, below, f"{path}[]." if argument.get("type") == "array" else f"{path}.")
 
 
 def _kind(argument: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:

@@ -56,9 +56,10 @@ def input_schema(tool: Tool, *, short: bool = False) -> Mapping[str, Any]:
         short: Whether only the arguments of the short list are in it.
     """
     chosen = tool.listed if short and tool.listed else tuple(tool.arguments)
+    beginning = _FIRST_SENTENCE if short else _FIRST_CLAUSE
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _described(name, tool.arguments[name], tool.hidden_within) for name in chosen},
+        "properties": {name: _described(name, tool.arguments[name], tool.hidden_within, beginning) for name in chosen},
         "additionalProperties": False,
     }
     if tool.required:
@@ -70,7 +71,7 @@ def _object(kind: Descriptor, within: Names) -> dict[str, Any]:
     fields = [field for field in kind.fields if field.name not in within]
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {field.name: _described(field.name, field, within) for field in fields},
+        "properties": {field.name: _described(field.name, field, within, _FIRST_CLAUSE) for field in fields},
         "additionalProperties": False,
     }
     if fields and all(one_of(field) for field in fields):  # only a oneof: exactly one of its fields must be given
@@ -78,16 +79,18 @@ def _object(kind: Descriptor, within: Names) -> dict[str, Any]:
     return schema
 
 
-def _described(name: str, field: Field, within: Names) -> dict[str, Any]:
-    """The schema of an argument with the first sentence of its comment; the rest is for programs."""
+def _described(name: str, field: Field, within: Names, beginning: re.Pattern[str]) -> dict[str, Any]:
+    """The schema of an argument with the beginning of its comment; the rest is for programs."""
     shape = _shape(field, within)
     if name in SHARED or "description" in shape:
         return shape
-    text = in_tools(_FIRST_SENTENCE.match(comment(field))[0])  # type: ignore[index]  # it matches any text
-    return {**shape, **({"description": text} if text else {})}
+    text = in_tools(beginning.match(comment(field))[0])  # type: ignore[index]  # it matches any text
+    return {**shape, **({"description": f"{text}."} if text else {})}
 
 
-_FIRST_SENTENCE: Final = re.compile(r"(?s:.*?)(?:[.;](?=\s|\Z)|\Z)")
+_FIRST_SENTENCE: Final = re.compile(r"(?s:.*?)(?=\.(?:\s|\Z)|\Z)")
+_FIRST_CLAUSE: Final = re.compile(r"(?s:.*?)(?=[.;](?:\s|\Z)|\Z)")
+"""The list of all tools has to be short; what a clause leaves out, the documentation says."""
 
 
 def _shape(field: Field, within: Names) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class RememberRequest(_message.Message):
     title: _builtins.str
     """One line; made from the text when empty."""
     archive: _builtins.str
-    """The archive: a name or an id. A name that does not exist is created. "notes" when empty."""
+    """The archive, by name or id; a name that does not exist is created. "notes" when empty."""
     valid_from: _builtins.str
     """From when the text holds, such as 2023-05-08 or 2023-05-08T13:56:00Z; always when empty."""
     valid_to: _builtins.str
