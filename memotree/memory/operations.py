@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
@@ -25,7 +24,14 @@ from memotree.request.batches import naming_change
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY
 from memotree.sessions.editing import SessionEditor
-from memotree.sessions.immediate import FollowingSummaries, ImmediateCall, ImmediateCommits, ImmediateRequest, Made
+from memotree.sessions.immediate import (
+    FollowingSummaries,
+    ImmediateCall,
+    ImmediateCommits,
+    ImmediateRequest,
+    Made,
+    Make,
+)
 from memotree.v1 import memory_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -115,38 +121,48 @@ class MemoryOperations:
         respond: Callable[[_Results, Sequence[str], str, str], Message],
     ) -> Response:
         in_batch = tool == "BatchChangeMemory"
-        workspace, head = await self._commits.head(request.workspace, request.branch)
-        meant = await self._meant(head, changes, in_batch=in_batch)
-        similar, unlooked = await self._similar(head, changes, meant)
-        fresh = [
-            derived_id(workspace.workspace_id, request.request_id, number) if request.request_id else ""
-            for number in range(len(changes))
-        ]
-        branch = request.branch or workspace.default_branch
 
-        async def answer(done: Sequence[Change], before: State, conn: Connection, state: State) -> Message:
-            results = await self._results(conn, before, state, done)
-            warnings = [*unlooked, *(warning for change in done for warning in change.warnings)]
-            return respond(results, warnings, state.commit_id, branch)
+        def fresh_ids(workspace_id: str) -> list[str]:
+            return [
+                derived_id(workspace_id, request.request_id, number) if request.request_id else ""
+                for number in range(len(changes))
+            ]
 
-        async def make(editor: SessionEditor) -> Made:
-            done = []
-            for number, change in enumerate(changes):
-                with naming_change(number if in_batch else None, _kind(change)):
-                    done.append(await _apply(editor, change, meant[number], fresh[number], similar[number]))
-            verbs = {change.verb for change in done}
-            verb = verbs.pop() if len(verbs) == 1 else "Change"
-            subject = subject_of(verb, [change.title for change in done])
-            return Made(subject, partial(answer, _with_same(changes, done), editor.session.base))
+        async def prepare(head: State, branch: str) -> Make:
+            meant = await self._meant(head, changes, in_batch=in_batch)
+            similar, unlooked = await self._similar(head, changes, meant)
+            fresh = fresh_ids(head.workspace_id)
 
-        async def again(conn: Connection, state: State) -> Response:
+            async def make(editor: SessionEditor) -> Made:
+                done = []
+                for number, change in enumerate(changes):
+                    with naming_change(number if in_batch else None, _kind(change)):
+                        done.append(await _apply(editor, change, meant[number], fresh[number], similar[number]))
+                verbs = {change.verb for change in done}
+                verb = verbs.pop() if len(verbs) == 1 else "Change"
+                subject = subject_of(verb, [change.title for change in done])
+
+                async def answer(conn: Connection, state: State) -> Message:
+                    told = _with_same(changes, done)
+                    results = await self._results(conn, editor.session.base, state, told)
+                    warnings = [*unlooked, *(warning for change in done for warning in change.warnings)]
+                    return respond(results, warnings, state.commit_id, branch)
+
+                return Made(subject, answer)
+
+            return make
+
+        async def again(conn: Connection, state: State, branch: str) -> Response:
             parents = (await history.read_commit(conn, state.workspace_id, state.commit_id)).parents
-            done = await changes_of_commit(conn, state, changes, fresh)
-            response = await answer(done, State(state.workspace_id, parents[0]), conn, state)
+            done = await changes_of_commit(
+                Snapshot(conn, state), self._store, changes, fresh_ids(state.workspace_id), request.request_id
+            )
+            results = await self._results(conn, State(state.workspace_id, parents[0]), state, done)
+            response = respond(results, (), state.commit_id, branch)
             assert isinstance(response, response_type)  # noqa: S101 - for the type checker
             return response
 
-        return await self._commits.run(ImmediateCall(request, response_type, tool, make, again))
+        return await self._commits.run(ImmediateCall(request, response_type, tool, prepare, again))
 
     async def _meant(self, head: State, changes: Sequence[pb.MemoryChange], *, in_batch: bool) -> list[str]:
         """The node that each revision means; a query is searched for before the workspace is held."""

@@ -7,11 +7,13 @@ transaction; then the commit is found by its trailer, and the answer is made ane
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.postgres import history
-from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import State
+from memotree_storage.postgres.tree import Snapshot
+from memotree_storage.store import Store
 
 from memotree.memory.changes import Change
 from memotree.memory.restoring import MOST
@@ -21,17 +23,23 @@ _VERBS = {"remember": "Remember", "revise": "Revise", "forget": "Forget", "resto
 
 
 async def changes_of_commit(
-    conn: Connection, state: State, changes: Sequence[pb.MemoryChange], fresh: Sequence[str]
+    snapshot: Snapshot, store: Store, changes: Sequence[pb.MemoryChange], fresh: Sequence[str], request_id: str
 ) -> list[Change]:
     """Return what each change of a call did, from the commit that it made.
 
     Args:
-        conn: A connection.
-        state: The commit.
+        snapshot: The commit.
+        store: The store.
         changes: The changes of the call.
         fresh: The ids that its new notes were given, derived from the request id.
+        request_id: The request id, for the error.
+
+    Raises:
+        RequestIdReusedError: The commit is not that of these changes: another call used the request id, long ago or in
+            a history that was pushed from elsewhere.
     """
-    found = await history.touched(conn, state.workspace_id, state.commit_id, limit=2 * MOST)
+    state = snapshot.state
+    found = await history.touched(snapshot.conn, state.workspace_id, state.commit_id, limit=2 * MOST)
     touched = {version.entry_id: version for version in found if not version.is_archive}
     named = [_named(touched, change, new) for change, new in zip(changes, fresh, strict=True)]
     # A query is not searched for again: what it meant is the one changed note that no other change names.
@@ -44,11 +52,31 @@ async def changes_of_commit(
     for change, name in zip(changes, named, strict=True):
         kind = change.WhichOneof("change") or "remember"
         node_id = name or (others.pop(0) if others else "")
+        if node_id not in touched:
+            raise RequestIdReusedError.of(request_id)
         is_gone = kind == "forget"
         ids = [node_id, *_below(touched, node_id, dead=is_gone)] if kind in ("forget", "restore") else [node_id]
-        title = touched[node_id].title if node_id in touched else ""
-        done.append(Change(_VERBS[kind], title, ids, is_gone=is_gone))
+        done.append(Change(_VERBS[kind], touched[node_id].title, ids, is_gone=is_gone))
+    await _check_texts(snapshot, store, changes, [touched[change.node_ids[0]] for change in done], request_id)
     return done
+
+
+async def _check_texts(
+    snapshot: Snapshot, store: Store, changes: Sequence[pb.MemoryChange], notes: Sequence[Version], request_id: str
+) -> None:
+    """Check that each note says, after the commit, what the last change that gave it a text said."""
+    given: dict[str, tuple[Version, str]] = {}
+    for change, note in zip(changes, notes, strict=True):
+        kind = change.WhichOneof("change")
+        if kind == "remember" or (kind == "revise" and change.revise.HasField("text")):
+            given[note.entry_id] = (note, getattr(change, kind).text)
+        else:
+            given.pop(note.entry_id, None)
+    alive = [note for note, _ in given.values() if not note.dead]
+    nodes = await read_nodes(snapshot, store.entries, alive)
+    for note in alive:
+        if nodes[note.entry_id].content != given[note.entry_id][1]:
+            raise RequestIdReusedError.of(request_id)
 
 
 def _named(touched: Mapping[str, Version], change: pb.MemoryChange, fresh: str) -> str:

@@ -6,7 +6,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.requests import begin_request, end_request
+from memotree_storage.postgres.requests import begin_request, end_request, result_of_request
 
 _LONGEST_ID = 128
 
@@ -27,15 +27,38 @@ async def run_once(
     Raises:
         RequestIdReusedError: An earlier call used the request id with other arguments.
     """
-    request_id: str = getattr(request, "request_id", "")
-    check_request_id(request_id)
-    call = request.DESCRIPTOR.full_name.encode() + b"\n" + request.SerializeToString(deterministic=True)
-    earlier = await begin_request(conn, workspace_id, request_id, call)
+    request_id = _request_id(request)
+    earlier = await begin_request(conn, workspace_id, request_id, _call(request))
     if earlier is not None:
         return response_type.FromString(earlier)
     response = await make()
     await end_request(conn, workspace_id, request_id, response.SerializeToString())
     return response
+
+
+async def earlier_result(
+    conn: Connection, workspace_id: str, request: Message, response_type: type[Response]
+) -> Response | None:
+    """Return the stored result of an earlier call with this request id; ``None`` if none has ended.
+
+    For calls that look something up before they claim their request id: what they would find may have changed by the
+    first call itself.
+
+    Raises:
+        RequestIdReusedError: An earlier call used the request id with other arguments.
+    """
+    found = await result_of_request(conn, workspace_id, _request_id(request), _call(request))
+    return None if found is None else response_type.FromString(found)
+
+
+def _request_id(request: Message) -> str:
+    request_id: str = getattr(request, "request_id", "")
+    check_request_id(request_id)
+    return request_id
+
+
+def _call(request: Message) -> bytes:
+    return request.DESCRIPTOR.full_name.encode() + b"\n" + request.SerializeToString(deterministic=True)
 
 
 def check_request_id(request_id: str) -> None:

@@ -17,19 +17,19 @@ from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import CommitOrder, commit_and_drop_session
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.errors import MemoTreeError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import new_id
 from memotree_storage.model.validation import check_author
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import history, refs, registry, sessions
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import run_once
+from memotree.request.idempotency import earlier_result, run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message
 from memotree.sessions.editing import SessionEditor
@@ -89,6 +89,10 @@ class ImmediateRequest(Protocol):
     def request_id(self) -> str: ...  # noqa: D102
 
 
+Make = Callable[[SessionEditor], Awaitable[Made]]
+"""Stages the changes of a call in a session."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImmediateCall(Generic[Response]):
     """One call that edits and commits.
@@ -97,15 +101,16 @@ class ImmediateCall(Generic[Response]):
         request: The request.
         response_type: The type of its response.
         tool: The name of the tool, for the trailers of the commit.
-        make: Stages the changes in a session.
-        again: Makes the response again for a commit whose first answer was lost, given a connection and the commit.
+        prepare: Looks up what the changes need, at the head of the branch, before the workspace is held.
+        again: Makes the response again for a commit whose first answer was lost, given a connection, the commit and
+            the name of the branch. Refuses a commit that does not have the changes of this call.
     """
 
     request: ImmediateRequest
     response_type: type[Response]
     tool: str
-    make: Callable[[SessionEditor], Awaitable[Made]]
-    again: Callable[[Connection, State], Awaitable[Response]]
+    prepare: Callable[[State, str], Awaitable[Make]]
+    again: Callable[[Connection, State, str], Awaitable[Response]]
 
 
 class ImmediateCommits:
@@ -122,23 +127,16 @@ class ImmediateCommits:
         self._limits = limits
         self._summaries = summaries
 
-    async def head(self, workspace: str, branch: str) -> tuple[Workspace, State]:
-        """The workspace, and the head of its branch (of its default branch if ``branch`` is empty).
+    async def run(self, call: ImmediateCall[Response]) -> Response:
+        """Run a call: all or nothing, and once per request id.
+
+        A call that was made before is answered first of all, since the first one may have changed or removed what the
+        preparation would look up. Once the branch may have moved, a cancellation waits for the end.
 
         Raises:
             WorkspaceNotFoundError: There is no such workspace.
             BranchNotFoundError: There is no such branch.
-        """
-        async with self._store.database.connection() as conn:
-            found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
-        await mirror_pushed(self._store, found.workspace_id)
-        async with self._store.database.connection() as conn:
-            return found, await _head(conn, found.workspace_id, branch or found.default_branch)
-
-    async def run(self, call: ImmediateCall[Response]) -> Response:
-        """Run a call: all or nothing, and once per request id.
-
-        Once the branch may have moved, a cancellation waits for the end.
+            RequestIdReusedError: An earlier call used the request id with other arguments.
         """
         request = call.request
         check_author(request.agent or DEFAULT_AGENT, "", name_field="agent")
@@ -147,27 +145,49 @@ class ImmediateCommits:
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
         branch = request.branch or workspace.default_branch
-        return await finish_past_commit_point(partial(self._run, call, workspace.workspace_id, branch))
+        answered = await self._answered(call, workspace.workspace_id)
+        if answered is not None:
+            return answered
+        try:
+            await mirror_pushed(self._store, workspace.workspace_id)
+            async with self._store.database.connection() as conn:
+                head = await _head(conn, workspace.workspace_id, branch)
+                earlier = await _earlier(conn, head, call)
+                if earlier is not None:
+                    return await call.again(conn, earlier, branch)
+            make = await call.prepare(head, branch)
+        except MemoTreeError:
+            answered = await self._answered(call, workspace.workspace_id)  # the first call may have ended meanwhile
+            if answered is not None:
+                return answered
+            raise
+        return await finish_past_commit_point(partial(self._run, call, make, workspace.workspace_id, branch))
+
+    async def _answered(self, call: ImmediateCall[Response], workspace_id: str) -> Response | None:
+        request: Any = call.request
+        async with self._store.database.connection() as conn:
+            return await earlier_result(conn, workspace_id, request, call.response_type)
 
     async def _run(
-        self, call: ImmediateCall[Response], workspace_id: str, branch: str, commit_point: CommitPoint
+        self, call: ImmediateCall[Response], make: Make, workspace_id: str, branch: str, commit_point: CommitPoint
     ) -> Response:
         committed: list[str] = []
         async with workspace_transaction(self._store, workspace_id, commit_point) as held:
 
-            async def make() -> Response:
+            async def once() -> Response:
                 faults.point("immediate.claimed")
-                earlier = await _earlier(held, call)
+                head = await _head(held.conn, workspace_id, branch)
+                earlier = await _earlier(held.conn, head, call)
                 if earlier is not None:
-                    return await call.again(held.conn, State(workspace_id, earlier))
-                made, commit_id = await self._edit_and_commit(held, call, branch)
+                    return await call.again(held.conn, earlier, branch)
+                made, commit_id = await self._edit_and_commit(held, call, make, head, branch)
                 committed.append(commit_id)
                 response = await made.respond(held.conn, State(workspace_id, commit_id))
                 assert isinstance(response, call.response_type)  # noqa: S101 - for the type checker
                 return response
 
             request: Any = call.request
-            response = await run_once(held.conn, workspace_id, request, call.response_type, make)
+            response = await run_once(held.conn, workspace_id, request, call.response_type, once)
         faults.point("immediate.recorded")
         if committed:
             self._store.notice_commit(workspace_id)
@@ -176,12 +196,11 @@ class ImmediateCommits:
         return response
 
     async def _edit_and_commit(
-        self, held: WorkspaceTransaction, call: ImmediateCall[Response], branch: str
+        self, held: WorkspaceTransaction, call: ImmediateCall[Response], make: Make, head: State, branch: str
     ) -> tuple[Made, str]:
-        head = await _head(held.conn, held.workspace_id, branch)
         agent = call.request.agent or DEFAULT_AGENT
         session = await sessions.open_session(Snapshot(held.conn, head), new_id(), branch=branch, agent=agent, ttl=_TTL)
-        made = await call.make(SessionEditor(held.conn, self._store, session, self._limits, call.tool))
+        made = await make(SessionEditor(held.conn, self._store, session, self._limits, call.tool))
         if self._summaries is not None:
             await self._summaries.follow(held.conn, session)
         faults.point("immediate.staged")
@@ -205,12 +224,14 @@ async def _head(conn: Connection, workspace_id: str, branch: str) -> State:
     return head
 
 
-async def _earlier(held: WorkspaceTransaction, call: ImmediateCall[Any]) -> str | None:
-    """The commit of an earlier call with this request id whose answer was lost; ``None`` if there is none."""
-    if not call.request.request_id:
+async def _earlier(conn: Connection, head: State, call: ImmediateCall[Any]) -> State | None:
+    """The commit on this branch of an earlier call with this request id whose answer was lost, if there is one."""
+    request_id = call.request.request_id
+    if not request_id:
         return None
-    found = await history.commit_of_request(held.conn, held.workspace_id, None, call.request.request_id)
+    found = await history.commit_of_request(conn, head.workspace_id, None, request_id, head=head.commit_id)
     if found is None:
         return None
-    message = (await history.read_commit(held.conn, held.workspace_id, found.commit_id)).message
-    return found.commit_id if call.tool in trailers.trailers_of(message).get(trailers.TOOL, "").split(", ") else None
+    message = (await history.read_commit(conn, head.workspace_id, found.commit_id)).message
+    is_of_tool = call.tool in trailers.trailers_of(message).get(trailers.TOOL, "").split(", ")
+    return State(head.workspace_id, found.commit_id) if is_of_tool else None

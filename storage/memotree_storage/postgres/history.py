@@ -215,7 +215,7 @@ class RequestedCommit:
 
 
 async def commit_of_request(
-    conn: Connection, workspace_id: str, session_id: str | None, request_id: str
+    conn: Connection, workspace_id: str, session_id: str | None, request_id: str, *, head: str | None = None
 ) -> RequestedCommit | None:
     """Return the commit that a request created, found by its trailers; ``None`` if there is none.
 
@@ -224,14 +224,18 @@ async def commit_of_request(
         workspace_id: The workspace.
         session_id: The session that it committed; ``None`` for a commit that names no session.
         request_id: The request.
+        head: The commit that must have it in its first-parent history; any commit of the workspace if not given.
     """
     async with conn.cursor(row_factory=class_row(RequestedCommit)) as cursor:
         await cursor.execute(
             "select c.commit_id, count(v.version_id) as changes from mirror.commit c"
             " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
-            " where c.workspace_id = %s and c.request_id = %s and c.session_id is not distinct from %s"
+            " where c.workspace_id = %(workspace)s and c.request_id = %(request)s"
+            " and c.session_id is not distinct from %(session)s"
+            " and (%(head)s::text is null or exists (select from mirror.lineage(%(workspace)s, %(head)s) line"
+            "      where line.line_id = c.line_id and c.seq <= line.seq))"
             " group by c.commit_id",
-            (workspace_id, request_id, session_id),
+            {"workspace": workspace_id, "request": request_id, "session": session_id, "head": head},
         )
         return await cursor.fetchone()
 

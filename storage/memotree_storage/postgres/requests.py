@@ -2,8 +2,9 @@
 
 import hashlib
 from datetime import timedelta
+from typing import Any
 
-from memotree_storage.errors import InvalidInputError
+from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.postgres.database import Connection
 
 
@@ -11,6 +12,12 @@ class RequestIdReusedError(InvalidInputError):
     """A request id was sent with other arguments than the first time."""
 
     reason = "REQUEST_ID_REUSED"
+
+    @classmethod
+    def of(cls, request_id: str) -> "RequestIdReusedError":
+        """The error for a request id."""
+        fault = f"{request_id!r} was used for another call; choose a fresh id for a new call."
+        return cls(f"request_id: {fault}", [FieldViolation("request_id", fault)])
 
 
 async def begin_request(conn: Connection, workspace_id: str, request_id: str, call: bytes) -> bytes | None:
@@ -47,10 +54,28 @@ async def begin_request(conn: Connection, workspace_id: str, request_id: str, ca
     row = await cursor.fetchone()
     if row is None:  # the first transaction was rolled back between the two statements
         return await begin_request(conn, workspace_id, request_id, call)
+    return _result(request_id, row, digest)
+
+
+async def result_of_request(conn: Connection, workspace_id: str, request_id: str, call: bytes) -> bytes | None:
+    """Return the result of an earlier call with this request id; ``None`` if none has ended. Claims nothing.
+
+    Raises:
+        RequestIdReusedError: The id was used for another call.
+    """
+    if not request_id:
+        return None
+    cursor = await conn.execute(
+        "select digest, response from work.request where workspace_id = %s and request_id = %s",
+        (workspace_id, request_id),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else _result(request_id, row, hashlib.sha256(call).digest())
+
+
+def _result(request_id: str, row: tuple[Any, ...], digest: bytes) -> bytes | None:
     if bytes(row[0]) != digest:
-        raise RequestIdReusedError.at(
-            "request_id", f"{request_id!r} was used for another call; choose a fresh id for a new call."
-        )
+        raise RequestIdReusedError.of(request_id)
     return None if row[1] is None else bytes(row[1])
 
 
