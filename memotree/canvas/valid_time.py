@@ -36,7 +36,9 @@ def check_valid_time(attributes: Mapping[str, str]) -> None:
         raise InvalidInputError("; ".join(f"{fault.field} {fault.description}" for fault in faults) + ".", faults)
 
 
-async def check_no_cycle(snapshot: Snapshot, node_id: str, target_id: str) -> None:
+async def check_no_cycle(
+    snapshot: Snapshot, node_id: str, target_id: str, *, field: str = "relation.target_id"
+) -> None:
     """Check that a node may supersede another one: that does not supersede it, directly or through others.
 
     Raises:
@@ -48,7 +50,7 @@ async def check_no_cycle(snapshot: Snapshot, node_id: str, target_id: str) -> No
         ends = {end for one in found.values() for kind, end, _ in one.relations if kind == SUPERSEDES}
         if node_id in ends:
             raise SupersedingCycleError.at(
-                "relation.target_id",
+                field,
                 f"{target_id} supersedes {node_id} already, directly or through others. Remove that relation first, or "
                 "none of them would count as current.",
             )

@@ -1,28 +1,33 @@
 """The changes behind Remember, Revise and Forget, staged in a session that is committed at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
-from memotree_storage.model.node import Archive, is_id, new_id
+from memotree_storage.model.node import Archive, Node, is_id, new_id
+from memotree_storage.model.validation import check_text
 from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import tree
 
 from memotree.canvas import edits
+from memotree.canvas.node_messages import node_at
 from memotree.memory.similar import Similar
 from memotree.memory.wording import title_of
 from memotree.request import lookup
-from memotree.request.messages import relation_message
+from memotree.request.messages import SUMMARY, relation_message
 from memotree.sessions.editing import SessionEditor
 from memotree.v1 import memory_service_pb2 as pb
-from memotree.v1 import node_service_pb2
+from memotree.v1 import node_service_pb2, types_pb2
 
 DEFAULT_ARCHIVE: Final = "notes"
 """The archive of a text that is remembered without one."""
 
 _ABOUT: Final = "ABOUT"
+_CHANGING: Final = frozenset(("text", "title", "tags", "attributes", "valid_from", "valid_to"))
+"""The fields of a revision that change the note."""
+
 _FIELDS: Final = {"content": "text", "archive_id": "archive", "id": "archive", "node_id": "request_id"}
 """How these requests name the fields of the node tools."""
 
@@ -38,6 +43,7 @@ class Change:
         is_gone: Whether they are forgotten.
         similar: Notes that the text resembles.
         warnings: For the caller.
+        shown: A forgotten note as it was, if the commit before does not have it so.
     """
 
     verb: str
@@ -46,6 +52,7 @@ class Change:
     is_gone: bool = False
     similar: Sequence[Similar] = ()
     warnings: tuple[str, ...] = field(default=())
+    shown: types_pb2.Node | None = None
 
 
 async def remember(
@@ -57,7 +64,7 @@ async def remember(
         InvalidInputError: The text is empty, or a field breaks a rule.
         NodeNotFoundError: A node that the text is about or supersedes is not alive.
     """
-    lookup.needed("text", request.text.strip())
+    check_text("text", request.text, multiline=True, required=True)
     title = request.title or title_of(request.text)
     relations = [
         relation_message(kind, (await lookup.node(editor.snapshot, given, f"{name}[{number}]")).entry_id, "")
@@ -89,22 +96,26 @@ async def revise(editor: SessionEditor, request: pb.ReviseRequest, node_id: str,
         StaleEtagError: It has changed since the caller read it.
         DerivedContentError: Its content is made from its leaves.
     """
+    if not _asks_for_a_change(request):
+        raise InvalidInputError.at("text", "is needed, or another field to change.")
     version = await editor.node(node_id, request.etag)
+    node = await editor.load_node(version)
     update = node_service_pb2.UpdateNodeRequest(node_id=version.entry_id, tags=request.tags)
     if request.HasField("text"):
+        check_text("text", request.text, multiline=True, required=True)
         update.content = request.text
-        if not request.HasField("title"):
-            node = await editor.load_node(version)
-            if node.title == title_of(node.content):
-                update.title = title_of(request.text)
+        if not request.HasField("title") and node.title == title_of(node.content):
+            update.title = title_of(request.text)
     if request.HasField("title"):
         update.title = request.title
-    for name, value in request.attributes.items():
-        update.attributes[name] = value
-    if request.HasField("valid_from"):
-        update.attributes[VALID_FROM] = request.valid_from
-    if request.HasField("valid_to"):
-        update.attributes[VALID_TO] = request.valid_to
+    update.attributes.update(with_valid_time(request.attributes, request.valid_from, request.valid_to))
+    times = {
+        VALID_FROM: request.valid_from if request.HasField("valid_from") else None,
+        VALID_TO: request.valid_to if request.HasField("valid_to") else None,
+    }
+    taken_back = [name for name, value in times.items() if value == ""]
+    if taken_back:
+        _without(update, node, taken_back)
     try:
         made = await edits.update(editor, update, "")
     except InvalidInputError as error:
@@ -124,8 +135,27 @@ async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
     deletion = node_service_pb2.DeleteNodeRequest(
         node_id=version.entry_id, recursive=request.recursive, etag=request.etag
     )
+    # A note that this call has changed before is shown as it is now; other ones are read at the commit before.
+    shown = await node_at(editor.snapshot, editor.store, version.entry_id, SUMMARY) if not version.commit_id else None
     ids, warnings = await edits.delete(editor, deletion, "")
-    return Change("Forget", version.title, ids, is_gone=True, warnings=warnings)
+    return Change("Forget", version.title, ids, is_gone=True, warnings=warnings, shown=shown)
+
+
+def _asks_for_a_change(request: pb.ReviseRequest) -> bool:
+    return any(field.name in _CHANGING for field, _ in request.ListFields())
+
+
+def _without(update: node_service_pb2.UpdateNodeRequest, node: Node, names: Collection[str]) -> None:
+    """Let an update also remove attributes: it then gives all attributes and tags that the node keeps."""
+    kept = {name: value for name, value in node.attributes.items() if name not in names}
+    attributes = {**kept, **update.attributes}
+    tags = [*node.tags, *update.tags]
+    update.update_mask.paths.extend(sorted({*edits.given_fields(update), "attributes", "tags"}))
+    update.mode = node_service_pb2.UPDATE_MODE_REPLACE
+    update.attributes.clear()
+    update.attributes.update(attributes)
+    del update.tags[:]
+    update.tags.extend(dict.fromkeys(tags))
 
 
 async def _archive(editor: SessionEditor, name: str) -> str:
@@ -134,7 +164,11 @@ async def _archive(editor: SessionEditor, name: str) -> str:
     A prefix of an id is not accepted: the name of a new archive could be one by chance.
     """
     if is_id(name):
-        return (await lookup.archive(editor.snapshot, name)).entry_id
+        try:
+            return (await lookup.archive(editor.snapshot, name)).entry_id
+        except lookup.ArchiveNotFoundError:
+            fault = f"{name} has the form of an id, and no archive has this id; choose another name for a new archive."
+            raise InvalidInputError.at("archive", fault) from None
     found = await tree.archive_named(editor.snapshot, name)
     if found is not None:
         return found.entry_id

@@ -10,9 +10,11 @@ from memotree_storage.errors import FieldViolation, InvalidInputError, Unavailab
 from memotree_storage.model.node import derived_id
 from memotree_storage.postgres import history
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.canvas.edits import NodeExistsError
 from memotree.canvas.node_messages import nodes_at
 from memotree.memory.asked import note_meant
 from memotree.memory.changes import Change, forget, remember, revise
@@ -137,7 +139,10 @@ class MemoryOperations:
                 done = []
                 for number, change in enumerate(changes):
                     with naming_change(number if in_batch else None, _kind(change)):
-                        done.append(await _apply(editor, change, meant[number], fresh[number], similar[number]))
+                        try:
+                            done.append(await _apply(editor, change, meant[number], fresh[number], similar[number]))
+                        except NodeExistsError:  # the id of a new note is made from the request id alone
+                            raise RequestIdReusedError.of(request.request_id) from None
                 verbs = {change.verb for change in done}
                 verb = verbs.pop() if len(verbs) == 1 else "Change"
                 subject = subject_of(verb, [change.title for change in done])
@@ -221,9 +226,11 @@ class MemoryOperations:
         gone = [change.node_ids[0] for change in done if change.is_gone]
         now = await self._nodes(Snapshot(conn, state), [*alive, *alike])
         was = await self._nodes(Snapshot(conn, before), gone)
+        was |= {change.shown.id: change.shown for change in done if change.shown is not None}
         return [
             pb.MemoryResult(
                 node=(was if change.is_gone else now).get(change.node_ids[0])
+                or was.get(change.node_ids[0])  # changed, and then forgotten by the same call
                 or types_pb2.Node(id=change.node_ids[0], title=change.title),
                 similar=[
                     pb.SimilarNode(node=now[one.node_id], similarity=one.kind, score=one.score)

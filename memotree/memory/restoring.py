@@ -1,14 +1,17 @@
 """Restore: bring back a forgotten note with what was forgotten below it, or set a note back to an earlier state."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from memotree_storage.errors import FailedPreconditionError, FieldViolation
+from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.model.node import Archive, Node, is_id, is_id_prefix
+from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
+from memotree.canvas.valid_time import check_no_cycle
 from memotree.memory.changes import Change
 from memotree.request import lookup
 from memotree.sessions.editing import SessionEditor
@@ -16,6 +19,8 @@ from memotree.v1 import memory_service_pb2 as pb
 
 MOST: Final = 10_000
 """The most nodes that one call restores."""
+
+_WARNINGS: Final = 100
 
 
 class NothingToRestoreError(FailedPreconditionError):
@@ -48,8 +53,9 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
     """
     now = await _known(editor, request.node_id)
     if request.revision:
-        place = await lookup.find_revision(editor.conn, request.workspace, request.revision)
-        at = place.state
+        at = (await lookup.find_revision(editor.conn, request.workspace, request.revision)).state
+        if at.session_id is not None:
+            raise InvalidInputError.at("revision", "is a session; give a branch, tag or commit.")
     elif now.dead:
         at = await _before_deletion(editor, now)
     else:
@@ -73,18 +79,25 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
         versions = [was]
     entries = await editor.store.entries.load(editor.session.workspace_id, versions)
     present = await tree.versions(editor.snapshot, [version.entry_id for version in versions], dead=True)
+    archives = await _archives_of_parents(editor, versions)
     for version in versions:
         node = entries[version.blob]
         assert isinstance(node, Node)  # noqa: S101 - no archive is among them
         before = present[version.entry_id]
         if not before.dead:
             node = await _in_place(editor, node, before)
+        elif node.parent_id is not None:
+            archives[node.id] = archives[node.parent_id]
+            node = replace(node, archive_id=archives[node.id])
+        else:
+            archives[node.id] = node.archive_id
         # What a commit has deleted comes back as a new entry; what this call has deleted is that staged deletion.
         await editor.put(node, None if before.dead and before.commit_id is not None else before, "")
     if not await _has_changed(editor, now):
         sentence = f"{now.entry_id} ({now.title}) is as it was at {request.revision} already; nothing was changed."
         raise NothingToRestoreError(sentence, [FieldViolation("revision", sentence)])
     ids = [version.entry_id for version in versions]
+    warnings += await _check_relations(editor, versions)
     return Change("Restore", was.title, ids, warnings=tuple(warnings))
 
 
@@ -124,6 +137,31 @@ async def _forgotten_below(editor: SessionEditor, wanted: Snapshot, was: Version
         raise TooMuchToRestoreError(sentence, [FieldViolation("node_id", sentence)])
     found = await tree.versions(wanted, ids)
     return [found[entry_id] for entry_id in ids]
+
+
+async def _archives_of_parents(editor: SessionEditor, versions: Sequence[Version]) -> dict[str, str]:
+    """The archive of each alive node that is a parent of these: it may have moved to another one meanwhile."""
+    parents = {version.parent_id for version in versions if version.parent_id}
+    return {one.entry_id: one.archive_id for one in (await tree.versions(editor.snapshot, parents)).values()}
+
+
+async def _check_relations(editor: SessionEditor, versions: Sequence[Version]) -> list[str]:
+    """Warnings about relations of restored nodes to deleted ones, at most `_WARNINGS` and one that counts the rest.
+
+    Raises:
+        SupersedingCycleError: A restored node would supersede one that supersedes it by now.
+    """
+    ends = {end for version in versions for _, end, _ in version.relations}
+    alive = await tree.versions(editor.snapshot, ends)
+    gone = []
+    for version in versions:
+        for kind, end, _ in version.relations:
+            if end not in alive:
+                gone.append(f"{version.entry_id} ({version.title}) has a relation {kind} to {end}, which is deleted.")
+            elif kind == SUPERSEDES:
+                await check_no_cycle(editor.snapshot, version.entry_id, end, field="node_id")
+    rest = len(gone) - _WARNINGS
+    return [*gone[:_WARNINGS], *([f"{rest} more relations have a target that is deleted."] if rest > 0 else [])]
 
 
 async def _restore_home(editor: SessionEditor, wanted: Snapshot, was: Version, warnings: list[str]) -> None:

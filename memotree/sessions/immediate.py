@@ -13,8 +13,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage import faults
+from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.refs import BranchNotFoundError
-from memotree_storage.commit.session_commit import CommitOrder, commit_and_drop_session
+from memotree_storage.commit.session_commit import CommitOrder, NothingToCommitError, commit_and_drop_session
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import MemoTreeError
@@ -204,7 +205,17 @@ class ImmediateCommits:
         if self._summaries is not None:
             await self._summaries.follow(held.conn, session)
         faults.point("immediate.staged")
-        result = await commit_and_drop_session(held, session, self._order(call.request, made.subject, agent))
+        try:
+            result = await commit_and_drop_session(held, session, self._order(call.request, made.subject, agent))
+        except NothingToCommitError:
+            sentence = "Nothing was changed: everything is already as this call would make it."
+            raise NothingToCommitError(sentence) from None
+        except ConflictError as error:
+            sentence = (
+                "Nothing was changed: the branch has moved, and the change does not fit what it has now. Read the note "
+                "again, see whether the change is still right, and send it again."
+            )
+            raise ConflictError(sentence, error.conflicts) from None
         return made, result.commit_id
 
     def _order(self, request: ImmediateRequest, subject: str, agent: str) -> CommitOrder:

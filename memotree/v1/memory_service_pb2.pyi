@@ -322,9 +322,9 @@ class ReviseRequest(_message.Message):
     title: _builtins.str
     """The new title; when not given, a title that was made from the text follows it, and another one stays."""
     valid_from: _builtins.str
-    """From when the note holds."""
+    """From when the note holds; given but empty, it has no beginning any more."""
     valid_to: _builtins.str
-    """From when it no longer holds."""
+    """From when it no longer holds; given but empty, it has no end any more."""
     etag: _builtins.str
     """Refuses the call if the note has changed since this version."""
     agent: _builtins.str

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.postgres import sessions
+from memotree_storage.postgres import sessions, tree
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.memory import MemoryOperations
@@ -46,6 +47,13 @@ class Memory:
         return await self.operations.batch_change_memory(
             pb.BatchChangeMemoryRequest(workspace=self.world.workspace, changes=changes, **fields)
         )
+
+    async def content(self, node_id: str, commit_id: str = "") -> str | None:
+        """The content of a node at a commit, or at the head; ``None`` if it is not alive there."""
+        state = State(self.world.workspace, commit_id or await self.world.head())
+        async with self.store.database.connection() as conn:
+            version = (await tree.versions(Snapshot(conn, state), [node_id])).get(node_id)
+        return None if version is None else (await self.store.entries.node(self.world.workspace, version)).content
 
     async def open_sessions(self) -> int:
         async with self.store.database.connection() as conn:

@@ -7,6 +7,7 @@ import pytest
 from integration.memory.conftest import Memory
 from integration.pushes import differences
 from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.trailers import trailers_of
 from memotree_storage.ports import IndexUnavailableError
@@ -14,22 +15,13 @@ from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
 
-from memotree.canvas.edits import HasChildrenError
 from memotree.memory import MemoryOperations
 from memotree.memory.asked import UnclearQueryError
-from memotree.memory.restoring import HomeGoneError, NothingToRestoreError
 from memotree.request.lookup import NodeNotFoundError
 from memotree.sessions.editing import StaleEtagError
 from memotree.v1 import memory_service_pb2 as pb
 
 pytestmark = pytest.mark.requirement("USE-1")
-
-
-async def content(memory: Memory, node_id: str, commit_id: str = "") -> str | None:
-    state = State(memory.world.workspace, commit_id or await memory.world.head())
-    async with memory.store.database.connection() as conn:
-        version = (await tree.versions(Snapshot(conn, state), [node_id])).get(node_id)
-    return None if version is None else (await memory.store.entries.node(memory.world.workspace, version)).content
 
 
 async def test_one_call_makes_archive_note_and_commit(memory: Memory) -> None:
@@ -46,7 +38,7 @@ async def test_one_call_makes_archive_note_and_commit(memory: Memory) -> None:
         archive = await tree.archive_named(Snapshot(conn, State(memory.world.workspace, made.commit_id)), "facts")
     assert archive is not None
     assert archive.entry_id == made.node.archive_id
-    assert await content(memory, made.node.id) == "The API retries at most five times."
+    assert await memory.content(made.node.id) == "The API retries at most five times."
     info = memory.repository.commit_info(made.commit_id)
     assert info.author.name == "planner"
     assert info.message.split("\n", 1)[0] == "Remember: The API retries at most five times"
@@ -76,7 +68,7 @@ async def test_a_note_is_kept_while_the_index_does_not_answer(memory: Memory, mo
 
     monkeypatch.setattr(memory.store.search, "find", refuse)
     made = await memory.remember("The API retries at most five times.")
-    assert await content(memory, made.node.id) == "The API retries at most five times."
+    assert await memory.content(made.node.id) == "The API retries at most five times."
     assert made.warnings == ["Similar notes were not looked for. The search index does not answer."]
     revised = await memory.revise(node_id=made.node.id, text="The API retries at most three times.")
     assert len(revised.warnings) == 1
@@ -116,7 +108,7 @@ async def test_similar_notes_are_told_and_nothing_is_merged(memory: Memory) -> N
     assert {one.similarity for one in other.similar} == {pb.SIMILARITY_SUPERSEDED}
     assert not (await memory.remember("The cat sleeps on the sofa.")).similar
     assert not (await memory.remember("The cat sleeps on the sofa.", find_similar=False)).similar
-    assert await content(memory, first.node.id) == "The billing API allows 100 requests per minute."
+    assert await memory.content(first.node.id) == "The billing API allows 100 requests per minute."
 
 
 async def test_a_revision_replaces_the_text_and_keeps_the_id(memory: Memory) -> None:
@@ -125,8 +117,8 @@ async def test_a_revision_replaces_the_text_and_keeps_the_id(memory: Memory) -> 
     assert revised.node.id == made.node.id
     assert revised.node.title == "The budget is 45k a year"  # it was made from the text, so it follows
     assert revised.node.summary == "The budget is 45k a year."
-    assert await content(memory, made.node.id) == "The budget is 45k a year."
-    assert await content(memory, made.node.id, made.commit_id) == "The budget is 40k a year."
+    assert await memory.content(made.node.id) == "The budget is 45k a year."
+    assert await memory.content(made.node.id, made.commit_id) == "The budget is 40k a year."
     assert await memory.subject() == "Revise: The budget is 45k a year"
     kept = await memory.revise(node_id=(await memory.remember("Ten seconds.", title="Timeout")).node.id, text="Nine.")
     assert kept.node.title == "Timeout"
@@ -154,61 +146,6 @@ async def test_a_query_that_may_mean_several_notes_is_refused_with_the_candidate
     assert (await memory.revise(query="Phone number of Pavel", text="0152")).node.id == made[1].id
 
 
-async def test_a_forgotten_note_comes_back_with_its_id_and_all_below_it(memory: Memory) -> None:
-    top = memory.world.node("Top")
-    below = memory.world.node("Below", parent=top)
-    lowest = memory.world.node("Lowest", parent=below)
-    await memory.world.put(top, below, lowest)
-    before = await memory.world.alive(await memory.world.head())
-    with pytest.raises(HasChildrenError):
-        await memory.forget(top.id)
-    gone = await memory.forget(top.id, recursive=True)
-    assert gone.node.title == "Top"
-    assert list(gone.forgotten_ids) == [top.id, below.id, lowest.id]
-    assert top.id not in await memory.world.alive(gone.commit_id)
-    back = await memory.restore(top.id)
-    assert list(back.restored_ids) == [top.id, below.id, lowest.id]
-    assert await memory.world.alive(back.commit_id) == before
-    assert await memory.subject() == "Restore: Top"
-    assert await differences(memory.store, memory.world.workspace) == []
-
-
-async def test_a_note_is_set_back_to_a_revision_at_its_present_place(memory: Memory) -> None:
-    made = await memory.remember("The budget is 40k.", title="Budget", tags=["money"])
-    await memory.revise(node_id=made.node.id, text="The budget is 45k.", title="Costs")
-    back = await memory.restore(made.node.id, revision=made.commit_id)
-    assert (back.node.title, list(back.node.tags)) == ("Budget", ["money"])
-    assert await content(memory, made.node.id) == "The budget is 40k."
-    with pytest.raises(NothingToRestoreError):
-        await memory.restore(made.node.id, revision=made.commit_id)
-    with pytest.raises(NothingToRestoreError):
-        await memory.restore(made.node.id)
-
-
-async def test_what_stood_below_a_forgotten_note_asks_for_that_one_first(memory: Memory) -> None:
-    top = memory.world.node("Top")
-    below = memory.world.node("Below", parent=top)
-    await memory.world.put(top, below)
-    await memory.forget(below.id)
-    await memory.forget(top.id)
-    with pytest.raises(HomeGoneError, match=top.id):
-        await memory.restore(below.id)
-    await memory.restore(top.id)
-    await memory.restore(below.id[:6])
-    assert await content(memory, below.id) == below.content
-
-
-async def test_a_deleted_archive_comes_back_with_the_note(memory: Memory) -> None:
-    made = await memory.remember("It was here.", archive="attic")
-    session = await memory.world.open()
-    await memory.world.stage(session, delete=[made.node.id, made.node.archive_id])
-    await memory.world.commit(session)
-    back = await memory.restore(made.node.id)
-    assert back.node.archive_id == made.node.archive_id
-    assert any("attic" in warning for warning in back.warnings)
-    assert (await memory.remember("And this.", archive="attic")).node.archive_id == made.node.archive_id
-
-
 async def test_several_changes_make_one_commit_in_their_order(memory: Memory) -> None:
     old = await memory.remember("The budget is 40k.", title="Budget")
     wrong = await memory.remember("The sky is green.")
@@ -226,7 +163,7 @@ async def test_several_changes_make_one_commit_in_their_order(memory: Memory) ->
     assert [(one.node.id, one.similarity) for one in twin.similar] == [(ann.node.id, pb.SIMILARITY_DUPLICATE)]
     assert budget.node.commit_id == made.commit_id
     assert gone.node.id == back.node.id == wrong.node.id
-    assert await content(memory, wrong.node.id) == "The sky is green."
+    assert await memory.content(wrong.node.id) == "The sky is green."
     assert (await memory.subject()).startswith("Change 5 notes: Ann leads the team")
 
 
@@ -340,7 +277,7 @@ async def test_a_call_sees_what_was_pushed_a_moment_ago(memory: Memory) -> None:
     pushed = memory.world.node("Pushed")
     push(memory.world, "main", pushed)
     made = await memory.revise(node_id=pushed.id, text="Revised after the push.")
-    assert await content(memory, pushed.id) == "Revised after the push."
+    assert await memory.content(pushed.id) == "Revised after the push."
     assert made.node.title == "Pushed"
 
 
@@ -363,3 +300,56 @@ async def test_what_one_batch_forgets_restores_and_forgets_again_is_gone(memory:
         pb.MemoryChange(forget=change), pb.MemoryChange(restore=back), pb.MemoryChange(forget=change)
     )
     assert made.node.id not in await memory.world.alive(done.commit_id)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\u200b\u200b"])
+async def test_a_text_that_shows_nothing_is_neither_remembered_nor_put_in_place_of_another(
+    memory: Memory, text: str
+) -> None:
+    note = await memory.remember("What counts.")
+    for call in (memory.remember(text), memory.revise(node_id=note.node.id, text=text)):
+        with pytest.raises(InvalidInputError) as refused:
+            await call
+        assert refused.value.violations[0].field == "text"
+    assert await memory.content(note.node.id) == "What counts."
+
+
+async def test_a_revision_that_changes_nothing_says_so(memory: Memory) -> None:
+    note = await memory.remember("What counts.")
+    with pytest.raises(InvalidInputError) as refused:
+        await memory.revise(node_id=note.node.id)
+    assert refused.value.violations[0].field == "text"
+    with pytest.raises(NothingToCommitError) as same:
+        await memory.revise(node_id=note.node.id, text="What counts.")
+    assert "session" not in same.value.message
+
+
+async def test_a_name_like_an_id_makes_no_archive_and_says_why(memory: Memory) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        await memory.remember("A paper.", archive="researchnews2024")
+    assert refused.value.violations[0].field == "archive"
+    assert "form of an id" in refused.value.message
+
+
+async def test_a_valid_time_that_was_wrong_is_taken_back(memory: Memory) -> None:
+    def given(answer: pb.ReviseResponse) -> dict[str, str]:
+        return {name: value for name, value in answer.node.attributes.items() if not name.startswith("summary_")}
+
+    note = await memory.remember(
+        "The office is closed.", tags=["office"], valid_from="2026-01-01", attributes={"source": "mail"}
+    )
+    revised = await memory.revise(node_id=note.node.id, valid_from="", valid_to="2026-02-01", tags=["holiday"])
+    assert given(revised) == {"source": "mail", "valid_to": "2026-02-01"}
+    assert list(revised.node.tags) == ["holiday", "office"]
+    last = await memory.revise(node_id=note.node.id, valid_to="", text="The office is open.")
+    assert given(last) == {"source": "mail"}
+    assert await memory.content(note.node.id) == "The office is open."
+
+
+async def test_a_note_that_a_batch_revises_and_forgets_is_shown_as_it_was_forgotten(memory: Memory) -> None:
+    note = await memory.remember("As it was.")
+    done = await memory.change(
+        pb.MemoryChange(revise=pb.ReviseRequest(node_id=note.node.id, text="As it was at last.")),
+        pb.MemoryChange(forget=pb.ForgetRequest(node_id=note.node.id)),
+    )
+    assert [result.node.summary for result in done.results] == ["As it was at last."] * 2

@@ -1,0 +1,125 @@
+"""A call with a request id that was used before: the first answer, or a refusal, and never a change that is lost."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from by_hand import file_changes
+from integration.memory.conftest import Memory
+from memotree_storage.model import trailers
+from memotree_storage.model.node import derived_id
+from memotree_storage.model.trailers import with_trailers
+from memotree_storage.model.workspace import service_signature
+from memotree_storage.ports import CommitDraft, IndexUnavailableError
+from memotree_storage.postgres.requests import RequestIdReusedError
+
+from memotree.history import HistoryOperations
+from memotree.v1 import history_service_pb2
+from memotree.v1 import memory_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("USE-1")
+
+
+async def forget_answers(memory: Memory) -> None:
+    """Delete all stored answers, as their retention does."""
+    async with memory.store.database.connection() as conn:
+        await conn.execute("delete from work.request where workspace_id = %s", (memory.world.workspace,))
+
+
+async def test_a_repeated_revision_is_answered_although_its_query_finds_the_note_no_longer(memory: Memory) -> None:
+    await memory.remember("Deploys happen on Tuesday only.", title="Deploy window")
+    await memory.remember("Ann leads the team.", title="Ann")
+    query = {"query": "deploys on Tuesday", "title": "Release day", "text": "Ship on Friday only."}
+    first = await memory.revise(**query, request_id="r")
+    assert await memory.revise(**query, request_id="r") == first
+    batch = pb.MemoryChange(revise=pb.ReviseRequest(query="ship on Friday", title="Release", text="Never."))
+    changed = await memory.change(batch, request_id="b")
+    assert await memory.change(batch, request_id="b") == changed
+
+
+async def test_a_repeated_call_is_answered_while_the_index_does_not_answer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.remember("Deploys happen on Tuesday only.", title="Deploy window")
+    first = await memory.revise(query="Deploy window", text="On Friday only.", request_id="r")
+
+    async def refuse(*_: object) -> None:
+        raise IndexUnavailableError("connection refused")
+
+    monkeypatch.setattr(memory.store.search, "find", refuse)
+    assert await memory.revise(query="Deploy window", text="On Friday only.", request_id="r") == first
+
+
+async def test_a_call_whose_first_one_ends_meanwhile_gets_its_answer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.remember("Deploys happen on Tuesday only.", title="Deploy window")
+    find = memory.store.search.find
+    query = {"query": "deploys on Tuesday", "title": "Release day", "text": "Ship on Friday only.", "request_id": "r"}
+    first = []
+
+    async def find_after_the_first_call(*arguments: object) -> object:
+        monkeypatch.setattr(memory.store.search, "find", find)
+        first.append(await memory.revise(**query))
+        return await find(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(memory.store.search, "find", find_after_the_first_call)
+    assert await memory.revise(**query) == first[0]
+
+
+async def test_a_repeated_call_is_answered_although_its_branch_is_gone(
+    memory: Memory, history: HistoryOperations
+) -> None:
+    named: dict[str, Any] = {"workspace": memory.world.workspace, "name": "trial"}
+    await history.create_branch(history_service_pb2.CreateBranchRequest(**named))
+    first = await memory.remember("Only here.", branch="trial", request_id="r")
+    await history.delete_branch(history_service_pb2.DeleteBranchRequest(**named))
+    assert await memory.remember("Only here.", branch="trial", request_id="r") == first
+
+
+async def test_a_request_id_in_the_history_of_another_branch_swallows_nothing(memory: Memory) -> None:
+    """Such a commit comes with a push from another workspace that used the same id."""
+    secret = await memory.remember("A secret.")
+    repository = memory.repository
+    head = await memory.world.head()
+    for tool in ("Forget", "Remember"):
+        marked = with_trailers("From elsewhere", {trailers.TOOL: tool, trailers.REQUEST: f"nightly {tool}"})
+        changes = file_changes(repository, head, {secret.node.id: None})
+        pushed = repository.write_commit(CommitDraft(head, changes, marked, service_signature(), service_signature()))
+        assert repository.move_ref(f"refs/heads/imported-{tool}", None, pushed.commit_id)
+    await memory.store.catch_up(memory.world.workspace)
+    kept = await memory.remember("A fact.", request_id="nightly Remember")
+    assert kept.commit_id == await memory.world.head() != head
+    forgotten = await memory.forget(secret.node.id, request_id="nightly Forget")
+    assert list(forgotten.forgotten_ids) == [secret.node.id]
+    assert secret.node.id not in await memory.world.alive(await memory.world.head())
+
+
+async def test_a_request_id_that_was_used_long_ago_for_other_arguments_is_refused(memory: Memory) -> None:
+    note = await memory.remember("A fact.", request_id="r")
+    other = await memory.remember("Another one.")
+    await memory.revise(node_id=note.node.id, text="Revised.", request_id="s")
+    await memory.forget(other.node.id, request_id="t")
+    head = await memory.world.head()
+    await forget_answers(memory)
+    with pytest.raises(RequestIdReusedError):
+        await memory.remember("A different fact.", request_id="r")
+    with pytest.raises(RequestIdReusedError):
+        await memory.revise(node_id=note.node.id, text="Otherwise.", request_id="s")
+    with pytest.raises(RequestIdReusedError):
+        await memory.forget(note.node.id, request_id="t")
+    assert await memory.world.head() == head
+    assert (await memory.remember("A fact.", request_id="r")).commit_id == note.commit_id
+
+
+async def test_a_request_id_whose_note_is_there_already_is_refused_for_another_one(memory: Memory) -> None:
+    await memory.world.put(memory.world.node("Taken", id=derived_id(memory.world.workspace, "r", 0)))
+    with pytest.raises(RequestIdReusedError):
+        await memory.remember("A fact.", request_id="r")
+
+
+async def test_the_same_call_twice_at_once_takes_effect_once(memory: Memory) -> None:
+    first, second = await asyncio.gather(
+        memory.remember("Once only.", request_id="r"), memory.remember("Once only.", request_id="r")
+    )
+    assert first == second
