@@ -1,5 +1,6 @@
 """The changes behind Remember, Revise and Forget, staged in a session that is committed at once."""
 
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -169,10 +170,13 @@ async def _archive(editor: SessionEditor, name: str) -> str:
         except lookup.ArchiveNotFoundError:
             fault = f"{name} has the form of an id, and no archive has this id; choose another name for a new archive."
             raise InvalidInputError.at("archive", fault) from None
-    found = await tree.archive_named(editor.snapshot, name)
-    if found is not None:
-        return found.entry_id
-    archive = Archive(new_id(), name, "", "")
+    # Two names that look alike are one: agents compose letters in both ways, and add blanks.
+    plain = unicodedata.normalize("NFC", name.strip()) or name
+    for known in dict.fromkeys((name, plain)):
+        found = await tree.archive_named(editor.snapshot, known)
+        if found is not None:
+            return found.entry_id
+    archive = Archive(new_id(), plain, "", "")
     try:
         await editor.put_archive(archive, None, "")
     except InvalidInputError as error:

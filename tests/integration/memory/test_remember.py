@@ -324,6 +324,11 @@ async def test_a_revision_that_changes_nothing_says_so(memory: Memory) -> None:
     assert "session" not in same.value.message
 
 
+async def test_names_of_archives_that_look_alike_are_one(memory: Memory) -> None:
+    notes = [await memory.remember("Espresso.", archive=name) for name in ("caf\u00e9", "cafe\u0301", " caf\u00e9 ")]
+    assert len({note.node.archive_id for note in notes}) == 1
+
+
 async def test_a_name_like_an_id_makes_no_archive_and_says_why(memory: Memory) -> None:
     with pytest.raises(InvalidInputError) as refused:
         await memory.remember("A paper.", archive="researchnews2024")
