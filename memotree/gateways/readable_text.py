@@ -76,7 +76,7 @@ def _tree(data: Data) -> str:
     lines = [f"{'  ' * each.get('depth', 0)}- {_node(each['node']).partition(chr(10))[0]}" for each in data["nodes"]]
     if data.get("truncated"):
         lines.append(f"… and {data['truncated']} more below")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_more(data)])
 
 
 def _node_list(data: Data) -> str:
