@@ -31,7 +31,8 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         named=_NODE,
         destructive=True,
         description="Correct a note that exists, when what it says has changed or was wrong. Only the new text answers "
-        "from then on; the old one stays in its history. Name the note by node_id, or by a query that means it alone.",
+        "from then on; the old one stays in its history. Name the note by node_id (an id or its title), or by a query "
+        "that means it alone.",
         example={"query": "Deployment day", "text": "Production is deployed on Wednesdays only."},
     ),
     Tool(
@@ -42,7 +43,8 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         listed=("node_id", "recursive"),
         named=_NODE,
         destructive=True,
-        description="Forget a note that is wrong or no longer wanted. restore brings it back.",
+        description="Forget a note, named by its id or title, that is wrong or no longer wanted. restore brings it "
+        "back.",
         example={"node_id": "Deployment day"},
     ),
     Tool(

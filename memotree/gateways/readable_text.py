@@ -96,6 +96,14 @@ def _hits(data: Data) -> str:
     return "\n\n".join(parts)
 
 
+def _candidates(data: Data) -> str:
+    """The nodes that a name may mean, each with its path."""
+    lines = [f"{_node(each['node'])}\npath: {each['path']}" for each in data["candidates"]]
+    if len(lines) > 1:
+        lines.insert(0, "The name could be each of these nodes:")
+    return "\n\n".join([*lines, *(["There are more."] if data.get("more") else [])])
+
+
 def _answer(data: Data) -> str:
     """The answer, then its numbered citations."""
     lines = [data["text"]]
@@ -159,6 +167,7 @@ _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
     "markdown": lambda data: str(data["markdown"]),
     "text": lambda data: _answer(data) if "citations" in data or "node" not in data else str(data["text"]),
     "hits": _hits,
+    "candidates": _candidates,
     "commits": _commits,
     "nodes": _node_list,
 }
