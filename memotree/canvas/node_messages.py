@@ -70,14 +70,17 @@ async def nodes_at(
     level: Level.ValueType,
     *,
     limit: int = _MOST_BYTES,
+    ways: Mapping[str, Sequence[str]] | None = None,
 ) -> list[types_pb2.Node]:
     """The messages of the alive nodes among ``ids``, in the given order, with their paths and child counts.
 
-    ``limit`` applies to all derived contents together.
+    ``limit`` applies to all derived contents together. A caller that knows the ancestors of each node, root first,
+    gives them as ``ways``; so they are not read for each.
     """
     versions = await tree.versions(snapshot, ids)
     present = [versions[entry_id] for entry_id in ids if entry_id in versions]
-    ways = await tree.ancestors(snapshot, [version.entry_id for version in present])
+    if ways is None:
+        ways = await tree.ancestors(snapshot, [version.entry_id for version in present])
     counts = await tree.child_counts(snapshot, [version.entry_id for version in present])
     found: Mapping[str, Text] = {}
     if level >= DETAIL:

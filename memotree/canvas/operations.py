@@ -8,6 +8,7 @@ from memotree_storage.model.provenance import shown_summary
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
+from memotree_storage.postgres.tree_pages import Top
 from memotree_storage.store import Store
 
 from memotree.canvas import edits, moves, names, relations, tree_pages
@@ -102,37 +103,19 @@ class NodeOperations:
         if request.page_size < 0:
             raise InvalidPageSizeError("page_size", request.page_size)
         most = min(request.page_size or request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
-        depth = request.max_depth or None
-        cursor = self._pages.read(request, {"after": str, "start": int})
+        cursor = self._pages.read(request, tree_pages.CURSOR)
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
-            top, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
-            if is_archive:
-                found = await tree.archive_tree(
-                    Snapshot(conn, place.state), top, max_depth=depth - 1 if depth else None
-                )
-            else:
-                found = await tree.subtree(Snapshot(conn, place.state), [top], max_depth=depth)
-            first = tree_pages.begin(found, cursor) if cursor else 0
-            kept = found[first : first + most]
-            nodes = {
-                node.id: node
-                for node in await nodes_at(
-                    Snapshot(conn, place.state), self._store, [item.entry_id for item in kept], level
-                )
-            }
-        last = tree_pages.last_siblings(found)
-        rest = len(found) - first - len(kept)
-        more = tree_pages.cursor(found, first + len(kept)) if request.page_size and rest else None
-        return pb.GetTreeResponse(
-            nodes=[
-                pb.TreeNode(node=nodes[item.entry_id], depth=item.depth, last=last[number])
-                for number, item in enumerate(kept, first)
-                if item.entry_id in nodes
-            ],
-            truncated=rest,
-            next_page_token=self._pages.write(request, more),
-        )
+            home_id, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
+        # A root of an archive is one level below the archive, and has depth 0.
+        top = Top(home_id, is_archive, request.max_depth - is_archive if request.max_depth else None)
+        async with self._store.database.repeatable_read() as conn:
+            snapshot = Snapshot(conn, place.state)
+            if not request.page_size and cursor is None:
+                return await tree_pages.beginning(snapshot, self._store, top, most, level)
+            answer, more = await tree_pages.one_page(snapshot, self._store, top, most, level, cursor)
+        answer.next_page_token = self._pages.write(request, more)
+        return answer
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
         """Find nodes by words, by meaning, by both, or along relations."""

@@ -15,6 +15,7 @@ from memotree.gateways.callers import Caller, told
 from memotree.gateways.contract import method
 from memotree.gateways.json_messages import from_json, to_json
 from memotree.gateways.json_schema import WORKSPACE, in_tools
+from memotree.gateways.node_names import put_ids
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import Tool
@@ -82,7 +83,7 @@ class Catalogue:
             request = self.request(tool, arguments, agent)
             metadata |= {WORKSPACE: found} if (found := getattr(request, WORKSPACE, "")) else {}
             answer = await self._answer(tool, request, arguments, _Progress(on_progress))
-        except (InvalidArgumentsError, MemoTreeClientError) as error:
+        except (MemoTreeError, MemoTreeClientError) as error:
             result = _failed(failure_of(error))
         else:
             result = _result(tool, answer)
@@ -125,6 +126,7 @@ class Catalogue:
         return await self._run(tool, request, progress)
 
     async def _run(self, tool: Tool, request: Message, progress: "_Progress") -> Message:
+        await put_ids(self._caller, tool, request)
         if not tool.method.server_streaming:
             return await self._caller.call(tool.method, request)
         last: Message = message_factory.GetMessageClass(tool.method.output_type)()

@@ -8,7 +8,7 @@ from typing import Final
 
 from memotree.gateways.tool import REQUEST_ID, Tool
 
-_OF_A_CALL: Final = (REQUEST_ID,)
+_NODE: Final = ("node_id",)
 
 EVERYDAY: Final[tuple[Tool, ...]] = (
     Tool(
@@ -17,6 +17,7 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "MemoryService.Remember",
         required=("text",),
         listed=("text", "title", "tags", "archive", "about", "supersedes", "valid_from", "valid_to"),
+        named=("about", "supersedes"),
         description="Keep a fact, decision, preference or result for later, for yourself and for other agents. One "
         "fact per call, in words that can be understood alone. The answer names similar notes: if one of them is out "
         "of date, revise or forget it.",
@@ -27,9 +28,11 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "Revise",
         "MemoryService.Revise",
         listed=("node_id", "query", "text", "title", "tags", "valid_from", "valid_to"),
+        named=_NODE,
         destructive=True,
         description="Correct a note that exists, when what it says has changed or was wrong. Only the new text answers "
-        "from then on; the old one stays in its history. Name the note by node_id, or by a query that means it alone.",
+        "from then on; the old one stays in its history. Name the note by node_id (an id or its title), or by a query "
+        "that means it alone.",
         example={"query": "Deployment day", "text": "Production is deployed on Wednesdays only."},
     ),
     Tool(
@@ -38,9 +41,11 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "MemoryService.Forget",
         required=("node_id",),
         listed=("node_id", "recursive"),
+        named=_NODE,
         destructive=True,
-        description="Forget a note that is wrong or no longer wanted. restore brings it back.",
-        example={"node_id": "4f8rjw2m"},
+        description="Forget a note, named by its id or title, that is wrong or no longer wanted. restore brings it "
+        "back.",
+        example={"node_id": "Deployment day"},
     ),
     Tool(
         "restore",
@@ -48,8 +53,9 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "MemoryService.Restore",
         required=("node_id",),
         listed=("node_id", "revision"),
-        description="Bring back a forgotten note, or with a revision set a note back to what it said then.",
-        example={"node_id": "4f8rjw2m"},
+        description="Bring back a forgotten note, or with a revision set a note back to what it said then. node_id may "
+        "be the title that the note had.",
+        example={"node_id": "Deployment day"},
     ),
     Tool(
         "recall",
@@ -81,6 +87,7 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "ForestService.DrillDown",
         required=("node_id", "query"),
         listed=("node_id", "query", "threshold", "revision"),
+        named=_NODE,
         description="Look one level below a node that recall or this tool returned, when its summary is not enough: "
         "its children that fit the query.",
         example={"node_id": "0m6sxk4q", "query": "who decided it"},
@@ -102,6 +109,7 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "Show the history",
         "HistoryService.ListCommits",
         listed=("node_id", "author", "since", "page_size"),
+        named=_NODE,
         description="List the commits that changed the memory, newest first: what, when and by whom. With a node_id, "
         "only those that changed that note.",
         example={"node_id": "4f8rjw2m"},

@@ -76,7 +76,7 @@ def _tree(data: Data) -> str:
     lines = [f"{'  ' * each.get('depth', 0)}- {_node(each['node']).partition(chr(10))[0]}" for each in data["nodes"]]
     if data.get("truncated"):
         lines.append(f"… and {data['truncated']} more below")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_more(data)])
 
 
 def _node_list(data: Data) -> str:
@@ -94,6 +94,14 @@ def _hits(data: Data) -> str:
         node = {**hit["node"], "content": hit.get("preview", "")}
         parts.append("\n".join(line for line in (_node(node, hit.get("score")), hit.get("reason", "")) if line))
     return "\n\n".join(parts)
+
+
+def _candidates(data: Data) -> str:
+    """The nodes that a name may mean, each with its path."""
+    lines = [f"{_node(each['node'])}\npath: {each['path']}" for each in data["candidates"]]
+    if len(lines) > 1:
+        lines.insert(0, "The name could be each of these nodes:")
+    return "\n\n".join([*lines, *(["There are more."] if data.get("more") else [])])
 
 
 def _answer(data: Data) -> str:
@@ -159,6 +167,7 @@ _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
     "markdown": lambda data: str(data["markdown"]),
     "text": lambda data: _answer(data) if "citations" in data or "node" not in data else str(data["text"]),
     "hits": _hits,
+    "candidates": _candidates,
     "commits": _commits,
     "nodes": _node_list,
 }

@@ -26,6 +26,7 @@ class Tool:
         hidden_within: Fields that must not be given in nested messages of the request.
         flattened: Nested messages of the request whose fields are arguments of the tool itself.
         listed: The arguments of the short list; all if empty. The others are accepted, too.
+        named: Arguments for nodes that may be given by title or path; the id that is meant is put in their place.
         masked: Fields that are named in ``update_mask`` if they are given.
         destructive: Whether it may delete or overwrite something.
         last: For a streaming RPC, the field of its last message that is the answer.
@@ -42,6 +43,7 @@ class Tool:
     hidden_within: tuple[str, ...] = ()
     flattened: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
     destructive: bool = False
     last: str = ""

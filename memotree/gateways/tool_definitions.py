@@ -19,8 +19,9 @@ class UnknownToolsError(InvalidInputError):
     reason = "UNKNOWN_TOOLS"
 
 
-def _read(name: str, title: str, call: str, *required: str) -> Tool:
-    return Tool(name, title, call, required=required)
+def _read(name: str, title: str, call: str, *required: str, named: str = "") -> Tool:
+    """A tool that only reads; ``named`` is its argument for a node that may be given by title or path."""
+    return Tool(name, title, call, required=required, named=(named,) if named else ())
 
 
 def _write(name: str, title: str, call: str, *required: str, destructive: bool = False) -> Tool:
@@ -36,9 +37,10 @@ TOOLS: Final[tuple[Tool, ...]] = (
     Tool("cancel_job", "Cancel a job", "JobService.CancelJob", ("job_id",), destructive=True),
     Tool("resume_job", "Resume a job", "JobService.ResumeJob", ("job_id",)),
     _read("search_nodes", "Search nodes", "NodeService.SearchNodes", "query"),
-    _read("get_node", "Read a node", "NodeService.GetNode", "node_id"),
-    _read("list_children", "List children", "NodeService.ListChildren"),
-    _read("get_tree", "Read the structure of a tree", "NodeService.GetTree"),
+    _read("resolve_node", "Find the node that a name means", "NodeService.ResolveNode", "name"),
+    _read("get_node", "Read a node", "NodeService.GetNode", "node_id", named="node_id"),
+    _read("list_children", "List children", "NodeService.ListChildren", named="parent_id"),
+    _read("get_tree", "Read the structure of a tree", "NodeService.GetTree", named="node_id"),
     Tool("expand_node", "Expand a node in a view", "NodeService.ExpandNode", ("node_id",)),
     Tool(
         "collapse_node",
@@ -125,9 +127,15 @@ TOOLS: Final[tuple[Tool, ...]] = (
         destructive=True,
     ),
     _read("get_commit", "Read a commit", "HistoryService.GetCommit", "revision"),
-    _read("list_node_revisions", "List the versions of a node", "HistoryService.ListNodeRevisions", "node_id"),
+    _read(
+        "list_node_revisions",
+        "List the versions of a node",
+        "HistoryService.ListNodeRevisions",
+        "node_id",
+        named="node_id",
+    ),
     _read("diff_revisions", "Compare two revisions", "HistoryService.DiffRevisions"),
-    _read("blame_node", "Show who wrote each line of a node", "HistoryService.BlameNode", "node_id"),
+    _read("blame_node", "Show who wrote each line of a node", "HistoryService.BlameNode", "node_id", named="node_id"),
     _read("list_archives", "List archives", "WorkspaceService.ListArchives"),
     _read("list_workspaces", "List workspaces", "WorkspaceService.ListWorkspaces"),
     Tool("create_workspace", "Create a workspace", "WorkspaceService.CreateWorkspace", required=("name",)),

@@ -7,13 +7,14 @@ from typing import Final
 from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.model.node import Archive, Node, is_id, is_id_prefix
 from memotree_storage.model.validity import SUPERSEDES
-from memotree_storage.postgres import history, tree
+from memotree_storage.postgres import history, titles, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.valid_time import check_no_cycle
 from memotree.memory.changes import Change
 from memotree.request import lookup
+from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
 from memotree.sessions.editing import SessionEditor
 from memotree.v1 import memory_service_pb2 as pb
 
@@ -21,6 +22,9 @@ MOST: Final = 10_000
 """The most nodes that one call restores."""
 
 _WARNINGS: Final = 100
+
+_MOST_TOLD: Final = 20
+"""The most notes that an error lists."""
 
 
 class NothingToRestoreError(FailedPreconditionError):
@@ -46,12 +50,14 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
 
     Raises:
         NodeNotFoundError: There never was such a note on this branch, or it did not exist at the revision.
+        NoNodeNamedError: The name is no id, and no note of this branch had it as its title when it was forgotten.
+        AmbiguousNodeNameError: Several notes have the title.
         NothingToRestoreError: It is as wanted already.
         HomeGoneError: The node above it is gone.
         TooMuchToRestoreError: Too many nodes were forgotten with it.
         RevisionNotFoundError: There is no such revision.
     """
-    now = await _known(editor, request.node_id)
+    now = await _known(editor, request.node_id, alive=bool(request.revision))
     if request.revision:
         at = (await lookup.find_revision(editor.conn, request.workspace, request.revision)).state
         if at.session_id is not None:
@@ -101,17 +107,29 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
     return Change("Restore", was.title, ids, warnings=tuple(warnings))
 
 
-async def _known(editor: SessionEditor, text: str) -> Version:
-    """The newest version of a node, alive or dead, that an id or a unique prefix names."""
+async def _known(editor: SessionEditor, text: str, *, alive: bool) -> Version:
+    """The newest version of the node that an id, a unique prefix or a title names.
+
+    A title means the forgotten notes that had it last. If none had it, or with ``alive``, it means those that have it.
+    """
     lookup.needed("node_id", text)
-    if not is_id(text) and not is_id_prefix(text):
-        raise lookup.InvalidIdError.of("node_id", text)
-    ids = [text] if is_id(text) else await tree.with_prefix(editor.snapshot, text)
+    ids: list[str] = []
+    if is_id_prefix(text):
+        ids = [text] if is_id(text) else await tree.with_prefix(editor.snapshot, text)
     found = [one for one in (await tree.versions(editor.snapshot, ids, dead=True)).values() if not one.is_archive]
-    if not found:
-        raise lookup.NodeNotFoundError(text, f"There never was a node {text!r} on this branch. Look in its history.")
     if len(found) > 1:
         raise lookup.AmbiguousIdError.among("node_id", text, sorted(found, key=lambda one: one.entry_id))
+    if not found:
+        found = await titles.titled(editor.snapshot, text, dead=True, limit=_MOST_TOLD)
+        if alive or not found:
+            found += await titles.titled(editor.snapshot, text, limit=_MOST_TOLD)
+    if len(found) > 1:
+        told = [f"{one.entry_id} ({'forgotten' if one.dead else 'not forgotten'})" for one in found[:_MOST_TOLD]]
+        raise AmbiguousNodeNameError.among("node_id", text, found[:_MOST_TOLD], told)
+    if not found and is_id(text):
+        raise lookup.NodeNotFoundError(text, f"There never was a node {text!r} on this branch. Look in its history.")
+    if not found:
+        raise NoNodeNamedError("node_id", text, "Look in the history for what was forgotten.")
     return found[0]
 
 

@@ -545,7 +545,7 @@ class RestoreRequest(_message.Message):
     branch: _builtins.str
     """The branch; the default branch when empty."""
     node_id: _builtins.str
-    """The note."""
+    """The note: its id, or the title that it had when it was forgotten, unless several notes had it."""
     revision: _builtins.str
     """A branch, tag or commit at which the note is as wanted. When empty, a forgotten note comes back as it was last."""
     agent: _builtins.str

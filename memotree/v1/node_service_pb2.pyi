@@ -417,7 +417,9 @@ class GetTreeRequest(_message.Message):
     page_size: _builtins.int
     """If it is not 0, the answer is a page of at most this many nodes, at most 10000; it may change from page to page."""
     page_token: _builtins.str
-    """The next_page_token of the previous response; empty for the first page."""
+    """The next_page_token of the previous response; empty for the first page. A page begins after the place of the last
+    node shown, also if a session has removed or moved that node since.
+    """
     def __init__(
         self,
         *,
@@ -481,7 +483,9 @@ class GetTreeResponse(_message.Message):
     TRUNCATED_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     truncated: _builtins.int
-    """How many nodes below the top were left out because of max_nodes; with page_size, how many follow this page."""
+    """How many nodes below the top were left out because of max_nodes. 0 in a page, which reads only what it shows:
+    next_page_token tells whether others follow.
+    """
     next_page_token: _builtins.str
     """The page_token for the next page; empty on the last page, and without page_size."""
     @_builtins.property

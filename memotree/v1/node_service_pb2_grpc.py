@@ -160,7 +160,9 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTree(self, request, context):
-        """Reads the structure of a subtree or archive, parents before children.
+        """Reads the structure of a subtree or archive, parents before children. With page_size, a call reads only what its
+        page shows, so that the first page of a large tree comes at once; without, it reads all, to count what is left out.
+        Errors: ABORTED for the next page in a session where the parent of the last node shown was removed since.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

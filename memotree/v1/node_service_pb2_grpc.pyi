@@ -51,7 +51,10 @@ class NodeServiceStub:
     ListChildren: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.ListChildrenRequest, _node_service_pb2.ListChildrenResponse]
     """Lists the nodes directly below a node, or the roots of an archive, in their order."""
     GetTree: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetTreeRequest, _node_service_pb2.GetTreeResponse]
-    """Reads the structure of a subtree or archive, parents before children."""
+    """Reads the structure of a subtree or archive, parents before children. With page_size, a call reads only what its
+    page shows, so that the first page of a large tree comes at once; without, it reads all, to count what is left out.
+    Errors: ABORTED for the next page in a session where the parent of the last node shown was removed since.
+    """
     ExpandNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.ExpandNodeRequest, _node_service_pb2.ExpandNodeResponse]
     """Sets the level of a node in a view and returns its text at that level."""
     CollapseNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.CollapseNodeRequest, _node_service_pb2.CollapseNodeResponse]
@@ -117,7 +120,10 @@ class NodeServiceAsyncStub(NodeServiceStub):
     ListChildren: _aio.UnaryUnaryMultiCallable[_node_service_pb2.ListChildrenRequest, _node_service_pb2.ListChildrenResponse]  # type: ignore[assignment]
     """Lists the nodes directly below a node, or the roots of an archive, in their order."""
     GetTree: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetTreeRequest, _node_service_pb2.GetTreeResponse]  # type: ignore[assignment]
-    """Reads the structure of a subtree or archive, parents before children."""
+    """Reads the structure of a subtree or archive, parents before children. With page_size, a call reads only what its
+    page shows, so that the first page of a large tree comes at once; without, it reads all, to count what is left out.
+    Errors: ABORTED for the next page in a session where the parent of the last node shown was removed since.
+    """
     ExpandNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.ExpandNodeRequest, _node_service_pb2.ExpandNodeResponse]  # type: ignore[assignment]
     """Sets the level of a node in a view and returns its text at that level."""
     CollapseNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.CollapseNodeRequest, _node_service_pb2.CollapseNodeResponse]  # type: ignore[assignment]
@@ -204,7 +210,10 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.GetTreeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.GetTreeResponse, _abc.Awaitable[_node_service_pb2.GetTreeResponse]]:
-        """Reads the structure of a subtree or archive, parents before children."""
+        """Reads the structure of a subtree or archive, parents before children. With page_size, a call reads only what its
+        page shows, so that the first page of a large tree comes at once; without, it reads all, to count what is left out.
+        Errors: ABORTED for the next page in a session where the parent of the last node shown was removed since.
+        """
 
     @_abc_1.abstractmethod
     def ExpandNode(

@@ -19,6 +19,8 @@ from integration.scripted_server import ScriptedForest, served
 from integration.worlds import World
 from jsonschema import Draft202012Validator
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from memotree_storage.postgres import tree
+from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.cli.demo.private_server import server_on
 from memotree.gateways.everyday_tools import EVERYDAY
@@ -190,6 +192,63 @@ async def test_a_refusal_of_an_operation_has_its_code_and_names_a_tool_that_help
     assert (missing["code"], missing["status"]) == ("WORKSPACE_NOT_FOUND", "NOT_FOUND")
     assert "list_workspaces" in text
     assert [each["field"] for each in fault["details"]["violations"]] == ["agent"]
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_note_is_named_by_its_title_or_its_path_in_every_tool_of_the_day(
+    everyday: Server, world: World
+) -> None:
+    async with over_http(everyday) as client:
+        made = (await done(client, "remember", text="The budget is 40k.", title="Budget"))["node"]["id"]
+        about = await done(client, "remember", text="It was agreed.", title="Agreed", about=["Budget"])
+        assert await targets(world, about["node"]["id"]) == [made]
+        revised = await done(client, "revise", node_id="notes/Budget", text="The budget is 45k.")
+        assert revised["node"]["id"] == made
+        await done(client, "explore_memory_node", node_id="Budget", query="money")
+        assert len((await done(client, "history", node_id="Budget"))["commits"]) == 2
+        assert (await done(client, "forget", node_id="Budget"))["node"]["id"] == made
+        assert (await done(client, "restore", node_id="Budget"))["node"]["id"] == made
+
+
+async def targets(world: World, node_id: str) -> list[str]:
+    """The nodes to which a node has relations."""
+    async with world.store.database.connection() as conn:
+        found = await tree.versions(Snapshot(conn, State(world.workspace, await world.head())), [node_id])
+    return [target for _, target, _ in found[node_id].relations]
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_name_of_no_node_or_of_several_says_so_and_lists_these(server: Server, world: World) -> None:
+    await world.put(*(twins := [world.node("Twin", tags=(f"t{number}",)) for number in range(2)]))
+    place = {"workspace": world.workspace}
+    ids = sorted(node.id for node in twins)
+    async with over_http(server) as client:
+        none, text = await refused(client, "forget", node_id="Nobody", **place)
+        assert (none["code"], none["status"]) == ("NO_NODE_NAMED", "NOT_FOUND")
+        assert "recall" in text
+        several, text = await refused(client, "forget", node_id="Twin", **place)
+        assert (several["code"], several["status"]) == ("AMBIGUOUS_NODE_NAME", "INVALID_ARGUMENT")
+        assert sorted(node["id"] for node in several["details"]["nodes"]) == ids
+        assert all(f"{node_id} (notes/Twin)" in text for node_id in ids)
+        found = await client.call_tool("resolve_node", {"name": "notes/Twin", **place})
+        assert [each["node"]["id"] for each in found.structured_content["data"]["candidates"]] == ids
+        assert "could be each of these nodes" in found.content[0].text
+        one, _ = await refused(client, "forget", node_id=ids[0][:3], **place)
+        assert one["code"] == "NO_NODE_NAMED", "an id needs four characters"
+        await done(client, "forget", node_id=ids[0], **place)
+        assert (await done(client, "forget", node_id="Twin", **place))["node"]["id"] == ids[1]
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_page_of_a_tree_tells_a_model_how_to_go_on(server: Server, world: World) -> None:
+    await world.put(*world.nodes(3))
+    where = {"workspace": world.workspace, "archive": "notes"}
+    async with over_http(server) as client:
+        page = await client.call_tool("get_tree", {"page_size": 2, **where})
+        token = page.structured_content["data"]["next_page_token"]
+        assert f"More: page_token {token}" in page.content[0].text
+        rest = await done(client, "get_tree", page_size=2, page_token=token, **where)
+    assert [each["node"]["title"] for each in rest["nodes"]] == ["Node 2"]
 
 
 @pytest.mark.requirement("USE-5")

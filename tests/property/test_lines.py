@@ -35,7 +35,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
 from property.store_harness import StoreHarness, effort, numbered_id
-from property.trees import ancestors, archive_tree, check_children, children, subtree
+from property.trees import ancestors, archive_tree, check_children, check_pages, children, subtree
 
 BRANCHES = ["main", "one", "two", "three"]
 TAGS = ["v1", "v2"]
@@ -274,6 +274,7 @@ class Histories(RuleBasedStateMachine):
             }
         for home_id in alive:
             await check_children(Snapshot(conn, state), alive, home_id)
+        await check_pages(Snapshot(conn, state), alive, self.count)
         nodes = sorted(entry.id for entry in alive.values() if isinstance(entry, Node))
         if nodes:
             below_each = {key: children(alive, key) for key in nodes}

@@ -32,7 +32,7 @@ from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
 from property.session_model import Row, Session, Verdict, carried, merged, overlaid
 from property.store_harness import StoreHarness, effort, numbered_id
-from property.trees import ancestors, archive_tree, check_children, children, faults, subtree
+from property.trees import ancestors, archive_tree, check_children, check_pages, children, faults, subtree
 
 from memotree.canvas import NodeOperations
 from memotree.request.limits import ServiceLimits
@@ -370,6 +370,7 @@ class SessionMachine(RuleBasedStateMachine):
                 assert [(item.entry_id, item.depth) for item in below] == archive_tree(expected, entry.id)
         for home_id in expected:
             await check_children(Snapshot(conn, state), expected, home_id)
+        await check_pages(Snapshot(conn, state), expected, self.count)
 
     # --- by hand ---
 

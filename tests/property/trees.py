@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from memotree_storage.model.node import Archive, Entry, Node
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import tree, tree_pages
 from memotree_storage.postgres.tree import Snapshot
 
 Tree = Mapping[str, Entry]
@@ -51,6 +51,45 @@ def subtree(state: Tree, tops: Iterable[str], above: tuple[str, ...] = ()) -> li
 def archive_tree(state: Tree, archive_id: str) -> list[tuple[str, int]]:
     """The roots of an archive and everything below them."""
     return subtree(state, children(state, archive_id))
+
+
+async def check_pages(snapshot: Snapshot, alive: Tree, turn: int) -> None:
+    """Check the pages of some trees; the turn decides of which, their size, and how deep they go."""
+    for top_id in sorted(alive)[turn % 3 :: 3]:
+        await _check_pages_of(snapshot, alive, top_id, size=1 + turn % 4, max_depth=(None, 2, 1)[turn // 3 % 3])
+
+
+async def _check_pages_of(snapshot: Snapshot, alive: Tree, top_id: str, *, size: int, max_depth: int | None) -> None:
+    """Check that the pages, joined, are the tree, with the ancestors of each node, and whether a sibling follows."""
+    is_archive = isinstance(alive[top_id], Archive)
+    whole = archive_tree(alive, top_id) if is_archive else subtree(alive, [top_id])
+    expected = [(entry_id, depth) for entry_id, depth in whole if max_depth is None or depth <= max_depth]
+    found: list[tree_pages.PagedNode] = []
+    after = None
+    while not found or after is not None:
+        page = await tree_pages.page(snapshot, tree_pages.Top(top_id, is_archive, max_depth), size, after)
+        assert len(page.nodes) == min(size, len(expected) - len(found))
+        assert page.has_more == (len(found) + len(page.nodes) < len(expected))
+        found += page.nodes
+        after = page.nodes[-1].place if page.has_more else None
+        if not expected:
+            break
+    assert [(one.place.entry_id, one.depth) for one in found] == expected
+    for one in found:
+        entry_id, home_id, _ = one.place
+        siblings = [key for key in children(alive, home_id) if key != top_id] if home_id else [entry_id]
+        assert one.is_last == (siblings[-1] == entry_id)
+        assert one.way == _way(alive, entry_id, top_id)
+
+
+def _way(state: Tree, entry_id: str, top_id: str) -> tuple[str, ...]:
+    """The ids from the top, or from the root, to the parent of a node."""
+    way: list[str] = []
+    node = state[entry_id]
+    while node.id != top_id and isinstance(node, Node) and node.parent_id:
+        way.append(node.parent_id)
+        node = state[node.parent_id]
+    return tuple(reversed(way))
 
 
 def ancestors(state: Tree, entry_id: str) -> list[str]:

@@ -29,16 +29,21 @@ _TITLED: Final = f"""
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from candidate cross join lateral {version_of("candidate.entry_id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where not v.dead and not v.is_archive
+   where v.dead = %(dead)s and not v.is_archive
      and case when %(prefix)s then starts_with(v.title, %(title)s) else v.title = %(title)s end
    order by v.title collate "C", v.entry_id limit %(limit)s"""  # noqa: S608 - expressions of this package
 
 
-async def titled(snapshot: Snapshot, title: str, *, prefix: bool = False, limit: int) -> list[Version]:
-    """Return the alive nodes with a title (or, with ``prefix``, that begin with it), ordered by title and id."""
+async def titled(
+    snapshot: Snapshot, title: str, *, prefix: bool = False, dead: bool = False, limit: int
+) -> list[Version]:
+    """Return the alive nodes with a title (or, with ``prefix``, that begin with it), ordered by title and id.
+
+    With ``dead``, return the deleted ones, which keep the title that they had last.
+    """
     low = title[:_INDEXED]
     arguments = snapshot.state.arguments(
-        low=low, high=low + _HIGHEST if prefix else low, title=title, prefix=prefix, limit=limit
+        low=low, high=low + _HIGHEST if prefix else low, title=title, prefix=prefix, dead=dead, limit=limit
     )
     async with snapshot.conn.cursor(row_factory=args_row(Version)) as cursor:
         await cursor.execute(_TITLED, arguments)

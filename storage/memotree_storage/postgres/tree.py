@@ -96,15 +96,15 @@ def version_of(entry: str, columns: str = _COLUMNS) -> str:
       ) any_version order by depth limit 1)"""  # noqa: S608 - expressions of this module
 
 
-def _placement_of(entry: str) -> str:
+def placement_of(entry: str) -> str:
     """SQL: the placement of an entry, given by an expression for its id; one row or none; it may be dead."""
     return f"""(
       select * from (
-        select -1 as depth, s.parent_id, s.archive_id, s.dead
+        select -1 as depth, s.parent_id, s.archive_id, s.position, s.dead
           from work.staged s where s.session_id = %(session)s and s.entry_id = {entry}
         union all
         select line.depth, one.* from line cross join lateral (
-          select p.parent_id, p.archive_id, p.dead from mirror.placement p
+          select p.parent_id, p.archive_id, p.position, p.dead from mirror.placement p
            where p.line_id = line.line_id and p.entry_id = {entry} and p.from_seq <= line.seq
            order by p.from_seq desc limit 1) one
       ) any_placement order by depth limit 1)"""  # noqa: S608 - expressions of this module
@@ -140,7 +140,7 @@ def _placed_at(home: str) -> str:
                          offset 0)"""  # noqa: S608
 
 
-def _in_order(home: str, limit: str, direction: str = "", after: str = "true") -> str:
+def in_order(home: str, limit: str, direction: str = "", after: str = "true") -> str:
     """SQL: the first nodes in a home by position and id; each line reads at most ``limit`` from its index."""
     order = f"order by position {direction}, entry_id {direction} limit {limit}"
     return f"""(
@@ -167,7 +167,7 @@ _AFTER: Final = '(position, entry_id) > (%(after_position)s::text collate "C", %
 
 _CHILDREN: Final = f"""
   with {LINE}
-  select entry_id, position from {_in_order("%(home)s", "%(limit)s", after=_AFTER)} child"""  # noqa: S608
+  select entry_id, position from {in_order("%(home)s", "%(limit)s", after=_AFTER)} child"""  # noqa: S608
 
 _BELOW: Final = f"""
   with {LINE}
@@ -176,7 +176,7 @@ _BELOW: Final = f"""
 
 _LAST: Final = f"""
   with {LINE}
-  select position from {_in_order("%(home)s", "1", "desc")} child"""  # noqa: S608
+  select position from {in_order("%(home)s", "1", "desc")} child"""  # noqa: S608
 
 _COUNTS: Final = f"""
   with {LINE}
@@ -201,20 +201,20 @@ _WAYS: Final = f"""
   with recursive {LINE},
   up (id, entry_id, height) as (
     select wanted.id, p.parent_id, 1 from unnest(%(ids)s::text[]) as wanted(id)
-     cross join lateral {_placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
+     cross join lateral {placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
     union all
     select up.id, p.parent_id, up.height + 1 from up
-     cross join lateral {_placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
+     cross join lateral {placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
   ) cycle id, entry_id set looped using seen
   select id, array_agg(entry_id order by height desc) from up where not looped group by id"""  # noqa: S608
 
 _PLACED: Final = f"""
   with recursive {LINE},
   up (entry_id, height) as (
-    select p.parent_id, 1 from {_placement_of("%(id)s")} p where not p.dead and p.parent_id <> ''
+    select p.parent_id, 1 from {placement_of("%(id)s")} p where not p.dead and p.parent_id <> ''
     union all
     select p.parent_id, up.height + 1 from up
-     cross join lateral {_placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
+     cross join lateral {placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
   ) cycle entry_id set looped using seen
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
          (select array_agg(entry_id order by height desc) from up where not looped),
@@ -224,7 +224,7 @@ _PLACED: Final = f"""
    where not v.dead"""  # noqa: S608
 
 _WITH_COUNT: Final = _PLACED.format(more=f"(select count(*) from {_children_of('%(id)s')} child)")  # noqa: S608
-_WITH_LAST: Final = _PLACED.format(more=f"(select position from {_in_order('%(id)s', '1', 'desc')} child)")  # noqa: S608
+_WITH_LAST: Final = _PLACED.format(more=f"(select position from {in_order('%(id)s', '1', 'desc')} child)")  # noqa: S608
 
 _PREFIX: Final = f"""
   with {LINE}

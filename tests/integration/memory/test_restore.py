@@ -15,6 +15,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree.canvas.edits import HasChildrenError
 from memotree.canvas.valid_time import SupersedingCycleError
 from memotree.memory.restoring import HomeGoneError, NothingToRestoreError
+from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
 
 pytestmark = pytest.mark.requirement("USE-1")
 
@@ -36,6 +37,34 @@ async def test_a_forgotten_note_comes_back_with_its_id_and_all_below_it(memory: 
     assert await memory.world.alive(back.commit_id) == before
     assert await memory.subject() == "Restore: Top"
     assert await differences(memory.store, memory.world.workspace) == []
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_forgotten_note_comes_back_by_the_title_that_it_had_last(memory: Memory) -> None:
+    made = await memory.remember("The budget is 40k.", title="Budget")
+    await memory.revise(node_id=made.node.id, title="Costs")
+    await memory.forget(made.node.id)
+    with pytest.raises(NoNodeNamedError, match="'Budget'"):
+        await memory.restore("Budget")
+    back = await memory.restore("Costs")
+    assert back.node.id == made.node.id
+    with pytest.raises(NothingToRestoreError, match="not forgotten"):
+        await memory.restore("Costs")
+    back = await memory.restore("Costs", revision=made.commit_id)
+    assert (back.node.id, back.node.title) == (made.node.id, "Budget")
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_title_that_several_forgotten_notes_had_lists_them_with_their_ids(memory: Memory) -> None:
+    made = [(await memory.remember(f"It is {number}.", title="Budget")).node.id for number in range(2)]
+    for node_id in made:
+        await memory.forget(node_id)
+    with pytest.raises(AmbiguousNodeNameError) as refused:
+        await memory.restore("Budget")
+    assert sorted(node.entry_id for node in refused.value.nodes) == sorted(made)
+    assert all(f"{node_id} (forgotten)" in refused.value.message for node_id in made)
+    await memory.restore(made[0])
+    assert (await memory.restore("Budget")).node.id == made[1]
 
 
 async def test_a_note_is_set_back_to_a_revision_at_its_present_place(memory: Memory) -> None:

@@ -1,0 +1,140 @@
+"""GetTree by pages: what a page costs, and where the next one begins if a session changed in between."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from integration.wires import Wire
+from integration.worlds import World
+from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.tree_pages import Top
+
+from memotree.canvas import NodeOperations, tree_pages
+from memotree.request.messages import TITLE
+from memotree.v1 import node_service_pb2 as pb
+
+SMALL, LARGE = 300, 3000
+SHOWN = 50
+MOST_ROWS = 10 * SHOWN
+MOST_STATEMENTS = 4
+READ = """
+  select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))
+    from pg_stat_xact_user_tables where schemaname in ('mirror', 'work')"""
+
+
+class Cost(NamedTuple):
+    """What a page took; the rows are those that PostgreSQL looked at."""
+
+    statements: int
+    rows: int
+
+
+async def first_page_cost(world: World, nodes: Sequence[Node], size: int) -> Cost:
+    """The cost of the first page of an archive with these nodes."""
+    archive = Archive(new_id(), f"{len(nodes)} nodes", "", "")
+    entries = [archive, *(replace(node, archive_id=archive.id) for node in nodes)]
+    commit_id = await commit_entries(world.store, world.workspace, "main", entries, "Import")
+    async with world.store.database.connection() as conn:
+        await conn.execute("analyze")
+    async with world.store.database.repeatable_read() as conn:
+        statements = 0
+        execute = conn.execute
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            nonlocal statements
+            statements += 1
+            return await execute(*args, **options)
+
+        before = await rows_read(conn)
+        conn.execute = counted  # type: ignore[method-assign]
+        try:
+            snapshot = Snapshot(conn, State(world.workspace, commit_id))
+            found, more = await tree_pages.one_page(
+                snapshot, world.store, Top(archive.id, is_archive=True), size, TITLE, None
+            )
+        finally:
+            del conn.execute
+        assert len(found.nodes) == size
+        assert more is not None
+        return Cost(statements, await rows_read(conn) - before)
+
+
+async def rows_read(conn: Any) -> int:
+    row = await (await conn.execute(READ)).fetchone()
+    return int(row[0])
+
+
+def chain(world: World, length: int) -> list[Node]:
+    found = [world.node("Level 0")]
+    for number in range(1, length):
+        found.append(world.node(f"Level {number}", parent=found[-1]))
+    return found
+
+
+@pytest.mark.requirement("USE-10")
+async def test_the_first_page_of_a_flat_archive_costs_what_it_shows_whatever_its_size_is(world: World) -> None:
+    small = await first_page_cost(world, world.nodes(SMALL), SHOWN)
+    large = await first_page_cost(world, world.nodes(LARGE), SHOWN)
+    assert large.statements == small.statements <= MOST_STATEMENTS
+    assert max(small.rows, large.rows) <= MOST_ROWS
+
+
+@pytest.mark.requirement("USE-10")
+async def test_the_first_page_of_a_chain_costs_what_it_shows_whatever_its_depth_is(world: World) -> None:
+    small = await first_page_cost(world, chain(world, SMALL), SHOWN)
+    large = await first_page_cost(world, chain(world, LARGE), SHOWN)
+    assert large.statements == small.statements <= MOST_STATEMENTS
+    assert max(small.rows, large.rows) <= MOST_ROWS
+
+
+@pytest.mark.requirement("USE-10")
+async def test_the_token_of_a_page_has_the_same_size_at_any_depth(world: World) -> None:
+    await commit_entries(world.store, world.workspace, "main", chain(world, SMALL), "Import")
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    request = pb.GetTreeRequest(workspace=world.workspace, archive="notes", page_size=SHOWN)
+    titles: list[str] = []
+    sizes = set()
+    while not titles or request.page_token:
+        answer = await nodes.get_tree(request)
+        titles += [item.node.title for item in answer.nodes]
+        request.page_token = answer.next_page_token
+        sizes.add(len(answer.next_page_token))
+        assert answer.truncated == 0
+    assert titles == [f"Level {number}" for number in range(SMALL)]
+    assert len(sizes - {0}) == 1
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_page_begins_after_the_place_of_a_node_that_was_removed_or_moved_meanwhile(wire: Wire) -> None:
+    top = await wire.create("Top")
+    first, second, third = [await wire.create(f"Child {number}", parent_id=top.id) for number in range(3)]
+    await wire.create("Below", parent_id=second.id)
+    two = {"revision": wire.session, "node_id": top.id, "page_size": 2}
+    token = (await wire("GetTree", **two)).next_page_token
+    await wire("MoveNode", node_id=first.id, session_id=wire.session, parent_id=third.id)
+    assert await titles(wire, **two, page_token=token) == ["Child 1", "Below"]
+    await wire("DeleteNode", node_id=first.id, session_id=wire.session)
+    assert await titles(wire, **two, page_token=token) == ["Child 1", "Below"]
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_page_whose_place_was_removed_with_its_parent_says_that_the_listing_must_begin_again(
+    wire: Wire,
+) -> None:
+    top = await wire.create("Top")
+    parent = await wire.create("Parent", parent_id=top.id)
+    for number in range(3):
+        await wire.create(f"Child {number}", parent_id=parent.id)
+    three = {"revision": wire.session, "node_id": top.id, "page_size": 3}
+    token = (await wire("GetTree", **three)).next_page_token
+    await wire("DeleteNode", node_id=parent.id, session_id=wire.session, recursive=True)
+    refusal = await wire.refused("GetTree", **three, page_token=token)
+    assert refusal.reason == "PAGE_PLACE_REMOVED"
+    assert "from the first page" in refusal.message
+
+
+async def titles(wire: Wire, **fields: Any) -> list[str]:
+    return [item.node.title for item in (await wire("GetTree", **fields)).nodes]
