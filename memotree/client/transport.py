@@ -35,6 +35,7 @@ from memotree.client.errors import (
     decode_error,
     without_library_frames,
 )
+from memotree.client.wording import reword_answer, reword_error
 
 logger = logging.getLogger("memotree.client")
 
@@ -66,12 +67,14 @@ class TransportSettings:
         stream_timeout: Seconds for a streaming call (verify, rebuild).
         attempts: How often a repeatable call is tried while the server does not answer.
         on_warning: Called with each warning in an answer; by default it logs the warning.
+        contract_names: Whether messages name RPCs and fields as the server does, instead of methods and arguments.
     """
 
     timeout: float = 30.0
     stream_timeout: float = 3600.0
     attempts: int = 5
     on_warning: Callable[[str], None] = log_warning
+    contract_names: bool = False
 
     def retry_options(self, *, repeatable: bool) -> dict[str, Any]:
         """The tenacity options for one call."""
@@ -124,6 +127,20 @@ def _left(deadline: float) -> float:
     return left
 
 
+def _told(settings: TransportSettings, error: MemoTreeClientError, request: Message) -> MemoTreeClientError:
+    """The error of a request, in the words of the settings."""
+    if not settings.contract_names:
+        reword_error(error, request)
+    return error
+
+
+def _received(settings: TransportSettings, answer: AnswerT, request: Message) -> AnswerT:
+    """The answer to a request, in the words of the settings."""
+    if not settings.contract_names:
+        reword_answer(answer, request)
+    return answer
+
+
 def _tell_warnings(settings: TransportSettings, answer: Message) -> None:
     for text in getattr(answer, "warnings", ()):
         settings.on_warning(text)
@@ -162,8 +179,8 @@ class AioTransport:
         try:
             received: AnswerT = await AsyncRetrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
         except MemoTreeClientError as error:
-            raise without_library_frames(error) from None
-        _tell_warnings(self._settings, received)
+            raise without_library_frames(_told(self._settings, error, request)) from None
+        _tell_warnings(self._settings, _received(self._settings, received, request))
         return received
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
@@ -174,9 +191,9 @@ class AioTransport:
         call = open_stream(request, timeout=self._settings.stream_timeout)
         try:
             async for message in call:
-                yield message
+                yield _received(self._settings, message, request)
         except aio.AioRpcError as error:
-            raise decode_error(error, self.address) from None
+            raise _told(self._settings, decode_error(error, self.address), request) from None
         finally:
             call.cancel()
 
@@ -212,8 +229,8 @@ class BlockingTransport:
         try:
             received: AnswerT = Retrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
         except MemoTreeClientError as error:
-            raise without_library_frames(error) from None
-        _tell_warnings(self._settings, received)
+            raise without_library_frames(_told(self._settings, error, request)) from None
+        _tell_warnings(self._settings, _received(self._settings, received, request))
         return received
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
@@ -224,9 +241,9 @@ class BlockingTransport:
         call = open_stream(request, timeout=self._settings.stream_timeout)
         try:
             for message in call:
-                yield message
+                yield _received(self._settings, message, request)
         except grpc.RpcError as error:
-            raise decode_error(error, self.address) from None
+            raise _told(self._settings, decode_error(error, self.address), request) from None
         finally:
             call.cancel()
 
