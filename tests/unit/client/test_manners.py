@@ -1,7 +1,9 @@
 """What a programmer meets first: a light import, signatures that help, and errors that end in one readable line."""
 
+import importlib
 import inspect
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -52,9 +54,22 @@ def test_the_client_imports_only_what_a_thin_installation_has() -> None:
 def test_every_public_name_can_be_imported_from_the_package() -> None:
     assert {name: getattr(memotree, name, None) for name in memotree.__all__}
     assert memotree.Client is Client
-    assert set(memotree.__all__) <= set(dir(memotree))
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
         _ = memotree.Server
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    importlib.import_module("memotree.client")
+    assert dir(memotree) == sorted(memotree.__all__)
+
+
+def test_help_begins_with_what_one_wants() -> None:
+    shown = pydoc.plain(pydoc.render_doc(memotree)).partition("PACKAGE CONTENTS")[0]
+    lines = [line.strip() for line in shown.splitlines() if line.strip()]
+    example = lines.index('with memotree.open("memory") as memory:')
+    assert example < 5
+    assert lines[example + 3].startswith("print(")
+    assert "Client(" in lines[example + 4] + lines[example + 5]
 
 
 def test_a_program_without_a_server_ends_in_one_readable_line_without_frames_of_libraries() -> None:
