@@ -187,7 +187,7 @@ class AsyncFileIngestion:
             merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` if 0.
             tags: Tags for every node.
             message: The message of the commits; if empty, one that counts the documents.
-            agent: The name of the agent or person who ingests; ``"agent"`` if empty.
+            agent: The name of the agent or person who ingests; ``MEMOTREE_AGENT``, else your login name, if empty.
             author: The author of the commits; the agent if ``None``.
             max_model_tokens: The most tokens that models may read and write for one batch; no limit if 0.
             wait: Whether to wait for each batch; otherwise its job goes on in the background.

@@ -212,7 +212,7 @@ class AsyncForestChanges(AsyncForestQueries):
             author: The author of the commit; the agent if ``None``.
             max_model_tokens: The most tokens that models may read and write; no limit if 0.
             request_id: An id of your choice: calls with the same id start only one job.
-            agent: The name of the agent or person who ingests; ``"agent"`` if empty.
+            agent: The name of the agent or person who ingests; ``MEMOTREE_AGENT``, else your login name, if empty.
         """
         request = wire.IngestDocumentRequest(
             workspace=self._workspace,

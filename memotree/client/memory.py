@@ -98,7 +98,7 @@ def remember(
         attributes: Free attributes by name.
         valid_from: From when the text holds, such as ``2023-05-08``; always if empty.
         valid_to: From when it no longer holds; never if empty.
-        agent: Who remembers it, the author of the commit; "agent" if empty.
+        agent: Who remembers it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         find_similar: Whether similar notes are looked for.
@@ -151,7 +151,7 @@ def revise(
         valid_from: From when the note holds.
         valid_to: From when it no longer holds.
         etag: Refuses the call if the note has changed since this version.
-        agent: Who revises it, the author of the commit; "agent" if empty.
+        agent: Who revises it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         find_similar: Whether similar notes are looked for.
@@ -191,7 +191,7 @@ def forget(
         node: The note.
         recursive: Whether the nodes below it are forgotten too.
         etag: Refuses the call if the note has changed since this version.
-        agent: Who forgets it, the author of the commit; "agent" if empty.
+        agent: Who forgets it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
@@ -215,7 +215,7 @@ def restore(
     Args:
         node: The note.
         revision: A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last if empty.
-        agent: Who restores it, the author of the commit; "agent" if empty.
+        agent: Who restores it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
@@ -266,7 +266,7 @@ class AsyncMemory:
 
         Args:
             changes: Described by the functions of ``memotree.client.memory``.
-            agent: Who makes them, the author of the commit; "agent" if empty.
+            agent: Who makes them, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
             message: The commit message; made from the titles if empty.
             branch: The branch; the default branch if empty.
             request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.

@@ -28,6 +28,7 @@ from tenacity import (
 from tenacity.stop import stop_after_attempt, stop_after_delay, stop_base
 
 from memotree.client.contract import make_repeatable, method_of
+from memotree.client.default_agent import name_agent
 from memotree.client.errors import (
     DeadlineExceededError,
     MemoTreeClientError,
@@ -164,6 +165,7 @@ class AioTransport:
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         repeatable = make_repeatable(request)
+        name_agent(request)
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -185,6 +187,7 @@ class AioTransport:
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        name_agent(request)
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -214,6 +217,7 @@ class BlockingTransport:
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         repeatable = make_repeatable(request)
+        name_agent(request)
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -235,6 +239,7 @@ class BlockingTransport:
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        name_agent(request)
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
