@@ -140,6 +140,13 @@ _OF_MESSAGE: Final = {
 }
 """The same for the messages that differ from that; "" for a message whose fields are arguments of their own."""
 
+_PHRASES: Final = {
+    "page_token: ": "",
+    "update_mask: Nothing to change": "Nothing to change",
+    "Set a field, or name it in update_mask to empty it.": "Give a new value, or an empty one.",
+}
+"""What the server says of a field that the client sets by itself, and what it means to the caller."""
+
 _INDEX: Final = r"(?:\[(?:'[^']*'|\"[^\"]*\"|[^\]'\"]*)\])*"
 _STEP: Final = re.compile(rf"(?P<name>[a-z][a-z0-9_]*)(?P<index>{_INDEX})(?:\.(?P<rest>.+))?", re.DOTALL)
 _BATCH: Final = re.compile(r"^changes(?=\[\d+\])")
@@ -182,6 +189,8 @@ def in_python(sentence: str, request: Descriptor | None = None) -> str:
         told = argument(name, request)
         return name if told == name else f"{told}="
 
+    for phrase, meaning in _PHRASES.items():
+        sentence = sentence.replace(phrase, meaning)
     begun = _BATCH.sub(lambda found: argument(found[0], request), sentence)
     return replaced(_NAMED, word, begun)
 
