@@ -152,6 +152,9 @@ class AsyncClient(Calls):
         """Host and port of the server."""
         return self._aio_transport.address
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address}>"
+
     @cached_property
     def raw(self) -> AsyncRawStubs:
         """The generated stubs of all services, for calls that the client does not wrap."""

@@ -112,6 +112,9 @@ class _Twin:
     def __init__(self, twin: Any) -> None:
         self._twin = twin
 
+    def __repr__(self) -> str:
+        return repr(self._twin).replace("<Async", "<", 1)
+
 
 class View(_Twin):
     """A named map from nodes to levels of detail, belonging to a session or branch."""
@@ -309,6 +312,9 @@ class Client(_Twin):
     def address(self) -> str:
         """Host and port of the server."""
         return self._transport.address
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address}>"
 
     @cached_property
     def raw(self) -> RawStubs:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from memotree.client.errors import DeadlineExceededError, ResourceExhaustedError
 from memotree.client.jobs import IngestedDocument, Job
+from memotree.client.lists import several
 from memotree.client.revision import AsyncRevision
 from memotree.v1 import forest_service_pb2 as wire
 from memotree.v1.job_service_pb2 import WatchJobRequest, WatchJobResponse
@@ -210,7 +211,7 @@ class AsyncFileIngestion:
             chunk_size=chunk_size,
             similarity_threshold=similarity_threshold,
             merge_limit=merge_limit,
-            tags=list(tags),
+            tags=several("tags", tags),
             message=message,
             agent=agent,
             author=author.to_wire() if author else None,

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from memotree.client.enums import Similarity, from_wire
+from memotree.client.lists import several
 from memotree.client.node_values import Node, NodeRef
 from memotree.client.node_values import node_id as id_of
 from memotree.client.signatures import described
@@ -107,10 +108,10 @@ def remember(
     return RememberRequest(
         text=text,
         title=title,
-        tags=list(tags),
+        tags=several("tags", tags),
         archive=archive,
-        about=[id_of(node) for node in about],
-        supersedes=[id_of(node) for node in supersedes],
+        about=[id_of(node) for node in several("about", about)],
+        supersedes=[id_of(node) for node in several("supersedes", supersedes)],
         attributes=dict(attributes or {}),
         valid_from=valid_from,
         valid_to=valid_to,
@@ -162,7 +163,7 @@ def revise(
         text=text,
         query=query,
         title=title,
-        tags=list(tags),
+        tags=several("tags", tags),
         attributes=dict(attributes or {}),
         valid_from=valid_from,
         valid_to=valid_to,
@@ -299,4 +300,6 @@ def _in_batch(change: MemoryRequest) -> MemoryChange:
         return MemoryChange(revise=change)
     if isinstance(change, ForgetRequest):
         return MemoryChange(forget=change)
-    return MemoryChange(restore=change)
+    if isinstance(change, RestoreRequest):
+        return MemoryChange(restore=change)
+    raise TypeError(f"{change!r} is no change of a memory; make one with a function of memotree.client.memory.")

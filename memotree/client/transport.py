@@ -31,6 +31,7 @@ from memotree.client.contract import make_repeatable, method_of
 from memotree.client.default_agent import name_agent
 from memotree.client.errors import (
     DeadlineExceededError,
+    FailedPreconditionError,
     MemoTreeClientError,
     UnavailableError,
     decode_error,
@@ -128,6 +129,20 @@ def _left(deadline: float) -> float:
     return left
 
 
+def _refuse_if(closed: bool, address: str) -> None:
+    """Refuses a call of a client that was closed.
+
+    Raises:
+        FailedPreconditionError: If it was.
+    """
+    if closed:
+        raise FailedPreconditionError(
+            f"This client of {address} is closed. Make the call before it is closed, such as within its `with` block, "
+            "or open another one.",
+            reason="CLIENT_CLOSED",
+        )
+
+
 def _told(settings: TransportSettings, error: MemoTreeClientError, request: Message) -> MemoTreeClientError:
     """The error of a request, in the words of the settings."""
     if not settings.contract_names:
@@ -154,6 +169,7 @@ class AioTransport:
         self.address = address
         self._settings = settings
         self._channel: aio.Channel | None = None
+        self._closed = False
 
     @property
     def channel(self) -> aio.Channel:
@@ -164,6 +180,7 @@ class AioTransport:
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
+        _refuse_if(self._closed, self.address)
         repeatable = make_repeatable(request)
         name_agent(request)
         send = self.channel.unary_unary(
@@ -187,6 +204,7 @@ class AioTransport:
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        _refuse_if(self._closed, self.address)
         name_agent(request)
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
@@ -202,6 +220,7 @@ class AioTransport:
 
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
+        self._closed = True
         if self._channel is not None:
             await self._channel.close()
 
@@ -213,9 +232,11 @@ class BlockingTransport:
         self.address = address
         self._settings = settings
         self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        self._closed = False
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
+        _refuse_if(self._closed, self.address)
         repeatable = make_repeatable(request)
         name_agent(request)
         send = self.channel.unary_unary(
@@ -239,6 +260,7 @@ class BlockingTransport:
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        _refuse_if(self._closed, self.address)
         name_agent(request)
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
@@ -254,4 +276,5 @@ class BlockingTransport:
 
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
+        self._closed = True
         self.channel.close()

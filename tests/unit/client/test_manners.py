@@ -16,7 +16,7 @@ from unit.client.fake_memotree import FakeMemoTree
 from unit.client.fake_state import RefusedError
 
 import memotree
-from memotree.client import AsyncClient, AsyncSession, Client, Session, Workspace
+from memotree.client import AsyncClient, AsyncSession, Client, FailedPreconditionError, Session, Workspace
 from memotree.client.forest_values import RecallResult
 
 pytestmark = pytest.mark.requirement("USE-7")
@@ -147,3 +147,54 @@ def test_the_page_about_python_names_every_error() -> None:
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "use-from-python.md").read_text(encoding="utf-8")
     classes = {name for name in memotree.__all__ if name.endswith("Error")} - {"MemoTreeClientError"}
     assert set(re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)) == classes
+
+
+def test_a_closed_client_says_that_it_is_closed(fake: FakeMemoTree) -> None:
+    with Client(fake.address) as client:
+        workspace = client.workspace("notes")
+    for call in (client.status, workspace.info, lambda: list(client.workspaces()), lambda: list(workspace.verify())):
+        with pytest.raises(FailedPreconditionError, match="is closed") as caught:
+            call()
+        assert caught.value.reason == "CLIENT_CLOSED"
+    client.close()
+
+
+async def test_a_closed_asynchronous_client_says_the_same(fake: FakeMemoTree) -> None:
+    async with AsyncClient(fake.address) as client:
+        workspace = client.workspace("notes")
+    with pytest.raises(FailedPreconditionError, match="is closed"):
+        await workspace.info()
+
+
+def test_objects_show_what_they_are_of(fake: FakeMemoTree) -> None:
+    with Client(fake.address) as client:
+        workspace = client.workspace("notes")
+        assert repr(client) == f"<Client of {fake.address}>"
+        assert repr(workspace) == "<Workspace 'notes'>"
+        assert repr(workspace.at("v1")) == "<Revision 'notes' at 'v1'>"
+        assert repr(workspace.resume("abc")) == "<Session 'notes' at 'abc'>"
+        assert repr(workspace.view("plan")) == "<View 'plan' of 'notes'>"
+        assert repr(AsyncClient(fake.address).workspace("notes")) == "<AsyncWorkspace 'notes'>"
+
+
+def test_one_text_for_several_values_is_refused(client: Client) -> None:
+    client.create_workspace("notes")
+    workspace = client.workspace("notes")
+    refused = {
+        "tags": lambda: workspace.remember("Tea.", tags="drink"),
+        "about": lambda: workspace.remember("Tea.", about="4f8rjw2m6tq0x9ka"),
+        "archives": lambda: workspace.recall("Tea?", archives="notes"),
+        "node_types": lambda: workspace.search("Tea?", node_types="note"),
+    }
+    for name, call in refused.items():
+        with pytest.raises(TypeError, match=rf"^{name} takes several values, .* give \['"):
+            call()
+
+
+def test_something_else_than_a_change_is_refused_by_name(client: Client) -> None:
+    client.create_workspace("notes")
+    workspace = client.workspace("notes")
+    with pytest.raises(TypeError, match="'x' is no change of a memory"):
+        workspace.apply(["x"])  # type: ignore[list-item]
+    with workspace.session() as session, pytest.raises(TypeError, match="'x' is no change of a node"):
+        session.apply(["x"])  # type: ignore[list-item]
