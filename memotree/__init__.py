@@ -1,13 +1,16 @@
-"""MemoTree: a Git-backed, versioned knowledge store for the memory of agents, served over gRPC.
+"""MemoTree: a memory for agents whose every change is a Git commit, found again by words and by meaning.
 
-From Python, without a server to start::
+    with memotree.open("memory") as memory:
+        memory.create_workspace("notes", exist_ok=True)
+        memory.workspace("notes").remember("At most five retries.", title="Retries")
+        print(memory.workspace("notes").recall("How many retries?"))
 
-    with memotree.open("~/notes") as memory: ...
-
-and with one, ``Client("127.0.0.1:7319")``. Importing this package imports nothing else: each name is imported at its
-first use.
+``open(path)`` runs a server on a folder by itself; ``Client("127.0.0.1:7319")`` calls one that runs. ``open_async`` and
+``AsyncClient`` are the same for programs with an event loop. Every failed call raises a ``MemoTreeClientError``; its
+subclasses are here too. Further types are in ``memotree.client``.
 """
 
+# Importing this package imports nothing else: each name is imported at its first use.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -142,7 +142,10 @@ class CliContext:
         from memotree.client import Client  # noqa: PLC0415 - `--help` and usage errors need no gRPC
 
         return Client(
-            self.address, timeout=PATIENCE_SECONDS, on_warning=lambda text: self.output.warn(in_commands(text))
+            self.address,
+            timeout=PATIENCE_SECONDS,
+            on_warning=lambda text: self.output.warn(in_commands(text)),
+            contract_names=True,  # `memotree.cli.wording` replaces them
         )
 
     @property

@@ -1,6 +1,5 @@
 """``memotree ingest``: builds memory trees from files and folders, and updates them from new versions."""
 
-import getpass
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -238,7 +237,7 @@ def _author(text: str) -> "Author | None":
 
 
 def _agent(cli: CliContext) -> str:
-    """Who ingests if nobody is named: the agent of the chosen session, else the name of the person's login."""
+    """Who ingests if nobody is named: the agent of the chosen session; empty for the client's default."""
     from memotree.client import MemoTreeClientError  # noqa: PLC0415 - see `_found`
 
     if cli.choice.session:
@@ -246,10 +245,7 @@ def _agent(cli: CliContext) -> str:
             return cli.workspace.resume(cli.choice.session).info().agent
         except MemoTreeClientError:
             pass  # the session is gone; ingestion needs none
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+    return ""
 
 
 def _tell_going_on(cli: CliContext, run: _Run) -> None:

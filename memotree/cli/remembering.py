@@ -1,7 +1,5 @@
 """``memotree remember``, ``revise``, ``forget`` and ``node restore``: one command for one fact, committed at once."""
 
-import getpass
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -88,7 +86,7 @@ def remember(
         valid_from=sent_time(valid_from or ""),
         valid_to=sent_time(valid_to or ""),
         branch=branch,
-        agent=agent or _me(),
+        agent=agent,
         message=message,
     )
     _show(cli, result, "Remembered")
@@ -127,7 +125,7 @@ def revise(
         valid_to=None if valid_to is None else sent_time(valid_to),
         etag=etag,
         branch=branch,
-        agent=agent or _me(),
+        agent=agent,
         message=message,
     )
     _show(cli, result, "Revised")
@@ -143,9 +141,7 @@ def forget(
     message: CommitMessageOption = "",
 ) -> None:
     """Forget a note, and commit that; `memotree node restore` brings it back."""
-    result = cli.workspace.forget(
-        node, recursive=recursive, etag=etag, branch=branch, agent=agent or _me(), message=message
-    )
+    result = cli.workspace.forget(node, recursive=recursive, etag=etag, branch=branch, agent=agent, message=message)
     _show(cli, result, "Forgot")
     cli.output.note(f"`memotree node restore {short(result.id)}` brings it back.")
 
@@ -167,7 +163,7 @@ def restore(
     message: CommitMessageOption = "",
 ) -> None:
     """Bring back a forgotten note, or set a note back to a revision, and commit that."""
-    result = cli.workspace.restore(node, revision=to, branch=branch, agent=agent or _me(), message=message)
+    result = cli.workspace.restore(node, revision=to, branch=branch, agent=agent, message=message)
     _show(cli, result, "Restored")
 
 
@@ -176,13 +172,6 @@ def _given(text: str | None, file: str | None) -> str:
     if found is None:
         raise NothingGivenError('Give the text: memotree remember "…", or --file PATH.')
     return found
-
-
-def _me() -> str:
-    """The name of the person at the terminal; empty if the system knows none."""
-    with suppress(OSError, KeyError, ImportError):
-        return getpass.getuser()
-    return ""
 
 
 def _may_be_id(text: str) -> bool:

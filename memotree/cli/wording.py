@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from memotree.message_words import finder, replaced
+
 COMMANDS: Final = {
     "ListCommits": "log",
     "GetCommit": "show",
@@ -75,8 +77,7 @@ _WORDS: Final = {
     **{rpc: f"`memotree {command}`" for rpc, command in COMMANDS.items()},
     "regenerate_summary": "--regenerate-summary",
 }
-_NAMED: Final = re.compile(rf"(?<!['\"\w-])(?:{'|'.join(_WORDS)})(?!['\"\w])")
-"""Matches one of those words unless it is quoted, since quoted text is from the user."""
+_NAMED: Final = finder(_WORDS)
 
 
 OPTIONS: Final = {
@@ -105,16 +106,16 @@ OPTIONS: Final = {
 }
 """The option or argument that gives each field of a request, where it has another name."""
 _AT_BEGIN: Final = re.compile(rf"^({'|'.join(OPTIONS)})(?=: |\[|$)")
-_INSIDE: Final = re.compile(rf"(?<!['\"\w.-])({'|'.join(name for name in OPTIONS if '_' in name)})(?!['\"\w])")
-"""Matches a field that is no word of English, unless it is quoted, since quoted text is from the user."""
+_INSIDE: Final = finder(name for name in OPTIONS if "_" in name)
+"""Matches a field that is no word of English."""
 
 
 def in_options(sentence: str) -> str:
     """``sentence`` with each field of a request replaced by the option that gives it."""
     begun = _AT_BEGIN.sub(lambda match: OPTIONS[match[1]], sentence)
-    return _INSIDE.sub(lambda match: OPTIONS[match[1]], begun)
+    return replaced(_INSIDE, OPTIONS.__getitem__, begun)
 
 
 def in_commands(sentence: str) -> str:
     """``sentence`` with each RPC name replaced by its command."""
-    return _NAMED.sub(lambda match: _WORDS[match[0]], sentence)
+    return replaced(_NAMED, _WORDS.__getitem__, sentence)

@@ -129,6 +129,8 @@ class AsyncClient(Calls):
         stream_timeout: Seconds for a streaming call (verify, rebuild).
         attempts: How often a repeatable call is tried while the server does not answer.
         on_warning: Called with each warning in an answer; ``None`` logs the warnings.
+        contract_names: Whether messages name the RPCs and fields of the contract, as the server sends them, instead of
+            methods and arguments of Python; for programs with words of their own.
     """
 
     def __init__(
@@ -139,8 +141,9 @@ class AsyncClient(Calls):
         stream_timeout: float = 3600.0,
         attempts: int = 5,
         on_warning: Callable[[str], None] | None = None,
+        contract_names: bool = False,
     ) -> None:
-        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
+        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning, contract_names)
         self._aio_transport = AioTransport(address, settings)
         super().__init__(self._aio_transport)
 
@@ -148,6 +151,9 @@ class AsyncClient(Calls):
     def address(self) -> str:
         """Host and port of the server."""
         return self._aio_transport.address
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address}>"
 
     @cached_property
     def raw(self) -> AsyncRawStubs:

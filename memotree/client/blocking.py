@@ -112,6 +112,9 @@ class _Twin:
     def __init__(self, twin: Any) -> None:
         self._twin = twin
 
+    def __repr__(self) -> str:
+        return repr(self._twin).replace("<Async", "<", 1)
+
 
 class View(_Twin):
     """A named map from nodes to levels of detail, belonging to a session or branch."""
@@ -287,6 +290,8 @@ class Client(_Twin):
         stream_timeout: Seconds for a streaming call (verify, rebuild).
         attempts: How often a repeatable call is tried while the server does not answer.
         on_warning: Called with each warning in an answer; ``None`` logs the warnings.
+        contract_names: Whether messages name the RPCs and fields of the contract, as the server sends them, instead of
+            methods and arguments of Python; for programs with words of their own.
     """
 
     def __init__(
@@ -297,8 +302,9 @@ class Client(_Twin):
         stream_timeout: float = 3600.0,
         attempts: int = 5,
         on_warning: Callable[[str], None] | None = None,
+        contract_names: bool = False,
     ) -> None:
-        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning)
+        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning, contract_names)
         self._transport = BlockingTransport(address, settings)
         super().__init__(Calls(self._transport))
 
@@ -306,6 +312,9 @@ class Client(_Twin):
     def address(self) -> str:
         """Host and port of the server."""
         return self._transport.address
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address}>"
 
     @cached_property
     def raw(self) -> RawStubs:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from memotree.client.enums import Level, LevelName, RelationName, RelationType, UpdateMode, UpdateModeName, to_wire
+from memotree.client.lists import several
 from memotree.client.node_values import ArchiveRef, NodeRef, Relation, Source, archive_id
 from memotree.client.node_values import node_id as id_of
 from memotree.v1.node_service_pb2 import (
@@ -82,7 +83,7 @@ def create(
         content=content,
         brief=brief,
         summary=summary,
-        tags=list(tags),
+        tags=several("tags", tags),
         attributes=dict(attributes or {}),
         position=position,
         commit_message=message,
@@ -147,7 +148,7 @@ def update(
         title=title,
         brief=brief,
         summary=summary,
-        tags=list(tags or ()),
+        tags=several("tags", tags or ()),
         attributes=dict(attributes or {}),
         type=node_type,
         update_mask=FieldMask(paths=[name for name, value in given.items() if value is not None]),
@@ -229,3 +230,4 @@ def in_batch(change: Change) -> NodeChange:
             return NodeChange(add_relation=change)
         case RemoveRelationRequest():
             return NodeChange(remove_relation=change)
+    raise TypeError(f"{change!r} is no change of a node; make one with a function of memotree.client.changes.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from memotree.client.errors import DeadlineExceededError, ResourceExhaustedError
 from memotree.client.jobs import IngestedDocument, Job
+from memotree.client.lists import several
 from memotree.client.revision import AsyncRevision
 from memotree.v1 import forest_service_pb2 as wire
 from memotree.v1.job_service_pb2 import WatchJobRequest, WatchJobResponse
@@ -187,7 +188,7 @@ class AsyncFileIngestion:
             merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` if 0.
             tags: Tags for every node.
             message: The message of the commits; if empty, one that counts the documents.
-            agent: The name of the agent or person who ingests; ``"agent"`` if empty.
+            agent: The name of the agent or person who ingests; ``MEMOTREE_AGENT``, else your login name, if empty.
             author: The author of the commits; the agent if ``None``.
             max_model_tokens: The most tokens that models may read and write for one batch; no limit if 0.
             wait: Whether to wait for each batch; otherwise its job goes on in the background.
@@ -210,7 +211,7 @@ class AsyncFileIngestion:
             chunk_size=chunk_size,
             similarity_threshold=similarity_threshold,
             merge_limit=merge_limit,
-            tags=list(tags),
+            tags=several("tags", tags),
             message=message,
             agent=agent,
             author=author.to_wire() if author else None,

@@ -17,6 +17,7 @@ from memotree.client.forest_values import (
 )
 from memotree.client.history_values import Author
 from memotree.client.jobs import Job
+from memotree.client.lists import several
 from memotree.client.node_values import ArchiveRef, NodeRef, archive_id, node_id
 from memotree.client.transport import Transport
 from memotree.client.workspace_values import Progress
@@ -212,7 +213,7 @@ class AsyncForestChanges(AsyncForestQueries):
             author: The author of the commit; the agent if ``None``.
             max_model_tokens: The most tokens that models may read and write; no limit if 0.
             request_id: An id of your choice: calls with the same id start only one job.
-            agent: The name of the agent or person who ingests; ``"agent"`` if empty.
+            agent: The name of the agent or person who ingests; ``MEMOTREE_AGENT``, else your login name, if empty.
         """
         request = wire.IngestDocumentRequest(
             workspace=self._workspace,
@@ -224,7 +225,7 @@ class AsyncForestChanges(AsyncForestQueries):
             chunk_size=chunk_size,
             similarity_threshold=similarity_threshold,
             merge_limit=merge_limit,
-            tags=list(tags),
+            tags=several("tags", tags),
             message=message,
             author=author.to_wire() if author else None,
             max_model_tokens=max_model_tokens,
@@ -266,7 +267,7 @@ class AsyncForestChanges(AsyncForestQueries):
         request = wire.MergeArchivesRequest(
             workspace=self._workspace,
             branch=branch,
-            archives=[archive_id(archive) for archive in archives],
+            archives=[archive_id(archive) for archive in several("archives", archives)],
             name=name,
             message=message,
             author=author.to_wire() if author else None,
@@ -307,10 +308,10 @@ def _filter(
     include_outdated: bool,
 ) -> wire.RecallFilter:
     return wire.RecallFilter(
-        archives=[archive_id(archive) for archive in archives],
+        archives=[archive_id(archive) for archive in several("archives", archives)],
         model_id=model_id,
-        tags=list(tags),
-        node_types=list(node_types),
+        tags=several("tags", tags),
+        node_types=several("node_types", node_types),
         since=_written(since),
         until=_written(until),
         scope_node_id=node_id(under),

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from memotree.client.enums import Similarity, from_wire
+from memotree.client.lists import several
 from memotree.client.node_values import Node, NodeRef
 from memotree.client.node_values import node_id as id_of
 from memotree.client.signatures import described
@@ -98,7 +99,7 @@ def remember(
         attributes: Free attributes by name.
         valid_from: From when the text holds, such as ``2023-05-08``; always if empty.
         valid_to: From when it no longer holds; never if empty.
-        agent: Who remembers it, the author of the commit; "agent" if empty.
+        agent: Who remembers it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         find_similar: Whether similar notes are looked for.
@@ -107,10 +108,10 @@ def remember(
     return RememberRequest(
         text=text,
         title=title,
-        tags=list(tags),
+        tags=several("tags", tags),
         archive=archive,
-        about=[id_of(node) for node in about],
-        supersedes=[id_of(node) for node in supersedes],
+        about=[id_of(node) for node in several("about", about)],
+        supersedes=[id_of(node) for node in several("supersedes", supersedes)],
         attributes=dict(attributes or {}),
         valid_from=valid_from,
         valid_to=valid_to,
@@ -151,7 +152,7 @@ def revise(
         valid_from: From when the note holds.
         valid_to: From when it no longer holds.
         etag: Refuses the call if the note has changed since this version.
-        agent: Who revises it, the author of the commit; "agent" if empty.
+        agent: Who revises it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         find_similar: Whether similar notes are looked for.
@@ -162,7 +163,7 @@ def revise(
         text=text,
         query=query,
         title=title,
-        tags=list(tags),
+        tags=several("tags", tags),
         attributes=dict(attributes or {}),
         valid_from=valid_from,
         valid_to=valid_to,
@@ -191,7 +192,7 @@ def forget(
         node: The note.
         recursive: Whether the nodes below it are forgotten too.
         etag: Refuses the call if the note has changed since this version.
-        agent: Who forgets it, the author of the commit; "agent" if empty.
+        agent: Who forgets it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
@@ -215,7 +216,7 @@ def restore(
     Args:
         node: The note.
         revision: A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last if empty.
-        agent: Who restores it, the author of the commit; "agent" if empty.
+        agent: Who restores it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
         message: The commit message; made from the title if empty.
         branch: The branch; the default branch if empty.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
@@ -266,7 +267,7 @@ class AsyncMemory:
 
         Args:
             changes: Described by the functions of ``memotree.client.memory``.
-            agent: Who makes them, the author of the commit; "agent" if empty.
+            agent: Who makes them, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
             message: The commit message; made from the titles if empty.
             branch: The branch; the default branch if empty.
             request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
@@ -299,4 +300,6 @@ def _in_batch(change: MemoryRequest) -> MemoryChange:
         return MemoryChange(revise=change)
     if isinstance(change, ForgetRequest):
         return MemoryChange(forget=change)
-    return MemoryChange(restore=change)
+    if isinstance(change, RestoreRequest):
+        return MemoryChange(restore=change)
+    raise TypeError(f"{change!r} is no change of a memory; make one with a function of memotree.client.memory.")

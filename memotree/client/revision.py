@@ -16,6 +16,7 @@ from memotree.client.enums import (
 )
 from memotree.client.forest import AsyncForestQueries
 from memotree.client.history_values import BlamedLine, Commit, CommitDetails, Diff, EntryChange, NodeRevision
+from memotree.client.lists import several
 from memotree.client.node_values import (
     Archive,
     ArchiveRef,
@@ -53,6 +54,10 @@ class AsyncRevision(AsyncForestQueries):
         self._transport = transport
         self._workspace = workspace
         self._revision = revision
+
+    def __repr__(self) -> str:
+        at = f" at {self._revision!r}" if self._revision else ""
+        return f"<{type(self).__name__} {self._workspace!r}{at}>"
 
     @property
     def revision(self) -> str:
@@ -200,8 +205,8 @@ class AsyncRevision(AsyncForestQueries):
             query=query,
             search_type=to_wire(SearchType, search_type),
             max_results=max_results,
-            node_types=list(node_types),
-            tags=list(tags),
+            node_types=several("node_types", node_types),
+            tags=several("tags", tags),
             scope=to_wire(SearchScope, scope),
             include_preview=include_preview,
             preview_length=preview_length,
@@ -209,7 +214,7 @@ class AsyncRevision(AsyncForestQueries):
             view_name=view,
             relation_types=[to_wire(RelationType, each) for each in relation_types],
             max_depth=max_depth,
-            archives=[archive_id(archive) for archive in archives],
+            archives=[archive_id(archive) for archive in several("archives", archives)],
         )
         return SearchResult.from_wire(await self._transport.call(request, nodes.SearchNodesResponse))
 

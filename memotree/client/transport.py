@@ -28,13 +28,16 @@ from tenacity import (
 from tenacity.stop import stop_after_attempt, stop_after_delay, stop_base
 
 from memotree.client.contract import make_repeatable, method_of
+from memotree.client.default_agent import name_agent
 from memotree.client.errors import (
     DeadlineExceededError,
+    FailedPreconditionError,
     MemoTreeClientError,
     UnavailableError,
     decode_error,
     without_library_frames,
 )
+from memotree.client.wording import reword_answer, reword_error
 
 logger = logging.getLogger("memotree.client")
 
@@ -66,12 +69,14 @@ class TransportSettings:
         stream_timeout: Seconds for a streaming call (verify, rebuild).
         attempts: How often a repeatable call is tried while the server does not answer.
         on_warning: Called with each warning in an answer; by default it logs the warning.
+        contract_names: Whether messages name RPCs and fields as the server does, instead of methods and arguments.
     """
 
     timeout: float = 30.0
     stream_timeout: float = 3600.0
     attempts: int = 5
     on_warning: Callable[[str], None] = log_warning
+    contract_names: bool = False
 
     def retry_options(self, *, repeatable: bool) -> dict[str, Any]:
         """The tenacity options for one call."""
@@ -124,6 +129,34 @@ def _left(deadline: float) -> float:
     return left
 
 
+def _refuse_if(closed: bool, address: str) -> None:
+    """Refuses a call of a client that was closed.
+
+    Raises:
+        FailedPreconditionError: If it was.
+    """
+    if closed:
+        raise FailedPreconditionError(
+            f"This client of {address} is closed. Make the call before it is closed, such as within its `with` block, "
+            "or open another one.",
+            reason="CLIENT_CLOSED",
+        )
+
+
+def _told(settings: TransportSettings, error: MemoTreeClientError, request: Message) -> MemoTreeClientError:
+    """The error of a request, in the words of the settings."""
+    if not settings.contract_names:
+        reword_error(error, request)
+    return error
+
+
+def _received(settings: TransportSettings, answer: AnswerT, request: Message) -> AnswerT:
+    """The answer to a request, in the words of the settings."""
+    if not settings.contract_names:
+        reword_answer(answer, request)
+    return answer
+
+
 def _tell_warnings(settings: TransportSettings, answer: Message) -> None:
     for text in getattr(answer, "warnings", ()):
         settings.on_warning(text)
@@ -136,6 +169,7 @@ class AioTransport:
         self.address = address
         self._settings = settings
         self._channel: aio.Channel | None = None
+        self._closed = False
 
     @property
     def channel(self) -> aio.Channel:
@@ -146,7 +180,9 @@ class AioTransport:
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
+        _refuse_if(self._closed, self.address)
         repeatable = make_repeatable(request)
+        name_agent(request)
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -162,26 +198,29 @@ class AioTransport:
         try:
             received: AnswerT = await AsyncRetrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
         except MemoTreeClientError as error:
-            raise without_library_frames(error) from None
-        _tell_warnings(self._settings, received)
+            raise without_library_frames(_told(self._settings, error, request)) from None
+        _tell_warnings(self._settings, _received(self._settings, received, request))
         return received
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        _refuse_if(self._closed, self.address)
+        name_agent(request)
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
         call = open_stream(request, timeout=self._settings.stream_timeout)
         try:
             async for message in call:
-                yield message
+                yield _received(self._settings, message, request)
         except aio.AioRpcError as error:
-            raise decode_error(error, self.address) from None
+            raise _told(self._settings, decode_error(error, self.address), request) from None
         finally:
             call.cancel()
 
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
+        self._closed = True
         if self._channel is not None:
             await self._channel.close()
 
@@ -193,10 +232,13 @@ class BlockingTransport:
         self.address = address
         self._settings = settings
         self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        self._closed = False
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
+        _refuse_if(self._closed, self.address)
         repeatable = make_repeatable(request)
+        name_agent(request)
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
@@ -212,24 +254,27 @@ class BlockingTransport:
         try:
             received: AnswerT = Retrying(**self._settings.retry_options(repeatable=repeatable))(attempt)
         except MemoTreeClientError as error:
-            raise without_library_frames(error) from None
-        _tell_warnings(self._settings, received)
+            raise without_library_frames(_told(self._settings, error, request)) from None
+        _tell_warnings(self._settings, _received(self._settings, received, request))
         return received
 
     async def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        _refuse_if(self._closed, self.address)
+        name_agent(request)
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
         call = open_stream(request, timeout=self._settings.stream_timeout)
         try:
             for message in call:
-                yield message
+                yield _received(self._settings, message, request)
         except grpc.RpcError as error:
-            raise decode_error(error, self.address) from None
+            raise _told(self._settings, decode_error(error, self.address), request) from None
         finally:
             call.cancel()
 
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
+        self._closed = True
         self.channel.close()

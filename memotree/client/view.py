@@ -17,6 +17,10 @@ class AsyncView:
         self._revision = revision
         self._name = name
 
+    def __repr__(self) -> str:
+        at = f" at {self._revision!r}" if self._revision else ""
+        return f"<{type(self).__name__} {self._name!r} of {self._workspace!r}{at}>"
+
     @property
     def name(self) -> str:
         """The name, unique within its session or branch."""

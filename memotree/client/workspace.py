@@ -88,7 +88,8 @@ class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIn
         """Opens a session at the head of ``branch`` (the default branch if empty).
 
         Args:
-            agent: The agent that works in it, and the author of its commits; ``"agent"`` if empty.
+            agent: The agent that works in it, and the author of its commits; ``MEMOTREE_AGENT``, else your
+                login name, if empty.
             branch: The branch it commits to.
             ttl: Idle time after which it expires; the server's setting (7 days) if ``None``.
             request_id: An id of your choice for this call; a new one if empty.

@@ -1,5 +1,5 @@
 """Gateways for agents and plain programs: MCP (streamable HTTP and stdio) and HTTP, over the operations of the server.
 
-Each tool is one line of the table in ``tools``; what it takes and says of itself comes from the wire contract. Import
-``WebFace`` from ``web`` and ``serve_stdio`` from ``stdio``; the rest serves them.
+Each tool is one entry of the table in ``tool_definitions``; what it takes and says of itself comes from the wire
+contract. Import ``HttpServer`` from ``http_server`` and ``serve_stdio`` from ``stdio``; the rest serves them.
 """

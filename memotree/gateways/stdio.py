@@ -171,7 +171,7 @@ class FoundServer:
 
     def _connect(self, address: str) -> Caller:
         settings = TransportSettings(
-            timeout=CALL_SECONDS, stream_timeout=STREAM_SECONDS, attempts=3, on_warning=_ignore
+            timeout=CALL_SECONDS, stream_timeout=STREAM_SECONDS, attempts=3, on_warning=_ignore, contract_names=True
         )
         transport = AioTransport(address, settings)
         self._stack.push_async_callback(transport.close)

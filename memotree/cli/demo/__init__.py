@@ -21,7 +21,9 @@ def run_demo(cli: CliContext, data: Path | None) -> None:
             fresh_folder(folder)
         with stage.waiting("Starting PostgreSQL, Qdrant and the server"):
             address = opened.enter_context(server_on(folder))
-            client = opened.enter_context(Client(address, timeout=120.0, on_warning=cli.output.warn))
+            client = opened.enter_context(
+                Client(address, timeout=120.0, on_warning=cli.output.warn, contract_names=True)
+            )
             stores = client.status().stores
         described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)
         stage.say(f"it listens at {address} after {stage.seconds:.1f} s ({described})", address=address)

@@ -1,7 +1,9 @@
 """What a programmer meets first: a light import, signatures that help, and errors that end in one readable line."""
 
+import importlib
 import inspect
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from unit.client.fake_memotree import FakeMemoTree
 from unit.client.fake_state import RefusedError
 
 import memotree
-from memotree.client import AsyncClient, AsyncSession, Client, Session, Workspace
+from memotree.client import AsyncClient, AsyncSession, Client, FailedPreconditionError, Session, Workspace
 from memotree.client.forest_values import RecallResult
 
 pytestmark = pytest.mark.requirement("USE-7")
@@ -52,9 +54,22 @@ def test_the_client_imports_only_what_a_thin_installation_has() -> None:
 def test_every_public_name_can_be_imported_from_the_package() -> None:
     assert {name: getattr(memotree, name, None) for name in memotree.__all__}
     assert memotree.Client is Client
-    assert set(memotree.__all__) <= set(dir(memotree))
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
         _ = memotree.Server
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    importlib.import_module("memotree.client")
+    assert dir(memotree) == sorted(memotree.__all__)
+
+
+def test_help_begins_with_what_one_wants() -> None:
+    shown = pydoc.plain(pydoc.render_doc(memotree)).partition("PACKAGE CONTENTS")[0]
+    lines = [line.strip() for line in shown.splitlines() if line.strip()]
+    example = lines.index('with memotree.open("memory") as memory:')
+    assert example < 5
+    assert lines[example + 3].startswith("print(")
+    assert "Client(" in lines[example + 4] + lines[example + 5]
 
 
 def test_a_program_without_a_server_ends_in_one_readable_line_without_frames_of_libraries() -> None:
@@ -132,3 +147,54 @@ def test_the_page_about_python_names_every_error() -> None:
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "use-from-python.md").read_text(encoding="utf-8")
     classes = {name for name in memotree.__all__ if name.endswith("Error")} - {"MemoTreeClientError"}
     assert set(re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)) == classes
+
+
+def test_a_closed_client_says_that_it_is_closed(fake: FakeMemoTree) -> None:
+    with Client(fake.address) as client:
+        workspace = client.workspace("notes")
+    for call in (client.status, workspace.info, lambda: list(client.workspaces()), lambda: list(workspace.verify())):
+        with pytest.raises(FailedPreconditionError, match="is closed") as caught:
+            call()
+        assert caught.value.reason == "CLIENT_CLOSED"
+    client.close()
+
+
+async def test_a_closed_asynchronous_client_says_the_same(fake: FakeMemoTree) -> None:
+    async with AsyncClient(fake.address) as client:
+        workspace = client.workspace("notes")
+    with pytest.raises(FailedPreconditionError, match="is closed"):
+        await workspace.info()
+
+
+def test_objects_show_what_they_are_of(fake: FakeMemoTree) -> None:
+    with Client(fake.address) as client:
+        workspace = client.workspace("notes")
+        assert repr(client) == f"<Client of {fake.address}>"
+        assert repr(workspace) == "<Workspace 'notes'>"
+        assert repr(workspace.at("v1")) == "<Revision 'notes' at 'v1'>"
+        assert repr(workspace.resume("abc")) == "<Session 'notes' at 'abc'>"
+        assert repr(workspace.view("plan")) == "<View 'plan' of 'notes'>"
+        assert repr(AsyncClient(fake.address).workspace("notes")) == "<AsyncWorkspace 'notes'>"
+
+
+def test_one_text_for_several_values_is_refused(client: Client) -> None:
+    client.create_workspace("notes")
+    workspace = client.workspace("notes")
+    refused = {
+        "tags": lambda: workspace.remember("Tea.", tags="drink"),
+        "about": lambda: workspace.remember("Tea.", about="4f8rjw2m6tq0x9ka"),
+        "archives": lambda: workspace.recall("Tea?", archives="notes"),
+        "node_types": lambda: workspace.search("Tea?", node_types="note"),
+    }
+    for name, call in refused.items():
+        with pytest.raises(TypeError, match=rf"^{name} takes several values, .* give \['"):
+            call()
+
+
+def test_something_else_than_a_change_is_refused_by_name(client: Client) -> None:
+    client.create_workspace("notes")
+    workspace = client.workspace("notes")
+    with pytest.raises(TypeError, match="'x' is no change of a memory"):
+        workspace.apply(["x"])  # type: ignore[list-item]
+    with workspace.session() as session, pytest.raises(TypeError, match="'x' is no change of a node"):
+        session.apply(["x"])  # type: ignore[list-item]

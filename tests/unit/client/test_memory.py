@@ -46,3 +46,43 @@ def test_signatures_show_the_arguments_and_the_result() -> None:
         assert shown.return_annotation is not None
         assert "Request" not in str(shown)
         assert "agent" in shown.parameters
+
+
+@pytest.mark.requirement("USE-7")
+@pytest.mark.parametrize(
+    ("argument", "variable", "author"),
+    [("planner", "scout", "planner"), ("", "scout", "scout"), ("", "", "ada"), ("", " ", "ada")],
+)
+def test_the_author_is_the_argument_else_the_variable_else_the_login_name(
+    fake: FakeMemoTree,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    argument: str,
+    variable: str,
+    author: str,
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    monkeypatch.setenv("MEMOTREE_AGENT", variable)
+    client.create_workspace("authors")
+    workspace = client.workspace("authors")
+    workspace.remember("At most five retries.", agent=argument)
+    workspace.session(agent=argument)
+    workspace.apply([memory.remember("At most three retries.")], agent=argument)
+    for method in ("Remember", "OpenSession", "BatchChangeMemory"):
+        assert [each.agent for each in fake.requests(method)] == [author]
+    (change,) = fake.requests("BatchChangeMemory")[0].changes
+    assert not change.remember.agent, "the batch has one author"
+
+
+@pytest.mark.requirement("USE-7")
+def test_without_any_name_the_server_chooses_the_author(
+    fake: FakeMemoTree, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown() -> str:
+        raise KeyError("no such user")
+
+    monkeypatch.delenv("MEMOTREE_AGENT", raising=False)
+    monkeypatch.setattr("getpass.getuser", unknown)
+    client.create_workspace("authors")
+    client.workspace("authors").remember("At most five retries.")
+    assert [each.agent for each in fake.requests("Remember")] == [""]

@@ -1,0 +1,42 @@
+"""A node is found by its id, its title or its path."""
+
+from typing import Any
+
+import pytest
+from integration.wires import Wire
+
+from memotree.v1 import types_pb2
+
+SUMMARY = types_pb2.LEVEL_OF_DETAIL_SUMMARY
+DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
+REFERENCES = types_pb2.RELATION_TYPE_REFERENCES
+EXTENDS = types_pb2.RELATION_TYPE_EXTENDS
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_node_is_found_by_id_title_and_path_as_the_session_has_it(wire: Wire) -> None:
+    top = await wire.create("Gardens")
+    water = await wire.create("Water", parent_id=top.id)
+    light = await wire.create("Light", parent_id=top.id)
+
+    async def named(name: str, **options: Any) -> list[str]:
+        found = await wire("ResolveNode", revision=wire.session, name=name, **options)
+        return [one.node.id for one in found.candidates]
+
+    assert await named("Water") == [water.id]
+    assert await named(water.id) == [water.id]
+    assert await named("Gardens/Light") == [light.id]
+    assert await named("Wat", prefix=True) == [water.id]
+    await wire("UpdateNode", node_id=light.id, title="Water", session_id=wire.session)
+    assert sorted(await named("Gardens/Water")) == sorted([water.id, light.id])
+    assert await named("Light") == []
+    assert not (await wire("ResolveNode", name="Water")).candidates
+
+
+@pytest.mark.requirement("USE-10")
+async def test_a_title_that_reads_like_an_id_is_taken_as_the_id_with_a_warning(wire: Wire) -> None:
+    meant = await wire.create("Meant")
+    other = await wire.create(meant.id)
+    found = await wire("ResolveNode", revision=wire.session, name=meant.id)
+    assert [one.node.id for one in found.candidates] == [meant.id]
+    assert list(found.warnings) == [f"{meant.id!r} is taken as an id; a node with this title is {other.id}."]
