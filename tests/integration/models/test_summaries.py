@@ -149,7 +149,7 @@ async def test_a_permanent_fault_leaves_a_pending_built_in_summary(
 
 async def test_a_call_without_an_answer_times_out(connect: MakeModels, endpoint: ModelEndpoint, meter: Meter) -> None:
     endpoint.fail_always(Fault.SLOW, on="chat")
-    models = await connect(RetryPolicy(timeout=0.05, attempts=2, first_wait=0.001, longest_wait=0.002))
+    models = await connect(RetryPolicy(timeout=1.0, attempts=2, first_wait=0.001, longest_wait=0.002))
     assert (await models.summarise_text(TEXT, meter)).pending
     assert len(endpoint.chat_calls) == 2
     assert "too slow" in meter.warnings[0]
