@@ -14,13 +14,17 @@ from memotree.cli.errors import CliError
 from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import short, table, when
+from memotree.cli.revision_names import ALSO, REVISION_NAME
 from memotree.cli.times import SAID, said_time
 
 AtOption = Annotated[
     str,
     typer.Option(
-        "--at", help="A branch, tag, commit or session; the default branch.", autocompletion=completion.revisions
+        "--at",
+        help=f"A branch, tag, commit or session; the default branch. {ALSO}.",
+        autocompletion=completion.revisions,
     ),
+    REVISION_NAME,
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")]
 
@@ -136,9 +140,10 @@ def show(
         str,
         typer.Argument(
             metavar="[REVISION]",
-            help="A commit (or its first digits), tag or branch; the default branch.",
+            help=f"A commit (or its first digits), tag or branch; the default branch. {ALSO}.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     patch: Annotated[bool, typer.Option("--patch", "-p", help="Also show each field that differs.")] = False,
 ) -> None:
@@ -162,9 +167,10 @@ def diff(
         str,
         typer.Argument(
             metavar="[OLD]",
-            help="The older state; the base of the session, or the parent of the commit, when not given.",
+            help=f"The older state; the base of the session, or the parent of the commit, when not given. {ALSO}.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     new: Annotated[
         str,
@@ -173,6 +179,7 @@ def diff(
             help="The newer state; the chosen session, else the default branch, when not given.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     node: Annotated[
         str, typer.Option("--node", help="Only this node.", autocompletion=completion.nodes), NODE_NAME

@@ -29,6 +29,7 @@ from memotree.cli.examples import PROGRAM, epilog, panel
 from memotree.cli.help_pages import HelpfulCommand
 from memotree.cli.node_names import full_id, named_parameters
 from memotree.cli.output import Output
+from memotree.cli.revision_names import ALSO, revision, revision_parameters
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
 from memotree.cli.wording import in_commands
 
@@ -71,7 +72,7 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
             typer.Option(
                 "--at",
                 help="Read at this branch, tag, commit or session; when not given, in the chosen session, else at the "
-                "default branch.",
+                f"default branch. {ALSO}.",
                 autocompletion=completion.revisions,
                 rich_help_panel=_PANEL,
             ),
@@ -166,10 +167,15 @@ class CliContext:
         """Fails if no server answers. That error comes first, since choosing a workspace or session needs a server."""
         self.client.status()
 
+    @cached_property
+    def reading(self) -> str:
+        """The revision to read: what ``--at`` means, else the session; empty for the default branch."""
+        return revision(self.workspace, self.at) if self.at else self.choice.session
+
     @property
     def here(self) -> "Revision":
         """The state to read: ``--at``, else the session, else the default branch."""
-        return self.workspace.at(self.at or self.choice.session)
+        return self.workspace.at(self.reading)
 
     def choose(self, choice: Choice) -> None:
         """Saves a choice for later commands."""
@@ -197,11 +203,14 @@ def command(
         parameters = list(inspect.signature(function).parameters.values())[1:]
         hints = typing.get_type_hints(function, include_extras=True)
 
-        names = named_parameters(hints)
+        names, revisions = named_parameters(hints), revision_parameters(hints)
 
         def call(**values: Any) -> None:
             given = {each: values.pop(each) for each in place}
-            _run(_context(given), lambda cli: function(cli, **_with_ids(cli, values, names)))
+            _run(
+                _context(given),
+                lambda cli: function(cli, **_with_ids(cli, _with_revisions(cli, values, revisions), names)),
+            )
 
         shown = [each.replace(annotation=hints[each.name]) for each in parameters]
         shown += [
@@ -227,12 +236,17 @@ def command(
     return register
 
 
+def _with_revisions(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """The values of a command's parameters, with revisions as the server knows them."""
+    return values | {name: revision(cli.workspace, values[name]) for name in names if values[name]}
+
+
 def _with_ids(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """The values of a command's parameters, with ids in the place of the names of nodes."""
     given = {name: values[name] for name in names if values[name]}
     if not given:
         return values
-    at = values["at"] if "at" in values else values.get("new") or cli.at or cli.choice.session
+    at = values["at"] if "at" in values else values.get("new") or cli.reading
     here = cli.workspace.at(at)
     return values | {
         name: full_id(here, value) if isinstance(value, str) else [full_id(here, each) for each in value]

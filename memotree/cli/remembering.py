@@ -14,6 +14,7 @@ from memotree.cli.errors import CliError
 from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
 from memotree.cli.output import short
+from memotree.cli.revision_names import ALSO, REVISION_NAME
 from memotree.cli.target import Choice
 from memotree.cli.text_input import read_content
 from memotree.cli.times import SENT, sent_time
@@ -158,9 +159,11 @@ def restore(
         typer.Option(
             "--to",
             metavar="REVISION",
-            help="A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last.",
+            help="A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last. "
+            f"{ALSO}.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     branch: BranchOption = "",
     agent: AgentOption = "",
