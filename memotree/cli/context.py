@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from memotree import environment
 from memotree.cli import completion
 from memotree.cli.errors import (
     CliError,
@@ -116,6 +117,7 @@ class CliContext:
     at: str = ""
     address_option: str = ""
     as_json: bool = False
+    calls_server: bool = True
     output: Output = field(init=False)
 
     def __post_init__(self) -> None:
@@ -261,6 +263,7 @@ def _context(given: dict[str, Any]) -> CliContext:
         at=given.get("at", ""),
         address_option=given.get("address", ""),
         as_json=given["as_json"],
+        calls_server="address" in given,
     )
 
 
@@ -271,12 +274,19 @@ def _client_error() -> type[Exception]:
     return kind
 
 
+def _warn_of_unknown_variables(cli: CliContext) -> None:
+    """Warns of variables that nothing reads; a misspelled one would be ignored in silence."""
+    for name, fault in environment.unknown(os.environ) if cli.calls_server else ():
+        cli.output.warn(f"{name}: {fault}")
+
+
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Runs a command; expected errors end it with a message and an exit code."""
     if not gc.isenabled():  # `main` turned it off; what the start made stays until the end
         gc.freeze()
         gc.enable()
     try:
+        _warn_of_unknown_variables(cli)
         work(cli)
         sys.stdout.flush()
     except CliError as error:

@@ -186,6 +186,24 @@ def test_the_environment_names_workspace_and_session(ready: CommandLine, monkeyp
     assert ready.json("node", "update", "cccc", "-c", "env")["content"] == "env"
 
 
+@pytest.mark.requirement("USE-10")
+def test_a_misspelled_variable_is_told_once_in_the_words_of_serve(
+    ready: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMOTREE_WORKSPCE", "other")
+    monkeypatch.setenv("MEMOTREE_AGENT", "ada")
+    monkeypatch.setenv("MEMOTREE_PAGER", "cat")
+    monkeypatch.setenv("MEMOTREE_CHAT_MODEL", "")
+    told = "MEMOTREE_WORKSPCE: there is no such setting; did you mean MEMOTREE_WORKSPACE?"
+    assert ready("log").err == f"warning: {told}\n"
+    assert ready.json("ws", "list")["chosen"] == "demo"
+    served = ready("serve")
+    assert served.code == 1
+    assert served.err.count(told) == 1
+    assert "warning" not in served.err
+    assert ready("log", "--help").err == ""
+
+
 def test_a_chosen_session_is_left_out_in_another_workspace(ready: CommandLine) -> None:
     ready.json("ws", "create", "other", "--no-use")
     assert ready("node", "create", "--title", "T", "-w", "other").code == 2
