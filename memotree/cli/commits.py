@@ -35,6 +35,12 @@ class BadAuthorError(CliError):
     reason = "BAD_AUTHOR"
 
 
+class NodeGivenTwiceError(CliError):
+    """One command names two nodes where one can be meant."""
+
+    reason = "NODE_GIVEN_TWICE"
+
+
 def author_of(text: str) -> tuple[str, str]:
     """The name and address from ``Name <address>`` or ``Name``."""
     name, opened, rest = text.partition("<")
@@ -95,6 +101,13 @@ def _branches(cli: CliContext) -> dict[str, list[str]]:
 
 def log(
     cli: CliContext,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NODE]", help="Only commits that change this node, as --node.", autocompletion=completion.nodes
+        ),
+        NODE_NAME,
+    ] = "",
     at: AtOption = "",
     limit: LimitOption = 50,
     node: Annotated[
@@ -112,9 +125,14 @@ def log(
     until: Annotated[str, typer.Option(metavar="TIME", help=f"Only commits before this time{SAID}")] = "",
     oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
 ) -> None:
-    """List commits, newest first."""
+    """List commits, newest first.
+
+    With --oneline, each is told with the number of entries that it created (+), changed (~) and deleted (-).
+    """
+    if name and node:
+        raise NodeGivenTwiceError("The node is given twice, as an argument and with --node. Give it once.")
     commits = cli.workspace.at(at).log(
-        node=node or None,
+        node=node or name or None,
         subtree=subtree or None,
         author=author,
         since=said_time("--since", since),
