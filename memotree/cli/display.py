@@ -151,8 +151,8 @@ def commit_with_entries(commit: Commit, changes: Sequence[EntryChange], branches
     shown = {change.node_id for change in changes}
     kept, reasons = [], dict[str, str]()
     for each in paragraphs(commit.message):
-        if each.sign and {entry for entry, _ in each.reasons} <= shown:
-            reasons.update({entry: why for entry, why in each.reasons if why})
+        if each.sign and {entry.id for entry in each.entries} <= shown:
+            reasons.update({entry.id: entry.reason for entry in each.entries if entry.reason})
         else:
             kept.append(each.text)
     return Group(commit_block(commit, branches, "\n\n".join(kept)), entries(changes, reasons))

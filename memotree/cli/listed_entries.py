@@ -9,10 +9,19 @@ from typing import Final
 _SIGNS: Final = {"Created:": "+", "Changed:": "~", "Moved:": "~", "Deleted:": "-"}
 """The sign of each list's heading."""
 _PARAGRAPHS: Final = re.compile(r"\n\n(?=\S)")
-_LISTED: Final = re.compile(r"^- .*? \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)", re.MULTILINE)
-"""An entry in the message of a commit: its id, and the indented lines with the reason."""
+_LISTED: Final = re.compile(r"^- (.*?) \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)", re.MULTILINE)
+"""An entry in the message of a commit: its title, its id, and the indented lines with the reason."""
 _UNLISTED: Final = re.compile(r"(?:  and (\d+) more\n)?\n*")
 """The only other text that may be in such a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntry:
+    """An entry in a list, with the reason given for its change, or an empty text."""
+
+    title: str
+    id: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +31,13 @@ class Paragraph:
     Attributes:
         text: As it is.
         sign: ``+``, ``~`` or ``-`` if it is a list of entries and nothing else; otherwise empty.
-        reasons: The listed entries, each with the reason given for it, or an empty text.
+        entries: The listed entries.
         more: How many entries it counts without listing them.
     """
 
     text: str
     sign: str = ""
-    reasons: tuple[tuple[str, str], ...] = ()
+    entries: tuple[ListedEntry, ...] = ()
     more: int = 0
 
 
@@ -39,8 +48,8 @@ def paragraphs(message: str) -> Iterator[Paragraph]:
         listed = _LISTED.findall(f"{rest}\n") if heading in _SIGNS else []
         beside = _UNLISTED.fullmatch(_LISTED.sub("", f"{rest}\n"))
         if listed and beside:
-            reasons = tuple((entry, textwrap.dedent(why).rstrip("\n")) for entry, why in listed)
-            yield Paragraph(text, _SIGNS[heading], reasons, int(beside[1] or 0))
+            entries = tuple(ListedEntry(title, each, textwrap.dedent(why).rstrip("\n")) for title, each, why in listed)
+            yield Paragraph(text, _SIGNS[heading], entries, int(beside[1] or 0))
         else:
             yield Paragraph(text)
 
@@ -50,5 +59,5 @@ def counts(message: str) -> str:
     found = dict.fromkeys(_SIGNS.values(), 0)
     for each in paragraphs(message):
         if each.sign:
-            found[each.sign] += len(each.reasons) + each.more
+            found[each.sign] += len(each.entries) + each.more
     return " ".join(f"{sign}{count:,}" for sign, count in found.items() if count)

@@ -11,8 +11,9 @@ from memotree.cli import completion
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.display import node_line
 from memotree.cli.errors import CliError
+from memotree.cli.forgotten import id_alive_or_forgotten
 from memotree.cli.node_names import NODE_NAME
-from memotree.cli.options import AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
+from memotree.cli.options import NODE_HELP, AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
 from memotree.cli.output import short
 from memotree.cli.revision_names import ALSO, REVISION_NAME
 from memotree.cli.target import Choice
@@ -153,7 +154,12 @@ def forget(
 
 def restore(
     cli: CliContext,
-    node: NodeArgument,
+    node: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE", help=f"{NODE_HELP} A forgotten note: its id or title.", autocompletion=completion.nodes
+        ),
+    ],
     to: Annotated[
         str,
         typer.Option(
@@ -170,7 +176,9 @@ def restore(
     message: CommitMessageOption = "",
 ) -> None:
     """Bring back a forgotten note, or set a note back to a revision, and commit that."""
-    result = cli.workspace.restore(node, revision=to, branch=branch, agent=agent or _me(), message=message)
+    workspace = cli.workspace
+    found = id_alive_or_forgotten(workspace, branch, node)
+    result = workspace.restore(found, revision=to, branch=branch, agent=agent or _me(), message=message)
     _show(cli, result, "Restored")
 
 

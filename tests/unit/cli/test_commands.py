@@ -289,3 +289,17 @@ def test_verify_lists_differences_and_fails_and_rebuild_shows_its_steps(memotree
     memotree.json("ws", "create", "broken", "-d", "damaged")
     assert memotree.json("verify", code=1)["differences"][0]["store"] == "postgres"
     assert "memotree rebuild" in memotree("verify").err
+
+
+@pytest.mark.requirement("USE-10")
+def test_verify_without_a_chosen_workspace_checks_all_there_are(memotree: CommandLine) -> None:
+    assert memotree.json("verify", code=2)["error"]["reason"] == "NO_WORKSPACE_CHOSEN"
+    memotree.json("ws", "create", "broken", "-d", "damaged", "--no-use")
+    ran = memotree("verify")
+    assert (ran.code, "memotree rebuild --workspace broken" in ran.err) == (1, True)
+    memotree.json("ws", "create", "sound", "--no-use")
+    found = memotree.json("verify", code=1)
+    assert [len(found["workspaces"][name]) for name in ("broken", "sound")] == [1, 0]
+    assert found["workspaces"]["broken"] == found["differences"]
+    shown = memotree("verify").out
+    assert shown.index("broken") < shown.index("sound") < shown.index("agree")
