@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -32,7 +32,7 @@ from memotree.cli.node_names import full_id, named_parameters
 from memotree.cli.output import Output
 from memotree.cli.revision_names import ALSO, revision, revision_parameters
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
-from memotree.cli.wording import in_commands
+from memotree.cli.wording import in_commands, own_options
 
 if TYPE_CHECKING:
     from memotree.client import Client, MemoTreeClientError, Revision, Session, Workspace
@@ -118,6 +118,7 @@ class CliContext:
     address_option: str = ""
     as_json: bool = False
     calls_server: bool = True
+    own_options: Mapping[str, str] = field(default_factory=dict)
     output: Output = field(init=False)
 
     def __post_init__(self) -> None:
@@ -206,11 +207,12 @@ def command(
         hints = typing.get_type_hints(function, include_extras=True)
 
         names, revisions = named_parameters(hints), revision_parameters(hints)
+        own = own_options(hints)
 
         def call(**values: Any) -> None:
             given = {each: values.pop(each) for each in place}
             _run(
-                _context(given),
+                _context(given, own),
                 lambda cli: function(cli, **_with_ids(cli, _with_revisions(cli, values, revisions), names)),
             )
 
@@ -256,7 +258,7 @@ def _with_ids(cli: CliContext, values: dict[str, Any], names: frozenset[str]) ->
     }
 
 
-def _context(given: dict[str, Any]) -> CliContext:
+def _context(given: dict[str, Any], own: Mapping[str, str]) -> CliContext:
     return CliContext(
         workspace_option=given.get("workspace", ""),
         session_option=given.get("session", ""),
@@ -264,6 +266,7 @@ def _context(given: dict[str, Any]) -> CliContext:
         address_option=given.get("address", ""),
         as_json=given["as_json"],
         calls_server="address" in given,
+        own_options=own,
     )
 
 
@@ -301,6 +304,6 @@ def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
         if not isinstance(error, _client_error()):
             raise
         failure: Any = error
-        raise typer.Exit(tell_client_error(cli.output, failure, cli.hint(failure))) from None
+        raise typer.Exit(tell_client_error(cli.output, failure, cli.hint(failure), cli.own_options)) from None
     finally:
         cli.close()
