@@ -4,7 +4,6 @@ Only this module and the command line read the environment. A value given in cod
 overrides the environment, the environment overrides the file, the file overrides the default.
 """
 
-import difflib
 import os
 import re
 import tomllib
@@ -19,21 +18,10 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-PREFIX: Final = "MEMOTREE_"
-CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+from memotree import environment
+from memotree.environment import CONFIG_VARIABLE, PREFIX, variable
+
 CONFIG_NAME: Final = "memotree.toml"
-
-ENVIRONMENT_NAMES: Final = {"data_folder": f"{PREFIX}DATA"}
-"""The settings whose variable is not the prefix followed by the setting's name."""
-
-NOT_SETTINGS: Final = (
-    CONFIG_VARIABLE,
-    *(f"{PREFIX}{name}" for name in ("ADDRESS", "WORKSPACE", "SESSION", "DEBUG", "FAULT_", "TEST_")),
-)
-"""Variables that are no settings: the command line, the client and crash tests read them.
-
-A name that ends in ``_`` stands for all variables that begin with it.
-"""
 
 LOCAL_EMBEDDING_MODEL: Final = "all-minilm-l6-v2"
 """The embedding model that runs in this process if no URL is given and the package with its weights is installed."""
@@ -283,11 +271,6 @@ class Settings(BaseSettings):
         return init_settings, _Environment(settings_cls), _ConfigFile(settings_cls)
 
 
-def variable(setting: str) -> str:
-    """The environment variable of a setting."""
-    return ENVIRONMENT_NAMES.get(setting, PREFIX + setting.upper())
-
-
 def config_path() -> Path:
     """The TOML file: the one that ``MEMOTREE_CONFIG`` names, else ``memotree.toml`` in the working folder."""
     return Path(os.environ.get(CONFIG_VARIABLE) or CONFIG_NAME)
@@ -307,16 +290,7 @@ class _Environment(_Source):
 
     def __call__(self) -> dict[str, Any]:
         known = {variable(name): name for name in self.settings_cls.model_fields}
-        return {
-            known.get(name, name): value
-            for name, value in os.environ.items()
-            if value and name.startswith(PREFIX) and not _is_of_others(name)
-        }
-
-
-def _is_of_others(name: str) -> bool:
-    """Whether a variable is not a setting: ``MEMOTREE_SESSION`` is not, ``MEMOTREE_SESSION_TTL`` is."""
-    return any(name == other or (other.endswith("_") and name.startswith(other)) for other in NOT_SETTINGS)
+        return {known.get(name, name): value for name, value in environment.given(os.environ)}
 
 
 class _ConfigFile(_Source):
@@ -359,7 +333,7 @@ def _faults(detail: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Fie
         return
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
-        yield FieldViolation(_place(name, given), f"there is no such setting{_guess(name)}")
+        yield FieldViolation(_place(name, given), environment.no_such(name, Settings.model_fields))
         return
     own = detail.get("ctx", {}).get("error")
     fault = str(own) if own is not None else str(detail["msg"]).removeprefix("Input ")
@@ -379,10 +353,3 @@ def _place(name: str, given: Mapping[str, Any]) -> str:
     if not os.environ.get(variable(name)) and name in _ConfigFile(Settings)():
         return f"{name} in {config_path()}"
     return variable(name)
-
-
-def _guess(name: str) -> str:
-    """A hint with the most similar setting name; "" if none is similar."""
-    names = [variable(known) for known in Settings.model_fields] if name.startswith(PREFIX) else Settings.model_fields
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -30,6 +30,10 @@ and revisions.
 A node, archive or commit is named by its id or by any unique beginning of it of four characters or more; an archive by
 its name as well, and a node by its title or by its path `ARCHIVE/TITLE/TITLE`.
 
+A revision is a branch, tag, commit or session. `NAME~2` is two commits before it. A time, such as `yesterday`,
+`"3 days ago"` or `2026-11-03` (its begin), is the newest commit of the default branch then, and `BRANCH@{yesterday}`
+that of another branch; a branch or tag with such a name comes first.
+
 | exit status | meaning |
 |---|---|
 | 0 | done |

@@ -10,8 +10,18 @@ DEBUG_VARIABLE = "MEMOTREE_DEBUG"
 """The variable that, if set, makes unexpected errors show their traceback."""
 
 
+def version_line() -> str:
+    """The name and version of the installed package."""
+    from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
+
+    return f"memotree {version('memotree')}"
+
+
 def main() -> None:
     """Runs the command line; even an unexpected error is reported in one sentence."""
+    if sys.argv[1:] == ["--version"]:  # answered without the libraries of the command line, which may be missing
+        sys.stdout.write(f"{version_line()}\n")
+        return
     gc.disable()  # imports make many objects and little garbage; the command itself runs with collection again
     try:
         from memotree.cli.app import app  # noqa: PLC0415 - keeps `import memotree.cli` free of other imports

@@ -25,6 +25,7 @@ from memotree.cli import (
     setup,
     structure,
     summaries,
+    version_line,
     views,
     workspaces,
 )
@@ -64,9 +65,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
-
-        typer.echo(f"memotree {version('memotree')}")
+        typer.echo(version_line())
         raise typer.Exit
 
 

@@ -14,13 +14,17 @@ from memotree.cli.errors import CliError
 from memotree.cli.node_names import NODE_NAME
 from memotree.cli.options import LevelChoice, LevelOption, NodeArgument, word
 from memotree.cli.output import short, table, when
+from memotree.cli.revision_names import ALSO, REVISION_NAME
 from memotree.cli.times import SAID, said_time
 
 AtOption = Annotated[
     str,
     typer.Option(
-        "--at", help="A branch, tag, commit or session; the default branch.", autocompletion=completion.revisions
+        "--at",
+        help=f"A branch, tag, commit or session; the default branch. {ALSO}.",
+        autocompletion=completion.revisions,
     ),
+    REVISION_NAME,
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")]
 
@@ -29,6 +33,12 @@ class BadAuthorError(CliError):
     """The author does not have the form ``Name <address>``."""
 
     reason = "BAD_AUTHOR"
+
+
+class NodeGivenTwiceError(CliError):
+    """One command names two nodes where one can be meant."""
+
+    reason = "NODE_GIVEN_TWICE"
 
 
 def author_of(text: str) -> tuple[str, str]:
@@ -91,6 +101,13 @@ def _branches(cli: CliContext) -> dict[str, list[str]]:
 
 def log(
     cli: CliContext,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NODE]", help="Only commits that change this node, as --node.", autocompletion=completion.nodes
+        ),
+        NODE_NAME,
+    ] = "",
     at: AtOption = "",
     limit: LimitOption = 50,
     node: Annotated[
@@ -108,9 +125,14 @@ def log(
     until: Annotated[str, typer.Option(metavar="TIME", help=f"Only commits before this time{SAID}")] = "",
     oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
 ) -> None:
-    """List commits, newest first."""
+    """List commits, newest first.
+
+    With --oneline, each is told with the number of entries that it created (+), changed (~) and deleted (-).
+    """
+    if name and node:
+        raise NodeGivenTwiceError("The node is given twice, as an argument and with --node. Give it once.")
     commits = cli.workspace.at(at).log(
-        node=node or None,
+        node=node or name or None,
         subtree=subtree or None,
         author=author,
         since=said_time("--since", since),
@@ -136,9 +158,10 @@ def show(
         str,
         typer.Argument(
             metavar="[REVISION]",
-            help="A commit (or its first digits), tag or branch; the default branch.",
+            help=f"A commit (or its first digits), tag or branch; the default branch. {ALSO}.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     patch: Annotated[bool, typer.Option("--patch", "-p", help="Also show each field that differs.")] = False,
 ) -> None:
@@ -162,9 +185,10 @@ def diff(
         str,
         typer.Argument(
             metavar="[OLD]",
-            help="The older state; the base of the session, or the parent of the commit, when not given.",
+            help=f"The older state; the base of the session, or the parent of the commit, when not given. {ALSO}.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     new: Annotated[
         str,
@@ -173,6 +197,7 @@ def diff(
             help="The newer state; the chosen session, else the default branch, when not given.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     node: Annotated[
         str, typer.Option("--node", help="Only this node.", autocompletion=completion.nodes), NODE_NAME

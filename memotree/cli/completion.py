@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from memotree.cli.revision_names import revision
 from memotree.cli.target import find_address, read_choice
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _nodes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     with _workspace(context) as workspace:
         place = context.params
         session = place.get("session") or read_choice(find_address(place.get("address"))).session
-        here = workspace.at(place.get("at") or session)
+        here = workspace.at(revision(workspace, place.get("at") or "") or session)
         above, slash, begun = incomplete.rpartition("/")
         found = here.named(begun, prefix=True, max_candidates=_FEW)
         if slash:

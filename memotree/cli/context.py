@@ -9,13 +9,14 @@ import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from memotree import environment
 from memotree.cli import completion
 from memotree.cli.errors import (
     CliError,
@@ -29,8 +30,9 @@ from memotree.cli.examples import PROGRAM, epilog, panel
 from memotree.cli.help_pages import HelpfulCommand
 from memotree.cli.node_names import full_id, named_parameters
 from memotree.cli.output import Output
+from memotree.cli.revision_names import ALSO, revision, revision_parameters
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
-from memotree.cli.wording import in_commands
+from memotree.cli.wording import in_commands, own_options
 
 if TYPE_CHECKING:
     from memotree.client import Client, MemoTreeClientError, Revision, Session, Workspace
@@ -71,7 +73,7 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
             typer.Option(
                 "--at",
                 help="Read at this branch, tag, commit or session; when not given, in the chosen session, else at the "
-                "default branch.",
+                f"default branch. {ALSO}.",
                 autocompletion=completion.revisions,
                 rich_help_panel=_PANEL,
             ),
@@ -115,6 +117,8 @@ class CliContext:
     at: str = ""
     address_option: str = ""
     as_json: bool = False
+    calls_server: bool = True
+    own_options: Mapping[str, str] = field(default_factory=dict)
     output: Output = field(init=False)
 
     def __post_init__(self) -> None:
@@ -169,10 +173,15 @@ class CliContext:
         """Fails if no server answers. That error comes first, since choosing a workspace or session needs a server."""
         self.client.status()
 
+    @cached_property
+    def reading(self) -> str:
+        """The revision to read: what ``--at`` means, else the session; empty for the default branch."""
+        return revision(self.workspace, self.at) if self.at else self.choice.session
+
     @property
     def here(self) -> "Revision":
         """The state to read: ``--at``, else the session, else the default branch."""
-        return self.workspace.at(self.at or self.choice.session)
+        return self.workspace.at(self.reading)
 
     def choose(self, choice: Choice) -> None:
         """Saves a choice for later commands."""
@@ -200,11 +209,15 @@ def command(
         parameters = list(inspect.signature(function).parameters.values())[1:]
         hints = typing.get_type_hints(function, include_extras=True)
 
-        names = named_parameters(hints)
+        names, revisions = named_parameters(hints), revision_parameters(hints)
+        own = own_options(hints)
 
         def call(**values: Any) -> None:
             given = {each: values.pop(each) for each in place}
-            _run(_context(given), lambda cli: function(cli, **_with_ids(cli, values, names)))
+            _run(
+                _context(given, own),
+                lambda cli: function(cli, **_with_ids(cli, _with_revisions(cli, values, revisions), names)),
+            )
 
         shown = [each.replace(annotation=hints[each.name]) for each in parameters]
         shown += [
@@ -230,12 +243,17 @@ def command(
     return register
 
 
+def _with_revisions(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """The values of a command's parameters, with revisions as the server knows them."""
+    return values | {name: revision(cli.workspace, values[name]) for name in names if values[name]}
+
+
 def _with_ids(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """The values of a command's parameters, with ids in the place of the names of nodes."""
     given = {name: values[name] for name in names if values[name]}
     if not given:
         return values
-    at = values["at"] if "at" in values else values.get("new") or cli.at or cli.choice.session
+    at = values["at"] if "at" in values else values.get("new") or cli.reading
     here = cli.workspace.at(at)
     return values | {
         name: full_id(here, value) if isinstance(value, str) else [full_id(here, each) for each in value]
@@ -243,13 +261,15 @@ def _with_ids(cli: CliContext, values: dict[str, Any], names: frozenset[str]) ->
     }
 
 
-def _context(given: dict[str, Any]) -> CliContext:
+def _context(given: dict[str, Any], own: Mapping[str, str]) -> CliContext:
     return CliContext(
         workspace_option=given.get("workspace", ""),
         session_option=given.get("session", ""),
         at=given.get("at", ""),
         address_option=given.get("address", ""),
         as_json=given["as_json"],
+        calls_server="address" in given,
+        own_options=own,
     )
 
 
@@ -260,12 +280,19 @@ def _client_error() -> type[Exception]:
     return kind
 
 
+def _warn_of_unknown_variables(cli: CliContext) -> None:
+    """Warns of variables that nothing reads; a misspelled one would be ignored in silence."""
+    for name, fault in environment.unknown(os.environ) if cli.calls_server else ():
+        cli.output.warn(f"{name}: {fault}")
+
+
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Runs a command; expected errors end it with a message and an exit code."""
     if not gc.isenabled():  # `main` turned it off; what the start made stays until the end
         gc.freeze()
         gc.enable()
     try:
+        _warn_of_unknown_variables(cli)
         work(cli)
         sys.stdout.flush()
     except CliError as error:
@@ -280,6 +307,6 @@ def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
         if not isinstance(error, _client_error()):
             raise
         failure: Any = error
-        raise typer.Exit(tell_client_error(cli.output, failure, cli.hint(failure))) from None
+        raise typer.Exit(tell_client_error(cli.output, failure, cli.hint(failure), cli.own_options)) from None
     finally:
         cli.close()

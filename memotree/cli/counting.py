@@ -82,7 +82,7 @@ def counting(output: Output, noun: str) -> Iterator[Counting]:
     """A count of things on stderr; ``noun`` is what they are, in the plural."""
     if output.as_json:
         yield _Silent()
-    elif not output.err.is_terminal:
+    elif not output.moves:
         yield _Lines(output, noun)
     else:
         columns = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from memotree.cli.listed_entries import counts, paragraphs
 from memotree.cli.output import ID, Column, facts, short, table, when
 
 if TYPE_CHECKING:
@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Source, TreeNode
 
 CHANGE_STYLES = {"CREATED": ("+ created", "green"), "UPDATED": ("~ updated", "yellow"), "DELETED": ("- deleted", "red")}
+_COUNT_STYLES = {"+": "green", "~": "yellow", "-": "red"}
 TYPE_ICONS = {"summary_node": "∑", "task": "☐", "goal": "◎", "project": "▣"}
 """The sign of a node's type on its line; other types have none."""
 _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
-_LISTS = {"Created:", "Changed:", "Moved:", "Deleted:"}
-_LISTED_AS = re.compile(r"\n\n(?=\S)")
-_LISTED = re.compile(r"^- .*? \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)", re.MULTILINE)
-"""An entry in the message of a commit: its id, and the indented lines with the reason."""
-_UNLISTED = re.compile(r"(?:  and \d+ more\n)?\n*")
-"""The only other text that may be in such a list."""
 _NO_LINE_END = re.compile(r"^\\.*\n?", re.MULTILINE)
 """The remark of a unified diff that a last line has no end."""
 _INDENT = 6
@@ -140,8 +135,11 @@ def commit_block(commit: Commit, branches: Iterable[str] = (), message: str = ""
 
 
 def commit_line(commit: Commit, branches: Iterable[str] = ()) -> Text:
-    """A commit on one line: id, branches, tags and subject."""
-    return Text.assemble((short(commit.id), "yellow"), _names(commit, branches), " ", commit.subject)
+    """A commit on one line: id, branches, tags, subject, how many entries it changed, and author."""
+    line = Text.assemble((short(commit.id), "yellow"), _names(commit, branches), " ", commit.subject)
+    for sign in counts(commit.message).split():
+        line.append(f" {sign}", _COUNT_STYLES[sign[0]])
+    return line.append(f" ({commit.author.name})", "dim")
 
 
 def commit_with_entries(commit: Commit, changes: Sequence[EntryChange], branches: Iterable[str] = ()) -> Group:
@@ -152,14 +150,11 @@ def commit_with_entries(commit: Commit, changes: Sequence[EntryChange], branches
     """
     shown = {change.node_id for change in changes}
     kept, reasons = [], dict[str, str]()
-    for paragraph in _LISTED_AS.split(commit.message):
-        heading, _, rest = paragraph.partition("\n")
-        listed = _LISTED.findall(f"{rest}\n") if heading in _LISTS else []
-        beside = _LISTED.sub("", f"{rest}\n")
-        if listed and {entry for entry, _ in listed} <= shown and _UNLISTED.fullmatch(beside):
-            reasons.update({entry: textwrap.dedent(why).rstrip("\n") for entry, why in listed if why})
+    for each in paragraphs(commit.message):
+        if each.sign and {entry.id for entry in each.entries} <= shown:
+            reasons.update({entry.id: entry.reason for entry in each.entries if entry.reason})
         else:
-            kept.append(paragraph)
+            kept.append(each.text)
     return Group(commit_block(commit, branches, "\n\n".join(kept)), entries(changes, reasons))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -12,6 +13,8 @@ from memotree.cli.output import ID, Cell, Column, plain, table
 from memotree.cli.wording import in_commands, in_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import RenderableType
 
     from memotree.cli.output import Output
@@ -81,10 +84,19 @@ def tell_cli_error(output: Output, error: CliError) -> int:
     return error.exit_code
 
 
-def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = "") -> int:
-    """Prints the error with all faults, conflicts and nodes that the server sent; returns the exit code."""
+def tell_client_error(
+    output: Output, error: MemoTreeClientError, hint: str = "", own: Mapping[str, str] = MappingProxyType({})
+) -> int:
+    """Prints the error with all faults, conflicts and nodes that the server sent; returns the exit code.
+
+    Args:
+        output: Where to.
+        error: What the server answered.
+        hint: A sentence for its end.
+        own: The options of the command by the field that they give.
+    """
     unreachable = error.code == "UNAVAILABLE" and not error.reason
-    sentence = in_options(in_commands(error.message))
+    sentence = in_options(in_commands(error.message), own)
     if unreachable:
         sentence = f"{sentence.partition(' (')[0]}. Start one with `memotree serve`, or name another with --address."
     if output.as_json:
@@ -94,7 +106,9 @@ def tell_client_error(output: Output, error: MemoTreeClientError, hint: str = ""
                 document[name] = plain(getattr(error, name))
         output.document({"error": document})
     output.error(sentence)
-    faults = [(in_options(each.field), in_options(in_commands(each.description))) for each in error.violations]
+    faults = [
+        (in_options(each.field, own), in_options(in_commands(each.description), own)) for each in error.violations
+    ]
     if any(not _told(description, sentence) for _, description in faults):
         for field, description in faults:
             output.note(f"  • {field}: {description}")

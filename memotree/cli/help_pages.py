@@ -1,9 +1,10 @@
-"""How help is shown: an on/off option takes no value, and the first page lists its commands under headings in order."""
+"""How help and commands are found: flags take no value, headings have an order, and other names of commands work."""
 
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from memotree.cli.command_names import ALIASES, unknown_command
 from memotree.cli.examples import PANELS
 
 _ORDER = {name: place for place, name in enumerate(name for names in PANELS.values() for name in names)}
@@ -26,11 +27,29 @@ class HelpfulCommand(TyperCommand):
 
 
 class HelpfulGroup(TyperGroup):
-    """A group of commands whose help shows no value for on/off options."""
+    """A group whose help shows no value for on/off options, and whose commands have other names, too."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """All parameters of the group, with those that Typer adds."""
         return _without_flag_values(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command with this name, else the one for which it is another name."""
+        found = super().get_command(ctx, cmd_name)
+        return found or super().get_command(ctx, ALIASES.get(cmd_name, ""))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the first argument names, and the others.
+
+        Raises:
+            typer.TyperException: There is none; the message says what it may have meant.
+        """
+        name = args[0]
+        if not (name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name)):
+            top = ctx.find_root()
+            path = "" if ctx is top else str(self.name)
+            ctx.fail(unknown_command(name, self.commands, path, top.command.commands))
+        return super().resolve_command(ctx, args)
 
 
 class FirstPage(HelpfulGroup):

@@ -11,6 +11,7 @@ from memotree.cli.commits import author_of
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.counting import counting
 from memotree.cli.errors import CliError, ExitCode, FileError
+from memotree.cli.gone_documents import gone_documents
 from memotree.cli.ingest_report import Ingested, report
 from memotree.cli.options import TagsOption
 from memotree.cli.output import counted
@@ -40,6 +41,7 @@ class _Run:
     """What the command knows while it waits: the outcomes so far, and the batch that is being ingested."""
 
     files: "FoundFiles"
+    gone: list[str]
     outcomes: list[Ingested] = field(default_factory=list)
     now: "IngestionProgress | None" = None
 
@@ -128,7 +130,7 @@ def ingest(
     """
     named = _author(author)
     workspace = cli.workspace
-    run = _Run(_found(cli, paths, _Choice(name, document_id, prefix, hidden, no_ignore), branch))
+    run = _Run(*_found(cli, paths, _Choice(name, document_id, prefix, hidden, no_ignore), branch))
     events = workspace.ingest_files(
         run.files,
         agent=agent or _agent(cli),
@@ -152,7 +154,7 @@ def ingest(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if failure is not None and not run.outcomes and run.left == len(run.files.files):
         raise failure
-    report(cli, run.files, run.outcomes, not_sent=run.left)
+    report(cli, run.files, run.outcomes, not_sent=run.left, gone=run.gone)
     if failure is not None:
         _tell_going_on(cli, run)
         cli.output.error(in_commands(failure.message))
@@ -190,8 +192,8 @@ class _Choice:
     no_ignore: bool
 
 
-def _found(cli: CliContext, paths: list[str], choice: _Choice, branch: str) -> "FoundFiles":
-    """The files to ingest, under the names that they have already if they were ingested before."""
+def _found(cli: CliContext, paths: list[str], choice: _Choice, branch: str) -> "tuple[FoundFiles, list[str]]":
+    """The files to ingest, under the names that they have already if they were ingested before, and what is gone."""
     from memotree.client.document_files import (  # noqa: PLC0415 - `--help` needs neither gRPC nor pathspec
         DocumentFile,
         FoundFiles,
@@ -216,15 +218,17 @@ def _found(cli: CliContext, paths: list[str], choice: _Choice, branch: str) -> "
         raise OneDocumentError(f"{given} is for one document, but there are {count}. Give it with a single file.")
     if _STDIN in paths:
         read = sys.stdin.buffer.read()
-        return FoundFiles([DocumentFile(Path(_STDIN), _STDIN, choice.document_id or choice.name, choice.name, read)])
+        return FoundFiles(
+            [DocumentFile(Path(_STDIN), _STDIN, choice.document_id or choice.name, choice.name, read)]
+        ), []
     archives = cli.workspace.at(branch).archives()
-    known = {each.attributes["document_id"] for each in archives if "document_id" in each.attributes}
+    known = {each.attributes["document_id"]: each.name for each in archives if "document_id" in each.attributes}
     found = found.named(known, choice.prefix)
     if choice.name or choice.document_id:
         (file,) = found.files
         file = replace(file, name=choice.document_id or file.name, archive_name=choice.name)
-        return replace(found, files=[file])
-    return found
+        return replace(found, files=[file]), []
+    return found, gone_documents(paths, found.files, known)
 
 
 def _author(text: str) -> "Author | None":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rich.text import Text
 
 from memotree.cli.context import CliContext
+from memotree.cli.gone_documents import tell_gone
 from memotree.cli.output import Cell, counted, short, table
 from memotree.cli.wording import in_commands
 
@@ -65,7 +66,9 @@ class Ingested:
         return self.job.message or f"The job was {self.job.state.lower()}." if self.job is not None else ""
 
 
-def report(cli: CliContext, files: "FoundFiles", outcomes: "Sequence[Ingested]", *, not_sent: int) -> None:
+def report(
+    cli: CliContext, files: "FoundFiles", outcomes: "Sequence[Ingested]", *, not_sent: int, gone: list[str]
+) -> None:
     """Prints what became of the files.
 
     Args:
@@ -73,8 +76,9 @@ def report(cli: CliContext, files: "FoundFiles", outcomes: "Sequence[Ingested]",
         files: The files that were found.
         outcomes: What became of them.
         not_sent: How many have no outcome, since the ingestion ended before.
+        gone: The archives of documents whose files are gone.
     """
-    document = {"files": outcomes, "left_out": files.left_out, "not_sent": not_sent}
+    document = {"files": outcomes, "left_out": files.left_out, "not_sent": not_sent, "gone": gone}
     cli.output.show(document, lambda: _table(outcomes))
     _tell_left_out(cli, files.left_out)
     _tell_jobs(cli, outcomes)
@@ -87,6 +91,7 @@ def report(cli: CliContext, files: "FoundFiles", outcomes: "Sequence[Ingested]",
     if not_sent:
         cli.output.note(f"{counted(not_sent, 'document')} not sent. The same command goes on where this one stopped.")
     _tell_sum(cli, outcomes, len(files.files))
+    tell_gone(cli, gone)
     _tell_readers(cli, outcomes)
 
 

@@ -1,6 +1,6 @@
 """``memotree status | verify | rebuild | reindex``: maintenance of the server and its stores."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -8,9 +8,12 @@ from rich.text import Text
 
 from memotree.cli import display
 from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
-from memotree.cli.errors import ExitCode
+from memotree.cli.errors import ExitCode, NoWorkspaceError
 from memotree.cli.jobs import end
 from memotree.cli.output import counted, facts, table
+
+if TYPE_CHECKING:
+    from memotree.client import Difference
 
 _WIDE_ENOUGH = 100
 """The least terminal width, in columns, for a table of differences."""
@@ -58,24 +61,50 @@ def status(cli: CliContext) -> None:
 
 
 def verify(cli: CliContext) -> None:
-    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 if they differ."""
-    workspace = cli.workspace
+    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 if they differ. All workspaces, if none is chosen."""
+    found = {name: _differences(cli, name) for name in _to_verify(cli)}
+    differences = [each for some in found.values() for each in some]
+    narrow = cli.output.out.width < _WIDE_ENOUGH
+
+    def look() -> RenderableType:
+        tables = {name: display.differences(some, narrow=narrow) for name, some in found.items()}
+        if len(tables) == 1:
+            return next(iter(tables.values()))
+        return Group(*(part for name, shown in tables.items() for part in (Text(name, "bold cyan"), shown)))
+
+    by_name = {} if cli.choice.workspace else {"workspaces": found}
+    cli.output.show({"differences": differences, **by_name}, look)
+    for name, some in found.items():
+        if some:
+            where = "" if name == cli.choice.workspace else f" --workspace {name}"
+            repair = f"; `memotree rebuild{where}` restores rows and vectors from Git"
+            mirrored = any(each.store != "git" for each in some)
+            cli.output.note(f"{counted(len(some), 'difference')}{repair if mirrored else ''}.")
+    if differences:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _to_verify(cli: CliContext) -> list[str]:
+    """The chosen workspace, else all of the server."""
+    if cli.choice.workspace:
+        return [cli.choice.workspace]
+    names = [each.name for each in cli.client.workspaces()]
+    if not names:
+        raise NoWorkspaceError
+    return names
+
+
+def _differences(cli: CliContext, name: str) -> "list[Difference]":
     from memotree.client import Difference  # noqa: PLC0415 - `--help` needs no gRPC
 
-    differences: list[Difference] = []
+    found: list[Difference] = []
     with cli.output.progress() as bar:
-        for event in workspace.verify():
+        for event in cli.client.workspace(name).verify():
             if isinstance(event, Difference):
-                differences.append(event)
+                found.append(event)
             else:
                 bar.at(event.step, event.done, event.total)
-    narrow = cli.output.out.width < _WIDE_ENOUGH
-    cli.output.show({"differences": differences}, lambda: display.differences(differences, narrow=narrow))
-    if differences:
-        repair = "; `memotree rebuild` restores rows and vectors from Git"
-        mirrored = any(each.store != "git" for each in differences)
-        cli.output.note(f"{counted(len(differences), 'difference')}{repair if mirrored else ''}.")
-        raise typer.Exit(ExitCode.FAILED)
+    return found
 
 
 BackgroundOption = Annotated[bool, typer.Option("--background", help="Run it as a job and do not wait.")]

@@ -20,6 +20,9 @@ class _NodeName:
 
 NODE_NAME: Final = _NodeName()
 
+ID_LENGTH: Final = 16
+"""The length of a whole id, in characters."""
+
 _ID: Final = re.compile(r"[0-9a-hjkmnp-tv-z]{16}")
 _BEGINNING: Final = re.compile(r"[0-9a-hjkmnp-tv-z]{4,16}")
 
@@ -33,7 +36,7 @@ class NoSuchNodeError(CliError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"No node here has the title or path {name!r}. Look for it with `memotree search` or `memotree node tree`; "
-            "a forgotten one has only its id, which `memotree log` tells."
+            "a forgotten one is brought back with `memotree node restore`."
         )
 
 

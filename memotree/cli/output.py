@@ -94,6 +94,11 @@ class Output:
         self.out = _console(stderr=False)
         self.err = _console(stderr=True)
 
+    @property
+    def moves(self) -> bool:
+        """Whether bars and spinners can be drawn: FORCE_COLOR makes colours, but no terminal of a file or pipe."""
+        return self.err.is_terminal and self.err.file.isatty()
+
     def show(self, value: Any, look: Callable[[], RenderableType | None]) -> None:
         """Prints ``value`` as the JSON document, or with ``look`` as text for a person.
 
@@ -158,7 +163,7 @@ class Output:
     @contextmanager
     def progress(self) -> Iterator[Steps]:
         """A progress bar on stderr; shows nothing with ``--json`` or without a terminal."""
-        if self.as_json or not self.err.is_terminal:
+        if self.as_json or not self.moves:
             yield _Silent()
             return
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -168,7 +173,7 @@ class Output:
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
         """Shows ``text`` with a spinner on stderr during a call; nothing with ``--json`` or without a terminal."""
-        if self.as_json or not self.err.is_terminal:
+        if self.as_json or not self.moves:
             yield
             return
         with self.err.status(text):

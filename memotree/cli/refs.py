@@ -8,6 +8,7 @@ from memotree.cli import completion
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.options import YesOption
 from memotree.cli.output import counted, short, table, when
+from memotree.cli.revision_names import ALSO, REVISION_NAME
 from memotree.cli.workspaces import confirm
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ AtArgument = Annotated[
     str,
     typer.Argument(
         metavar="[REVISION]",
-        help="A branch, tag or commit; the default branch when not given.",
+        help=f"A branch, tag or commit; the default branch when not given. {ALSO}.",
         autocompletion=completion.revisions,
     ),
+    REVISION_NAME,
 ]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.", autocompletion=completion.branches)]

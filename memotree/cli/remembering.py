@@ -9,9 +9,11 @@ from memotree.cli import completion
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.display import node_line
 from memotree.cli.errors import CliError
+from memotree.cli.forgotten import id_alive_or_forgotten
 from memotree.cli.node_names import NODE_NAME
-from memotree.cli.options import AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
+from memotree.cli.options import NODE_HELP, AttributesOption, EtagOption, FileOption, NodeArgument, TagsOption, pairs
 from memotree.cli.output import short
+from memotree.cli.revision_names import ALSO, REVISION_NAME
 from memotree.cli.target import Choice
 from memotree.cli.text_input import read_content
 from memotree.cli.times import SENT, sent_time
@@ -148,22 +150,31 @@ def forget(
 
 def restore(
     cli: CliContext,
-    node: NodeArgument,
+    node: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE", help=f"{NODE_HELP} A forgotten note: its id or title.", autocompletion=completion.nodes
+        ),
+    ],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="REVISION",
-            help="A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last.",
+            help="A branch, tag or commit at which it is as wanted; a forgotten note comes back as it was last. "
+            f"{ALSO}.",
             autocompletion=completion.revisions,
         ),
+        REVISION_NAME,
     ] = "",
     branch: BranchOption = "",
     agent: AgentOption = "",
     message: CommitMessageOption = "",
 ) -> None:
     """Bring back a forgotten note, or set a note back to a revision, and commit that."""
-    result = cli.workspace.restore(node, revision=to, branch=branch, agent=agent, message=message)
+    workspace = cli.workspace
+    found = id_alive_or_forgotten(workspace, branch, node)
+    result = workspace.restore(found, revision=to, branch=branch, agent=agent, message=message)
     _show(cli, result, "Restored")
 
 

@@ -62,6 +62,23 @@ def write(path: Path, text: str) -> None:
         raise SettingsFileError(f"{path} cannot be written: {error.strerror}. Nothing was changed.") from None
 
 
+def is_empty(path: Path, text: str) -> bool:
+    """Whether a file of this kind with this text has no setting and no comment."""
+    return text.strip() in ("", "" if path.suffix == ".toml" else "{}")
+
+
+def delete(path: Path) -> None:
+    """Delete a file in which nothing is left.
+
+    Raises:
+        SettingsFileError: It cannot be deleted.
+    """
+    try:
+        path.unlink()
+    except OSError as error:
+        raise SettingsFileError(f"{path} cannot be deleted: {error.strerror}. Nothing was changed.") from None
+
+
 def _json(before: str, table: str, name: str, entry: Mapping[str, Any] | None) -> str:
     document = json.loads(before) if before.strip() else {}
     if not isinstance(document, dict) or not isinstance(document.setdefault(table, {}), dict):

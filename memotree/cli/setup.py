@@ -13,7 +13,7 @@ from memotree.cli.agent_hosts import Host, HostChoice, host
 from memotree.cli.context import NOWHERE, CliContext, command
 from memotree.cli.errors import CliError
 from memotree.cli.options import YesOption
-from memotree.cli.settings_files import edited, entry_text, write
+from memotree.cli.settings_files import delete, edited, entry_text, is_empty, write
 
 ENTRY: Final = "memotree"
 SHARED: Final = "main"
@@ -76,7 +76,10 @@ def setup(
     cli.output.note(_difference(path, before, after))
     if not yes and not cli.as_json:
         typer.confirm(f"Change {path}?", abort=True, err=True)
-    write(path, after)
+    if is_empty(path, after) and not path.is_symlink():  # a link is the person's own
+        delete(path)
+    else:
+        write(path, after)
     cli.output.show(facts, lambda: None)
     told = "no longer uses MemoTree" if remove else f"uses MemoTree with the workspace {name}"
     cli.output.done(f"{chosen.name} {told}. {chosen.then}")

@@ -1,7 +1,11 @@
 """Replaces names of RPCs in the server's messages by the commands of the command line."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from typer.models import OptionInfo
 
 from memotree.message_words import finder, replaced
 
@@ -103,17 +107,50 @@ OPTIONS: Final = {
     "view_name": "--view",
     "tag_name": "--tag",
     "tags": "--tag",
+    "ttl": "--idle-hours",
+    "valid_from": "--valid-from",
+    "valid_to": "--valid-to",
 }
 """The option or argument that gives each field of a request, where it has another name."""
-_AT_BEGIN: Final = re.compile(rf"^({'|'.join(OPTIONS)})(?=: |\[|$)")
-_INSIDE: Final = finder(name for name in OPTIONS if "_" in name)
-"""Matches a field that is no word of English."""
+_LISTS: Final = re.compile(r"(?<!['\"\w.-])(part|change)s\[(\d+)\](?:\.(?:[a-z_]+\.)*([a-z_]+))?")
+"""Matches an item of a list that a command makes itself, and its field."""
 
 
-def in_options(sentence: str) -> str:
-    """``sentence`` with each field of a request replaced by the option that gives it."""
-    begun = _AT_BEGIN.sub(lambda match: OPTIONS[match[1]], sentence)
-    return replaced(_INSIDE, OPTIONS.__getitem__, begun)
+def own_options(hints: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a command by the names of its parameters, which are those of fields where both exist."""
+    found = {}
+    for name, hint in hints.items():
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, OptionInfo):
+                given = (mark.default, *(mark.param_decls or ()))  # in Annotated, the first name is the default
+                long = (str(each).partition("/")[0] for each in given if str(each).startswith("--"))
+                found[name] = next(long, f"--{name.replace('_', '-')}")
+    return found
+
+
+def in_options(sentence: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
+    """``sentence`` with each field of a request replaced by the option that gives it.
+
+    A field that is a word of English is replaced only at the beginning, or as an item of a list. Quoted text is from
+    the user, and stays.
+
+    Args:
+        sentence: What the server says.
+        own: The options of the command by field, where they differ from those of most commands.
+    """
+    options = {**OPTIONS, **own}
+    sentence = _LISTS.sub(lambda match: _item(match, options), sentence)
+    names = "|".join(sorted(options, key=len, reverse=True))
+    long = "|".join(sorted((name for name in options if "_" in name), key=len, reverse=True))
+    begun = re.sub(rf"^({names})(?=: |\[|$)", lambda match: options[match[1]], sentence)
+    inside = rf"(?<!['\"\w.-])(?:({long})(?!['\"\w])|({names})(?=\[\d+\]))"
+    return re.sub(inside, lambda match: options[match[1] or match[2]], begun)
+
+
+def _item(match: re.Match[str], options: Mapping[str, str]) -> str:
+    """An item by its number, from 1, as a person counts."""
+    of = f"{match[1]} {int(match[2]) + 1}"
+    return f"{of}: {options.get(match[3], match[3])}" if match[3] else of
 
 
 def in_commands(sentence: str) -> str:

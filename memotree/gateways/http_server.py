@@ -10,6 +10,7 @@ import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.types import ASGIApp
 
+from memotree.environment import variable
 from memotree.gateways.callers import LocalCaller
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.http import http_app
@@ -18,7 +19,7 @@ from memotree.gateways.tool_definitions import chosen_tools
 from memotree.server.calls import RunningCalls
 from memotree.server.listen import address, listening, loopback
 from memotree.server.readiness import Readiness
-from memotree.settings import Settings, variable
+from memotree.settings import Settings
 
 LINGER_SECONDS: Final = 1.0
 """How long a stop waits for answers in transit; the calls themselves have ended by then."""

@@ -4,9 +4,10 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 
 from memotree.local.errors import ServerStartError
 from memotree.server.announcement import read_announcement
@@ -28,6 +29,14 @@ def announced_process_lives(folder: Path) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _private(path: Path) -> BinaryIO:
+    """Opens a file that only this user may read, for writing from its beginning; one from an earlier run, too."""
+    output = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+    with suppress(OSError):  # the file belongs to another user; its folder protects it
+        path.chmod(0o600)
+    return output
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ class ServerProcess:
             working_folder: Where it runs; where this process does if ``None``.
             own_session: Whether Ctrl-C in the terminal of this process does not reach it.
         """
-        with log.open("wb") as output:
+        with _private(log) as output:
             process = subprocess.Popen(  # noqa: S603 - our own program
                 arguments,
                 stdin=subprocess.DEVNULL,

@@ -8,9 +8,10 @@ import asyncio
 from memotree_storage.postgres.reach import wait_until_usable as wait_for_postgres
 from memotree_storage.qdrant.reach import wait_until_usable as wait_for_qdrant
 
+from memotree.environment import variable
 from memotree.server.listen import loopback, refuse_taken
 from memotree.server.logs import configure_logging
-from memotree.settings import Settings, variable
+from memotree.settings import Settings
 
 
 def check_before_start(settings: Settings) -> None:

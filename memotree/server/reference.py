@@ -18,9 +18,10 @@ from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 import memotree
+from memotree.environment import CONFIG_VARIABLE, variable
 from memotree.error_mapping import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Code, ErrorAnswer, status_code
 from memotree.error_statuses import ERROR_STATUSES
-from memotree.settings import CONFIG_NAME, CONFIG_VARIABLE, Settings, variable
+from memotree.settings import CONFIG_NAME, Settings
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 """The folder of the pages in a checkout."""

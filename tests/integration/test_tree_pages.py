@@ -133,7 +133,7 @@ async def test_a_page_whose_place_was_removed_with_its_parent_says_that_the_list
     await wire("DeleteNode", node_id=parent.id, session_id=wire.session, recursive=True)
     refusal = await wire.refused("GetTree", **three, page_token=token)
     assert refusal.reason == "PAGE_PLACE_REMOVED"
-    assert "from the first page" in refusal.message
+    assert "from its first page" in refusal.message
 
 
 async def titles(wire: Wire, **fields: Any) -> list[str]:

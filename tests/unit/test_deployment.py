@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from memotree.settings import Settings, variable
+from memotree.environment import variable
+from memotree.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 IMAGE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

@@ -69,7 +69,7 @@ class DemoSteps:
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
         """Shows on stderr what takes time: a spinner with the time on a terminal, else one line."""
-        if not self.output.err.is_terminal:
+        if not self.output.moves:
             self.output.err.print(f"   {text} …")
             yield
             return

@@ -23,8 +23,8 @@ class PlaceRemovedError(AbortedError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The nodes where this page begins were removed or moved since the page before; read the tree again from its "
-            "first page."
+            "The nodes where this page begins were removed or moved since the page before; read the tree again from "
+            "its first page."
         )
 
 

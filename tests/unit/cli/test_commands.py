@@ -3,7 +3,13 @@
 import re
 
 import pytest
+from memotree_storage.commit.message import ListedChange, compose
+from memotree_storage.model.node import Node
 from unit.cli.conftest import CommandLine
+
+from memotree.cli import display
+from memotree.cli.listed_entries import counts
+from memotree.client import Author, Commit
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 ROOT, CHILD = "r" * 16, "c" * 16
@@ -160,7 +166,29 @@ def test_log_looks_like_git_log(ready: CommandLine) -> None:
     shown = ready("log", "--at", "v1").out
     assert re.match(r"commit [0-9a-f]{40} \(main, tag: v1\)\nAuthor: planner\nDate:   \w{3} ", shown)
     assert "\n    First\n" in shown
-    assert re.match(r"[0-9a-f]{10} \(main, tag: v1\) First\n", ready("log", "--oneline").out)
+    assert re.match(r"[0-9a-f]{10} \(main, tag: v1\) First \(planner\)\n", ready("log", "--oneline").out)
+
+
+@pytest.mark.requirement("USE-10")
+def test_log_takes_a_node_as_its_argument(ready: CommandLine) -> None:
+    ready.json("node", "update", "cccc", "-c", "new")
+    ready.json("commit", "-m", "Second")
+    assert [each["subject"] for each in ready.json("log", "Root")["commits"]] == ["First"]
+    assert [each["subject"] for each in ready.json("log", "Child")["commits"]] == ["Second", "First"]
+    assert ready.json("log", "Child", "--node", "Root", code=2)["error"]["reason"] == "NODE_GIVEN_TWICE"
+
+
+@pytest.mark.requirement("USE-10")
+def test_a_commit_on_one_line_says_how_many_entries_it_changed_and_who_made_it() -> None:
+    changes = [
+        *(ListedChange(None, Node(letter * 16, "n" * 16, None, "a", title="New"), ["Why"]) for letter in "abc"),
+        ListedChange(Node("d" * 16, "n" * 16, None, "a", title="Old"), None),
+    ]
+    message = compose("Begin\n\nCreated: no list", changes, {})
+    line = display.commit_line(Commit("f" * 40, (), Author("Ada"), None, "Begin", message)).plain
+    assert line == f"{'f' * 10} Begin +3 -1 (Ada)"
+    many = "Changed:\n- Title (aaaa): content\n  and 1204 more\n\nMoved:\n- T (bbbb): parent"
+    assert counts(many) == "~1,206"
 
 
 def test_show_shows_a_commit_with_its_changes(ready: CommandLine) -> None:
@@ -261,3 +289,17 @@ def test_verify_lists_differences_and_fails_and_rebuild_shows_its_steps(memotree
     memotree.json("ws", "create", "broken", "-d", "damaged")
     assert memotree.json("verify", code=1)["differences"][0]["store"] == "postgres"
     assert "memotree rebuild" in memotree("verify").err
+
+
+@pytest.mark.requirement("USE-10")
+def test_verify_without_a_chosen_workspace_checks_all_there_are(memotree: CommandLine) -> None:
+    assert memotree.json("verify", code=2)["error"]["reason"] == "NO_WORKSPACE_CHOSEN"
+    memotree.json("ws", "create", "broken", "-d", "damaged", "--no-use")
+    ran = memotree("verify")
+    assert (ran.code, "memotree rebuild --workspace broken" in ran.err) == (1, True)
+    memotree.json("ws", "create", "sound", "--no-use")
+    found = memotree.json("verify", code=1)
+    assert [len(found["workspaces"][name]) for name in ("broken", "sound")] == [1, 0]
+    assert found["workspaces"]["broken"] == found["differences"]
+    shown = memotree("verify").out
+    assert shown.index("broken") < shown.index("sound") < shown.index("agree")

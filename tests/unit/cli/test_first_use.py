@@ -199,7 +199,7 @@ def test_the_column_of_briefs_is_only_shown_if_there_are_briefs(ready: CommandLi
 def test_the_log_names_branches_and_tags(ready: CommandLine) -> None:
     ready.json("branch", "create", "trial", "v1")
     assert "(main, trial, tag: v1)" in ready("log").out
-    assert " (main, trial, tag: v1) First\n" in ready("log", "--oneline").out
+    assert " (main, trial, tag: v1) First (planner)\n" in ready("log", "--oneline").out
     assert "(main, trial, tag: v1)" in ready("show", "v1").out
     assert "branches" not in json.dumps(ready.json("log"))
 

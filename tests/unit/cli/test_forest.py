@@ -177,10 +177,17 @@ def test_ctrl_c_says_what_is_done_what_goes_on_and_what_was_not_sent(
     monkeypatch.undo()
 
 
+class _Screen(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.requirement("USE-9")
 def test_a_terminal_has_one_bar_for_all_documents() -> None:
     output = Output()
-    output.err = Console(file=io.StringIO(), force_terminal=True, width=120)
+    output.err = Console(file=_Screen(), force_terminal=True, width=120)
     with counting.counting(output, "documents") as bar:
         bar.at(0, 300, "wait")
         bar.at(120, 300, "summarise notes/[b]a.md")

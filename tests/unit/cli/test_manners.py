@@ -19,6 +19,7 @@ from unit.client.fake_state import RefusedError
 from memotree import cli, client
 from memotree.cli import app as app_module
 from memotree.cli import completion, display, options
+from memotree.cli.counting import counting
 from memotree.cli.errors import tell_client_error
 from memotree.cli.examples import EXAMPLES, PANELS
 from memotree.cli.output import Output
@@ -111,7 +112,7 @@ def test_without_a_workspace_or_session_a_command_says_what_to_do(memotree: Comm
 def test_an_error_is_one_sentence_without_a_traceback_and_tells_a_violation_once(ready: CommandLine) -> None:
     ran = ready("node", "create", "--title", "", "-a", "notes")
     assert ran.code == 1
-    assert ran.err == "error: title: give one line.\n"
+    assert ran.err == "error: --title: give one line.\n"
     assert ran.out == ""
 
 
@@ -186,6 +187,24 @@ def test_the_environment_names_workspace_and_session(ready: CommandLine, monkeyp
     assert ready.json("node", "update", "cccc", "-c", "env")["content"] == "env"
 
 
+@pytest.mark.requirement("USE-10")
+def test_a_misspelled_variable_is_told_once_in_the_words_of_serve(
+    ready: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMOTREE_WORKSPCE", "other")
+    monkeypatch.setenv("MEMOTREE_AGENT", "ada")
+    monkeypatch.setenv("MEMOTREE_PAGER", "cat")
+    monkeypatch.setenv("MEMOTREE_CHAT_MODEL", "")
+    told = "MEMOTREE_WORKSPCE: there is no such setting; did you mean MEMOTREE_WORKSPACE?"
+    assert ready("log").err == f"warning: {told}\n"
+    assert ready.json("ws", "list")["chosen"] == "demo"
+    served = ready("serve")
+    assert served.code == 1
+    assert served.err.count(told) == 1
+    assert "warning" not in served.err
+    assert ready("log", "--help").err == ""
+
+
 def test_a_chosen_session_is_left_out_in_another_workspace(ready: CommandLine) -> None:
     ready.json("ws", "create", "other", "--no-use")
     assert ready("node", "create", "--title", "T", "-w", "other").code == 2
@@ -256,6 +275,20 @@ def test_colours_follow_the_terminal_and_no_color(ready: CommandLine, monkeypatc
     assert "\x1b[33m" not in ready("log").out
 
 
+@pytest.mark.requirement("USE-10")
+def test_forced_colours_draw_no_spinner_or_bar_into_a_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert home.exists()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    output = Output()
+    with output.waiting("Committing"), output.progress() as steps:
+        steps.at("reading", 1, 2)
+    with counting(output, "documents") as bar:
+        bar.at(1, 2, "reading")
+    assert capsys.readouterr().err == ""
+
+
 def test_help_needs_neither_grpc_nor_pydantic(home: Path) -> None:
     code = (
         "import sys\nsys.argv = ['memotree', '--help']\nfrom memotree.cli import main\n"
@@ -312,6 +345,19 @@ def test_a_closed_output_pipe_is_no_error(ready: CommandLine) -> None:
 
 def test_the_version_is_shown(memotree: CommandLine) -> None:
     assert memotree("--version").out.startswith("memotree ")
+
+
+@pytest.mark.requirement("USE-7")
+def test_the_version_needs_no_library_of_the_command_line(home: Path) -> None:
+    code = (
+        "import sys\nsys.argv = ['memotree', '--version']\nsys.modules.update(dict.fromkeys(('rich', 'typer')))\n"
+        "from memotree.cli import main\nmain()"
+    )
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=home
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("memotree ")
 
 
 def test_matched_terms_are_highlighted_and_asterisks_of_the_text_stay() -> None:

@@ -31,6 +31,30 @@ def test_a_fact_is_revised_forgotten_and_brought_back(memotree: CommandLine) -> 
     assert memotree.json("node", "restore", node)["node_ids"] == [node]
 
 
+@pytest.mark.requirement("USE-10")
+def test_a_forgotten_note_is_brought_back_by_its_title(memotree: CommandLine) -> None:
+    node = memotree.json("remember", "The budget is 40k.", "--title", "Budget")["node"]["id"]
+    memotree.json("forget", "Budget")
+    assert memotree.json("node", "restore", "budget")["node_ids"] == [node]
+    assert memotree.json("forget", "Budget")["node_ids"] == [node]
+    assert memotree.json("node", "restore", "notes/Budget")["node_ids"] == [node]
+
+
+@pytest.mark.requirement("USE-10")
+def test_a_title_of_several_forgotten_notes_lists_the_command_for_each(memotree: CommandLine) -> None:
+    made = [memotree.json("remember", text, "--title", "tests")["node"]["id"] for text in ("Old.", "New.")]
+    for each in made:
+        memotree.json("forget", each)
+    error = memotree.json("node", "restore", "tests", code=1)["error"]
+    assert error["reason"] == "SEVERAL_FORGOTTEN"
+    assert [line.split()[:4] for line in error["message"].splitlines()[1:]] == [
+        ["memotree", "node", "restore", each] for each in reversed(made)
+    ]
+    memotree.json("node", "restore", made[0])
+    assert memotree.json("node", "restore", made[1][:6])["node_ids"] == [made[1]]
+    assert memotree.json("node", "restore", "Nothing", code=1)["error"]["reason"] == "NODE_NOT_NAMED"
+
+
 def test_a_note_that_is_alike_is_told_with_what_to_do(memotree: CommandLine) -> None:
     first = memotree.json("remember", "Tea is green.")["node"]["id"]
     ran = memotree("remember", "Tea is green.")

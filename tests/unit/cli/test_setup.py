@@ -42,7 +42,18 @@ def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(
     assert run(program.value, "--shared", "--yes")[0] == 0
     assert entry_of(chosen.user_file, chosen.table)["args"][-1] == "main"  # type: ignore[index]
     assert run(program.value, "--remove", "--yes")[0] == 0
-    assert "memotree" not in chosen.user_file.read_text(encoding="utf-8")
+    assert not chosen.user_file.exists(), "the file that it made has nothing in it"
+
+
+def test_a_link_to_a_file_in_which_nothing_is_left_stays(home: Path) -> None:
+    codex = host(HostChoice.CODEX).user_file
+    codex.parent.mkdir(parents=True)
+    (home / "mine.toml").touch()
+    codex.symlink_to(home / "mine.toml")
+    run("codex", "--yes")
+    run("codex", "--remove", "--yes")
+    assert codex.is_symlink()
+    assert not (home / "mine.toml").read_text(encoding="utf-8").strip()
 
 
 def test_other_entries_comments_and_indentation_stay(home: Path) -> None:

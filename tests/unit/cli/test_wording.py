@@ -5,10 +5,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import memotree_storage
 import pytest
 from google.protobuf import descriptor_pb2
 from typer.main import get_command
+from unit.cli.conftest import CommandLine
+from unit.client.fake_state import RefusedError
 
 import memotree
 from memotree.cli.app import app
@@ -91,3 +94,24 @@ def test_fields_of_requests_are_named_as_options() -> None:
     assert in_options("The tags are many.") == "The tags are many."
     assert in_options("title: give one line.") == "title: give one line."
     assert in_options("There is no archive 'archive_id: x'.") == "There is no archive 'archive_id: x'."
+
+
+@pytest.mark.requirement("USE-10")
+def test_a_field_is_named_by_the_option_of_the_command_that_sent_it(ready: CommandLine) -> None:
+    told = "The node cannot be stored: node_id 'BAD' is not a full id."
+    bad = RefusedError(grpc.StatusCode.INVALID_ARGUMENT, told, "BAD_ID")
+    ready.fake.fail("CreateNode", bad)
+    assert ready("node", "create", "--title", "T", "-a", "notes", "--id", "BAD").err == (
+        "error: The node cannot be stored: --id 'BAD' is not a full id.\n"
+    )
+    place = RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "position: counts siblings from 0.", "BAD_POSITION")
+    ready.fake.fail("CreateNode", place)
+    assert ready("node", "create", "--title", "T", "-a", "notes").err == "error: --position: counts siblings from 0.\n"
+
+
+@pytest.mark.requirement("USE-10")
+def test_items_of_lists_are_numbered_as_people_count() -> None:
+    assert in_options("parts[0].node_id: leave it empty.") == "part 1: NODE: leave it empty."
+    assert in_options("changes[2].remember.text: is needed.") == "change 3: text: is needed."
+    assert in_options("It has tags[1] twice.") == "It has --tag[1] twice."
+    assert in_options("There is no node 'parts[0].x'.") == "There is no node 'parts[0].x'."

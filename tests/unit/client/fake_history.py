@@ -59,6 +59,14 @@ class FakeHistory(HistoryServiceServicer):
             for commit in self._chain(space, request.revision)
             if request.author.lower() in commit.message.author.name.lower()
             and (
+                not request.HasField("since")
+                or commit.message.commit_time.ToNanoseconds() >= request.since.ToNanoseconds()
+            )
+            and (
+                not request.HasField("until")
+                or commit.message.commit_time.ToNanoseconds() < request.until.ToNanoseconds()
+            )
+            and (
                 not request.node_id
                 or any(
                     each[0].startswith(request.node_id) for each in changed(self._before(space, commit), commit.state)

@@ -51,7 +51,10 @@ class FakeMemory(MemoryServiceServicer):
         author = types.CommitAuthor(name=request.agent or "agent", email="agent@localhost")
         verb = (changes[0].WhichOneof("change") or "").capitalize()
         subject = request.message or f"{verb}: {results[0].node.title}"
-        space.branches["main"] = space.commit([head], subject, author, state, "")
+        gone = space.commits[head].state.nodes.keys() - state.nodes.keys()
+        deleted = [f"- {space.commits[head].state.nodes[each].title} ({each})" for each in sorted(gone)]
+        text = "\n".join([subject, "", "Deleted:", *deleted]) if deleted else subject
+        space.branches["main"] = space.commit([head], text, author, state, "")
         return results, space.branches["main"]
 
     def _apply(self, space: Any, state: State, change: memory.MemoryChange) -> memory.MemoryResult:

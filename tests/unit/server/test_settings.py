@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from memotree import environment
 from memotree.settings import InvalidSettingsError, Settings, load_settings
 
 
@@ -92,9 +93,13 @@ def test_an_unknown_name_is_refused_and_a_similar_one_proposed(monkeypatch: pyte
     assert faults() == {"quadrant_url in memotree.toml": "there is no such setting; did you mean qdrant_url?"}
 
 
+def test_the_names_that_the_command_line_knows_are_those_of_the_settings() -> None:
+    assert tuple(Settings.model_fields) == environment.SETTINGS, "write the new setting in memotree/environment.py"
+
+
 def test_variables_of_the_client_and_of_tests_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MEMOTREE_ADDRESS", "MEMOTREE_FAULT_POINT", "MEMOTREE_TEST_POSTGRES"):
-        monkeypatch.setenv(name, "x")
+    for name in ("ADDRESS", "AGENT", "PAGER", "FAULT_POINT", "TEST_POSTGRES"):
+        monkeypatch.setenv(f"MEMOTREE_{name}", "x")
     assert load_settings()
 
 
