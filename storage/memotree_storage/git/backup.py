@@ -17,6 +17,7 @@ from typing import Any, Final
 from memotree_storage.errors import AlreadyExistsError, CorruptError, NotFoundError
 from memotree_storage.git.bundles import bundle_refs, read_bundle, write_bundle
 from memotree_storage.git.disk import sync_folder
+from memotree_storage.git.restored import mark_restored
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.node import is_id
 
@@ -119,15 +120,21 @@ def read_backup(file: Path) -> list[SavedWorkspace]:
     Raises:
         BackupDamagedError: The file was cut off or changed, or is no backup.
     """
+    return _read(file)[0]
+
+
+def _read(file: Path) -> tuple[list[SavedWorkspace], datetime]:
+    """The workspaces of a backup, checked, and when it was made."""
     try:
         with tarfile.open(file, "r:") as archive:
             text, digest = _content(archive, LIST_NAME), _content(archive, HASH_NAME)
             if digest.split() != [hashlib.sha256(text).hexdigest().encode(), LIST_NAME.encode()]:
                 raise BackupDamagedError("its list of workspaces has another hash")
-            saved = _parsed(json.loads(text))
+            listed = json.loads(text)
+            saved = _parsed(listed)
             for each in saved:
                 _check(archive, each)
-            return saved
+            return saved, datetime.fromisoformat(listed["created_at"])
     except (tarfile.TarError, EOFError, KeyError, ValueError, TypeError) as error:
         raise BackupDamagedError(str(error).strip("'\"") or type(error).__name__) from error
 
@@ -137,7 +144,8 @@ def restore_backup(
 ) -> list[SavedWorkspace]:
     """Put workspaces of a backup into a data folder that no server uses; the caller holds its lock.
 
-    All of them are unpacked and checked before the first one is put in its place. The next start mirrors them.
+    All of them are unpacked and checked before the first one is put in its place. The next start mirrors them, and
+    forgets what PostgreSQL keeps about commits that the backup lacks (`memotree_storage.maintenance.restored`).
 
     Args:
         file: The backup.
@@ -151,7 +159,8 @@ def restore_backup(
         WorkspaceInPlaceError: The data folder has one of them, by id or by name.
         GitMissingError: There is no git program.
     """
-    chosen = _chosen(read_backup(file), names)
+    saved, taken_at = _read(file)
+    chosen = _chosen(saved, names)
     repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
     present = {info.workspace_id: info.name for info in repositories.described()}
     present |= {each: each for each in repositories.ids() if each not in present}
@@ -161,6 +170,8 @@ def restore_backup(
         raise WorkspaceInPlaceError(sorted(in_place.values()))
     with tempfile.TemporaryDirectory(dir=data_folder, prefix="restore.unfinished-") as folder:
         unpack_backup(file, chosen, Path(folder))
+        for workspace in chosen:
+            mark_restored(Path(folder, f"{workspace.id}.git"), taken_at)
         for each in in_place:
             repositories.discard(each)
         for workspace in chosen:
