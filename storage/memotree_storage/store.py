@@ -19,7 +19,7 @@ from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
-from memotree_storage.git import restored
+from memotree_storage.git import backup, restored
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index import leaf_features
@@ -113,6 +113,7 @@ class Store:
         await self.database.open()
         await self.index.prepare()
         await asyncio.to_thread(self.repositories.clear_unfinished)
+        await asyncio.to_thread(backup.clear_unfinished, self.data_folder)
         await self._note_model()
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Collection, Generator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from memotree_storage.errors import AlreadyExistsError, CorruptError, NotFoundEr
 from memotree_storage.git.bundles import bundle_refs, read_bundle, write_bundle
 from memotree_storage.git.disk import sync_folder
 from memotree_storage.git.restored import mark_restored
+from memotree_storage.git.work_folders import clear_work_folders, work_folder
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.node import is_id
 
@@ -27,6 +27,9 @@ FORMAT: Final = 1
 CHUNK_BYTES: Final = 1 << 18
 LIST_NAME: Final = "backup.json"
 HASH_NAME: Final = "backup.json.sha256"
+
+_BACKUP: Final = "backup"
+_RESTORE: Final = "restore"
 
 
 class BackupDamagedError(CorruptError):
@@ -85,9 +88,9 @@ def write_backup(repositories: Repositories, scratch: Path, version: str) -> Gen
         BundleRefusedError: git could not read a repository.
     """
     saved: list[SavedWorkspace] = []
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="backup.unfinished-") as folder:
+    with work_folder(scratch, _BACKUP) as folder:
         for info in repositories.described():
-            bundle = Path(folder, f"{info.workspace_id}.bundle")
+            bundle = folder / f"{info.workspace_id}.bundle"
             write_bundle(repositories.path(info.workspace_id), bundle)
             member = f"workspaces/{bundle.name}"
             refs = bundle_refs(bundle)
@@ -168,17 +171,22 @@ def restore_backup(
     in_place = {each: name for each, name in present.items() if each in ids or name in taken}
     if in_place and not replace:
         raise WorkspaceInPlaceError(sorted(in_place.values()))
-    with tempfile.TemporaryDirectory(dir=data_folder, prefix="restore.unfinished-") as folder:
-        unpack_backup(file, chosen, Path(folder))
+    with work_folder(data_folder, _RESTORE) as folder:
+        unpack_backup(file, chosen, folder)
         for workspace in chosen:
-            mark_restored(Path(folder, f"{workspace.id}.git"), taken_at)
+            mark_restored(folder / f"{workspace.id}.git", taken_at)
         for each in in_place:
             repositories.discard(each)
         for workspace in chosen:
-            Path(folder, f"{workspace.id}.git").rename(repositories.path(workspace.id))
+            (folder / f"{workspace.id}.git").rename(repositories.path(workspace.id))
         sync_folder(data_folder / "workspaces")
     repositories.close()
     return chosen
+
+
+def clear_unfinished(data_folder: Path) -> None:
+    """Remove what backups and restores of killed processes left in a data folder; those that run are kept."""
+    clear_work_folders(data_folder, _BACKUP, _RESTORE)
 
 
 def unpack_backup(file: Path, workspaces: Collection[SavedWorkspace], target: Path) -> None:
