@@ -258,10 +258,10 @@ def _message(puts: Sequence[PutOp]) -> str:
     first = puts[0]
     did = "Delete" if first.value is None else "Put"
     if len(puts) == 1:
-        return one_line(f"{did} {'.'.join(first.namespace)}: {first.key}")
+        return one_line(f"{did} {'.'.join(first.namespace)}: {first.key}" if first.namespace else f"{did} {first.key}")
     if len({op.value is None for op in puts}) > 1:
         did = "Put and delete"
-    places = list(dict.fromkeys(".".join(op.namespace) for op in puts))
+    places = list(dict.fromkeys(".".join(op.namespace) or "the root" for op in puts))
     return one_line(f"{did} {len(puts)} items: {', '.join(places[:5])}")
 
 
