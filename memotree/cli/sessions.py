@@ -43,7 +43,7 @@ class SessionNotOpenError(CliError):
         )
 
 
-_WHY_NOT_OPEN = {"DETACHED": "lost its branch"}
+_WHY_NOT_OPEN = {"DETACHED": "lost its branch or its base commit"}
 
 SessionArgument = Annotated[
     str,

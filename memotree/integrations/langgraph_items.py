@@ -43,7 +43,8 @@ def is_indexed(node: Node) -> bool:
 
 def namespace_of(node: Node) -> Namespace:
     """Returns the namespace that a node is, or that its item is in."""
-    return tuple(from_word(node.attributes[_NAMESPACE]).split("."))
+    text = from_word(node.attributes[_NAMESPACE])
+    return tuple(text.split(".")) if text else ()  # no label is empty, so "" is the root
 
 
 def to_item(node: Node) -> Item:

@@ -31,8 +31,6 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from memotree.client import (
-    AbortedError,
-    AlreadyExistsError,
     AsyncWorkspace,
     Change,
     Node,
@@ -41,6 +39,7 @@ from memotree.client import (
     changes,
 )
 from memotree.client.blocking import run
+from memotree.integrations.contention import Contention, block
 from memotree.integrations.langgraph_items import (
     ITEM_TYPE,
     Namespace,
@@ -58,9 +57,6 @@ from memotree.integrations.langgraph_items import (
 from memotree.integrations.named_nodes import Name, NamedNodes, Place
 from memotree.integrations.note_values import one_line
 from memotree.integrations.port import ArchivePort, is_absent
-
-_TRIES: Final = 20
-"""The most attempts at a write while others write the same items. Each attempt fails because another succeeded."""
 
 _MOST_FOUND: Final = 1000
 """The most items that one search by text looks at."""
@@ -81,8 +77,9 @@ def _namespace_name(namespace: Namespace) -> Name:
 class _Items:
     """The store itself, written once for both clients."""
 
-    def __init__(self, port: ArchivePort, archive: str) -> None:
+    def __init__(self, port: ArchivePort, archive: str, contention: Contention) -> None:
         self._port = port
+        self._contention = contention
         self._archive = archive
         self._named = NamedNodes(port, archive)
 
@@ -119,19 +116,18 @@ class _Items:
         """Makes one commit of all writes, based on what was last seen; if that was wrong, looks and tries again."""
         unseen = [name for name, op in puts.items() if op.value is None and not self._named.last_seen(name).is_alive]
         await self._named.find(unseen)
-        for attempt in range(_TRIES):
+        looked_at: list[Name] = []
+
+        async def attempt() -> None:
+            await self._named.find(looked_at)  # none before the first attempt
             staged, places = self._changes(puts)
-            try:
-                if staged:
-                    await self._port.change(staged, _message(list(puts.values())))
-            except (AbortedError, AlreadyExistsError, NotFoundError):
-                if attempt == _TRIES - 1:
-                    raise
-                await self._named.find(list(places))
-                continue
+            looked_at[:] = places
+            if staged:
+                await self._port.change(staged, _message(list(puts.values())))
             for name, place in places.items():
                 self._named.remember(name, place)
-            return
+
+        await self._contention.outlast(attempt, "the items")
 
     def _changes(self, puts: _Puts) -> tuple[list[Change], dict[Name, Place]]:
         """The changes, and where each name stands after them."""
@@ -262,10 +258,10 @@ def _message(puts: Sequence[PutOp]) -> str:
     first = puts[0]
     did = "Delete" if first.value is None else "Put"
     if len(puts) == 1:
-        return one_line(f"{did} {'.'.join(first.namespace)}: {first.key}")
+        return one_line(f"{did} {'.'.join(first.namespace)}: {first.key}" if first.namespace else f"{did} {first.key}")
     if len({op.value is None for op in puts}) > 1:
         did = "Put and delete"
-    places = list(dict.fromkeys(".".join(op.namespace) for op in puts))
+    places = list(dict.fromkeys(".".join(op.namespace) or "the root" for op in puts))
     return one_line(f"{did} {len(puts)} items: {', '.join(places[:5])}")
 
 
@@ -283,7 +279,7 @@ class MemoTreeStore(BaseStore):
     supports_ttl = False
 
     def __init__(self, workspace: Workspace, *, archive: str = "langgraph", agent: str = "langgraph") -> None:
-        self._items = _Items(ArchivePort(workspace, archive, agent), archive)
+        self._items = _Items(ArchivePort(workspace, archive, agent), archive, Contention(block))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Does all operations: first the reads, then all writes in one commit."""
@@ -311,7 +307,7 @@ class AsyncMemoTreeStore(AsyncBatchedBaseStore):
 
     def __init__(self, workspace: AsyncWorkspace, *, archive: str = "langgraph", agent: str = "langgraph") -> None:
         super().__init__()
-        self._items = _Items(ArchivePort(workspace, archive, agent), archive)
+        self._items = _Items(ArchivePort(workspace, archive, agent), archive, Contention())
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Does all operations from another thread than that of the event loop, and waits for them."""

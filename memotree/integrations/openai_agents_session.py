@@ -12,12 +12,14 @@ of one object wait for each other. What two objects add at the same time is all 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agents.memory.session_settings import SessionSettings, resolve_session_limit
 
 from memotree.client import AbortedError, AlreadyExistsError, AsyncWorkspace, Change, Node, NotFoundError, changes
+from memotree.integrations.contention import Contention
 from memotree.integrations.named_nodes import NamedNodes, Place
 from memotree.integrations.note_values import from_note, one_line, one_word, to_note
 from memotree.integrations.port import ArchivePort
@@ -29,8 +31,6 @@ ITEM_TYPE: Final = "memory"
 """The node type of an item."""
 
 _CONVERSATION: Final = "_conversation"
-_TRIES: Final = 20
-"""The most attempts at a change while others change the same conversation."""
 
 
 class MemoTreeSession:
@@ -60,6 +60,7 @@ class MemoTreeSession:
         self._named = NamedNodes(self._port, archive)
         self._name = (session_id,)
         self._turn = asyncio.Lock()
+        self._contention = Contention()
 
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
         """Returns the items, oldest first; with a limit, the newest that many of them."""
@@ -80,18 +81,17 @@ class MemoTreeSession:
         notes = [cast("Mapping[str, Any]", item) for item in items]
         message = one_line(f"Add to the conversation {self.session_id}: {_title(notes[-1])}", 200)
         async with self._turn:
-            for attempt in range(_TRIES):
-                place = self._named.last_seen(self._name)
-                begin = [] if place.is_alive else [self._begin(place)]
-                try:
-                    await self._port.change([*begin, *(_added(place.node_id, note) for note in notes)], message)
-                except (AbortedError, AlreadyExistsError, NotFoundError):
-                    if attempt == _TRIES - 1:
-                        raise
-                    await self._named.find([self._name])
-                    continue
-                self._named.remember(self._name, Place(place.node_id, is_alive=True))
-                return
+            await self._contention.outlast(partial(self._add, notes, message), "the conversation")
+
+    async def _add(self, notes: Sequence[Mapping[str, Any]], message: str) -> None:
+        place = self._named.last_seen(self._name)
+        begin = [] if place.is_alive else [self._begin(place)]
+        try:
+            await self._port.change([*begin, *(_added(place.node_id, note) for note in notes)], message)
+        except (AbortedError, AlreadyExistsError, NotFoundError):
+            await self._named.find([self._name])  # for the next attempt
+            raise
+        self._named.remember(self._name, Place(place.node_id, is_alive=True))
 
     async def pop_item(self) -> "TResponseInputItem | None":
         """Removes the newest item and returns it; ``None`` if there is none."""

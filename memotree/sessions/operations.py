@@ -160,7 +160,9 @@ class SessionOperations:
             rows = await staging.staged(conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1)
         more = len(rows) > size
         rows = rows[:size]
-        bases = await asyncio.to_thread(read_bases, self._store, workspace.workspace_id, rows)
+        bases = await asyncio.to_thread(
+            read_bases, self._store, workspace.workspace_id, rows, lost=session.state != "open"
+        )
         return pb.ListChangesResponse(
             changes=[_change_message(row, bases.get(row.entry_id)) for row in rows],
             next_page_token=self._pages.write(request, {"id": rows[-1].entry_id} if more else None),

@@ -37,7 +37,9 @@ class _SessionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SessionS
     SESSION_STATE_EXPIRED: _SessionState.ValueType  # 3
     """It was idle for too long; its changes were discarded."""
     SESSION_STATE_DETACHED: _SessionState.ValueType  # 4
-    """Its branch was deleted; its changes can be read and discarded."""
+    """Its branch was deleted, or its workspace was restored from a backup without its base commit; its changes can be
+    read and discarded.
+    """
 
 class SessionState(_SessionState, metaclass=_SessionStateEnumTypeWrapper):
     """The state of a session."""
@@ -51,7 +53,9 @@ SESSION_STATE_DISCARDED: SessionState.ValueType  # 2
 SESSION_STATE_EXPIRED: SessionState.ValueType  # 3
 """It was idle for too long; its changes were discarded."""
 SESSION_STATE_DETACHED: SessionState.ValueType  # 4
-"""Its branch was deleted; its changes can be read and discarded."""
+"""Its branch was deleted, or its workspace was restored from a backup without its base commit; its changes can be
+read and discarded.
+"""
 Global___SessionState: _TypeAlias = SessionState  # noqa: Y015
 
 @_typing.final

@@ -22,6 +22,7 @@ from memotree_storage.model.validation import check_text
 from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.postgres import registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.requests import NO_WORKSPACE
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
@@ -37,8 +38,6 @@ from memotree.sessions.editing import SessionEditor, check_etag, edit_session
 from memotree.v1 import workspace_service_pb2 as pb
 
 _DESCRIPTION_CHARS = 2000
-_NO_WORKSPACE = ""
-"""Request ids of calls that create a workspace are kept under this workspace id."""
 
 
 class ArchiveExistsError(AlreadyExistsError):
@@ -94,7 +93,7 @@ class WorkspaceOperations:
                 workspace = await create_workspace_in_transaction(held, info, request.request_id)
                 return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
 
-            response = await run_once(held.conn, _NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
+            response = await run_once(held.conn, NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
         workspace_id = response.workspace.id
         try:
             await self._store.catch_up(workspace_id)

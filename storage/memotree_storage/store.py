@@ -14,15 +14,19 @@ from typing import Final
 import psycopg
 import structlog
 
+from memotree_storage import faults
 from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
+from memotree_storage.git import backup, restored
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index import leaf_features
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.search import Search
 from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
+from memotree_storage.maintenance.restored import forget_lost
 from memotree_storage.mirror.catch_up import (
     Report,
     catch_up,
@@ -109,6 +113,7 @@ class Store:
         await self.database.open()
         await self.index.prepare()
         await asyncio.to_thread(self.repositories.clear_unfinished)
+        await asyncio.to_thread(backup.clear_unfinished, self.data_folder)
         await self._note_model()
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)
@@ -220,6 +225,7 @@ class Store:
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
         for sentence in await asyncio.to_thread(repository.recover, exclusive=True):
             _log.warning("recovered", workspace=info.name, what=sentence)
+        await self._forget_lost(info, repository)
         if not await self._counts_agree(workspace_id):
             _log.warning("the mirror of a workspace has lost rows and is rebuilt", workspace=info.name)
             await self.rebuild(workspace_id, meaning=False)  # all workspaces and calls wait for this
@@ -233,6 +239,31 @@ class Store:
         if not await self._index_agrees(workspace_id):
             # Points on a line of the mirror that belong to no version there: a rebuild opens new lines and drops them.
             await self.rebuild(workspace_id, meaning=False)
+
+    async def _forget_lost(self, info: WorkspaceInfo, repository: GitRepository) -> None:
+        """After a restore: forget what PostgreSQL keeps about commits that the backup lacks. A kill repeats this."""
+        taken_at = await asyncio.to_thread(restored.backup_time, repository.path)
+        if taken_at is None:
+            return
+        workspace_id = info.workspace_id
+        async with self.locks.of(workspace_id), self.database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")
+            await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
+            forgotten = await forget_lost(conn, workspace_id, repository, taken_at)
+            if forgotten.mirror_is_ahead:
+                await self._follow(conn, workspace_id, repository)
+                # Rows of lost commits would answer repeated calls, as the commits' own trailers do.
+                await projector.forget(conn, workspace_id)
+                await _register(conn, info)
+        faults.point("restore.forgotten")
+        await asyncio.to_thread(restored.remove_mark, repository.path)
+        _log.info(
+            "a workspace was restored from a backup",
+            workspace=info.name,
+            taken_at=taken_at,
+            request_ids_forgotten=forgotten.requests,
+            sessions_detached=forgotten.sessions,
+        )
 
     async def _counts_agree(self, workspace_id: str) -> bool:
         async with self.database.transaction() as conn:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.pushes import OpenAgain
 from integration.worlds import World
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git import backup
@@ -16,6 +17,7 @@ from memotree_storage.git.backup import (
     WorkspaceInPlaceError,
     read_backup,
     restore_backup,
+    write_backup,
 )
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.postgres.database import Database
@@ -148,3 +150,19 @@ def test_an_id_that_would_leave_the_data_folder_is_refused() -> None:
     entry = {"id": "../../etc", "name": "n", "bundle": "b", "bytes": 1, "sha256": "", "refs": {}}
     with pytest.raises(BackupDamagedError, match="is not the id of a workspace"):
         backup._parsed({"format": backup.FORMAT, "workspaces": [entry]})
+
+
+async def test_a_start_removes_what_a_killed_backup_or_restore_left_and_nothing_of_a_running_one(
+    lived_in: World, again: OpenAgain
+) -> None:
+    folder = lived_in.store.data_folder
+    for name in ("backup.unfinished-killed", "restore.unfinished-killed"):
+        (folder / name / "workspace.git" / "refs").mkdir(parents=True)
+    running = write_backup(lived_in.store.repositories, folder, "0")
+    next(running)
+    await lived_in.store.close()
+    async with again():
+        (left,) = folder.glob("*.unfinished-*")
+        assert [path.suffix for path in left.iterdir()] == [".bundle"]
+    running.close()
+    assert not list(folder.glob("*.unfinished-*"))

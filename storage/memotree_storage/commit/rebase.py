@@ -90,12 +90,19 @@ def _blob(version: Version | None) -> str | None:
     return version.blob if version else None
 
 
-def read_bases(store: Store, workspace_id: str, rows: Iterable[Staged]) -> dict[str, Entry]:
-    """The entries that staged changes were derived from, by id. Blocks; call it in a thread."""
+def read_bases(store: Store, workspace_id: str, rows: Iterable[Staged], *, lost: bool = False) -> dict[str, Entry]:
+    """The entries that staged changes were derived from, by id. Blocks; call it in a thread.
+
+    Args:
+        store: An open store.
+        workspace_id: The workspace.
+        rows: The staged changes.
+        lost: Leave out those that the repository lacks: a restored backup may be older than a session.
+    """
     repository = store.repositories.get(workspace_id)
     found = {}
     for row in rows:
-        if row.derived_blob:
+        if row.derived_blob and not (lost and not repository.exists(row.derived_blob)):
             path = archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
             found[row.entry_id] = decode_entry(path, repository.read_blob(row.derived_blob))
     return found

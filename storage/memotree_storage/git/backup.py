@@ -7,7 +7,6 @@ import hashlib
 import json
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Collection, Generator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,6 +16,8 @@ from typing import Any, Final
 from memotree_storage.errors import AlreadyExistsError, CorruptError, NotFoundError
 from memotree_storage.git.bundles import bundle_refs, read_bundle, write_bundle
 from memotree_storage.git.disk import sync_folder
+from memotree_storage.git.restored import mark_restored
+from memotree_storage.git.work_folders import clear_work_folders, work_folder
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.node import is_id
 
@@ -26,6 +27,9 @@ FORMAT: Final = 1
 CHUNK_BYTES: Final = 1 << 18
 LIST_NAME: Final = "backup.json"
 HASH_NAME: Final = "backup.json.sha256"
+
+_BACKUP: Final = "backup"
+_RESTORE: Final = "restore"
 
 
 class BackupDamagedError(CorruptError):
@@ -84,9 +88,9 @@ def write_backup(repositories: Repositories, scratch: Path, version: str) -> Gen
         BundleRefusedError: git could not read a repository.
     """
     saved: list[SavedWorkspace] = []
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="backup.unfinished-") as folder:
+    with work_folder(scratch, _BACKUP) as folder:
         for info in repositories.described():
-            bundle = Path(folder, f"{info.workspace_id}.bundle")
+            bundle = folder / f"{info.workspace_id}.bundle"
             write_bundle(repositories.path(info.workspace_id), bundle)
             member = f"workspaces/{bundle.name}"
             refs = bundle_refs(bundle)
@@ -119,15 +123,21 @@ def read_backup(file: Path) -> list[SavedWorkspace]:
     Raises:
         BackupDamagedError: The file was cut off or changed, or is no backup.
     """
+    return _read(file)[0]
+
+
+def _read(file: Path) -> tuple[list[SavedWorkspace], datetime]:
+    """The workspaces of a backup, checked, and when it was made."""
     try:
         with tarfile.open(file, "r:") as archive:
             text, digest = _content(archive, LIST_NAME), _content(archive, HASH_NAME)
             if digest.split() != [hashlib.sha256(text).hexdigest().encode(), LIST_NAME.encode()]:
                 raise BackupDamagedError("its list of workspaces has another hash")
-            saved = _parsed(json.loads(text))
+            listed = json.loads(text)
+            saved = _parsed(listed)
             for each in saved:
                 _check(archive, each)
-            return saved
+            return saved, datetime.fromisoformat(listed["created_at"])
     except (tarfile.TarError, EOFError, KeyError, ValueError, TypeError) as error:
         raise BackupDamagedError(str(error).strip("'\"") or type(error).__name__) from error
 
@@ -137,7 +147,8 @@ def restore_backup(
 ) -> list[SavedWorkspace]:
     """Put workspaces of a backup into a data folder that no server uses; the caller holds its lock.
 
-    All of them are unpacked and checked before the first one is put in its place. The next start mirrors them.
+    All of them are unpacked and checked before the first one is put in its place. The next start mirrors them, and
+    forgets what PostgreSQL keeps about commits that the backup lacks (`memotree_storage.maintenance.restored`).
 
     Args:
         file: The backup.
@@ -151,7 +162,8 @@ def restore_backup(
         WorkspaceInPlaceError: The data folder has one of them, by id or by name.
         GitMissingError: There is no git program.
     """
-    chosen = _chosen(read_backup(file), names)
+    saved, taken_at = _read(file)
+    chosen = _chosen(saved, names)
     repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
     present = {info.workspace_id: info.name for info in repositories.described()}
     present |= {each: each for each in repositories.ids() if each not in present}
@@ -159,15 +171,22 @@ def restore_backup(
     in_place = {each: name for each, name in present.items() if each in ids or name in taken}
     if in_place and not replace:
         raise WorkspaceInPlaceError(sorted(in_place.values()))
-    with tempfile.TemporaryDirectory(dir=data_folder, prefix="restore.unfinished-") as folder:
-        unpack_backup(file, chosen, Path(folder))
+    with work_folder(data_folder, _RESTORE) as folder:
+        unpack_backup(file, chosen, folder)
+        for workspace in chosen:
+            mark_restored(folder / f"{workspace.id}.git", taken_at)
         for each in in_place:
             repositories.discard(each)
         for workspace in chosen:
-            Path(folder, f"{workspace.id}.git").rename(repositories.path(workspace.id))
+            (folder / f"{workspace.id}.git").rename(repositories.path(workspace.id))
         sync_folder(data_folder / "workspaces")
     repositories.close()
     return chosen
+
+
+def clear_unfinished(data_folder: Path) -> None:
+    """Remove what backups and restores of killed processes left in a data folder; those that run are kept."""
+    clear_work_folders(data_folder, _BACKUP, _RESTORE)
 
 
 def unpack_backup(file: Path, workspaces: Collection[SavedWorkspace], target: Path) -> None:

@@ -33,7 +33,14 @@ Connection = AsyncConnection[TupleRow]
 MIRROR_FORMAT: Final = 5
 """The format of the schema ``mirror``. If the database has another number, the schema is dropped and rebuilt."""
 
-WORK_MIGRATIONS: Final = ("work_0001.sql", "work_0002.sql", "work_0003.sql", "work_0004.sql", "work_0005.sql")
+WORK_MIGRATIONS: Final = (
+    "work_0001.sql",
+    "work_0002.sql",
+    "work_0003.sql",
+    "work_0004.sql",
+    "work_0005.sql",
+    "work_0006.sql",
+)
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 
 _LOCK: Final = 7_301_976_321

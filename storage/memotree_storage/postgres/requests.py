@@ -2,10 +2,13 @@
 
 import hashlib
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.postgres.database import Connection
+
+NO_WORKSPACE: Final = ""
+"""Request ids of calls that create a workspace are kept under this workspace id."""
 
 
 class RequestIdReusedError(InvalidInputError):
@@ -86,6 +89,15 @@ async def end_request(conn: Connection, workspace_id: str, request_id: str, resp
             "update work.request set response = %s where workspace_id = %s and request_id = %s",
             (response, workspace_id, request_id),
         )
+
+
+async def forget_requests(conn: Connection, workspace_id: str) -> int:
+    """Delete all results of a workspace, and those of calls without one; return how many.
+
+    Commits keep their request ids in their trailers, so a repeated call still finds its commit if there is one.
+    """
+    cursor = await conn.execute("delete from work.request where workspace_id in (%s, %s)", (workspace_id, NO_WORKSPACE))
+    return cursor.rowcount
 
 
 async def forget_old_requests(conn: Connection, retention: timedelta) -> None:

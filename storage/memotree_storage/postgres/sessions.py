@@ -41,7 +41,8 @@ _WHY_CLOSED: Final = {
 class Session:
     """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
 
-    `hold_session` does not count the changes; the other functions do.
+    `hold_session` does not count the changes; the other functions do. ``why_closed`` completes "Session ..." if the
+    state alone does not say why the session is closed.
     """
 
     session_id: str
@@ -53,6 +54,7 @@ class Session:
     created_at: datetime
     used_at: datetime
     expires_at: datetime
+    why_closed: str = ""
     change_count: int = 0
 
     @property
@@ -76,7 +78,7 @@ class ClosedSession(NamedTuple):
 _HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
-    " created_at, used_at, used_at + ttl as expires_at"
+    " created_at, used_at, used_at + ttl as expires_at, why_closed"
 )
 _SESSION: Final = (
     f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608
@@ -164,7 +166,7 @@ async def hold_session(conn: Connection, workspace: str, session_id: str) -> Ses
     if found is None:
         workspace_id = (await registry.find_workspace(conn, workspace)).workspace_id
         session = await find_session(conn, workspace_id, session_id)
-        why = _WHY_CLOSED.get(session.state, "is closed")
+        why = session.why_closed or _WHY_CLOSED.get(session.state, "is closed")
         raise SessionClosedError(f"Session {session_id} {why}. Open a new one with OpenSession.")
     return found
 
@@ -258,6 +260,24 @@ async def detach_without_branch(conn: Connection, workspace_id: str, branches: S
     await conn.execute(
         "update work.session set state = 'detached' where workspace_id = %s and state = 'open' and branch <> all(%s)",
         (workspace_id, list(branches)),
+    )
+
+
+async def unclosed_bases(conn: Connection, workspace_id: str) -> dict[str, str]:
+    """Return the base commits of the sessions that are open or detached, by session id; lock these sessions."""
+    cursor = await conn.execute(
+        "select session_id, base_commit from work.session where workspace_id = %s and state in ('open', 'detached')"
+        " for update",
+        (workspace_id,),
+    )
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+async def detach(conn: Connection, session_ids: Sequence[str], why: str) -> None:
+    """Detach open sessions, for a reason that completes "Session ..." in the error of the next change."""
+    await conn.execute(
+        "update work.session set state = 'detached', why_closed = %s where session_id = any(%s) and state = 'open'",
+        (why, list(session_ids)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
 
 from memotree.client import AsyncWorkspace, Client, NotFoundError, Workspace
 from memotree.integrations.langgraph_store import AsyncMemoTreeStore, MemoTreeStore
@@ -300,6 +301,22 @@ def test_a_namespace_without_items_is_not_listed(store: MemoTreeStore) -> None:
     store.put(("c",), "k", {"n": 1})
     store.delete(("a", "b"), "k")
     assert store.list_namespaces() == [("c",)]
+
+
+def test_the_empty_namespace_is_the_root_of_all_as_in_the_store_of_langgraph(store: MemoTreeStore) -> None:
+    for each in (store, InMemoryStore()):
+        each.batch([PutOp((), "k", {"text": "At the root."}), PutOp(ADA, "drink", {"text": "Tea."})])
+        got, named, found = each.batch([GetOp((), "k"), ListNamespacesOp(), SearchOp(())])
+        assert (got.namespace, got.key, got.value) == ((), "k", {"text": "At the root."})
+        assert named == [(), ADA]
+        assert {(item.namespace, item.key) for item in found} == {((), "k"), (ADA, "drink")}
+        each.batch([PutOp((), "k", None)])
+        assert each.batch([GetOp((), "k")]) == [None]
+
+
+def test_the_message_of_an_item_at_the_root_names_its_key(store: MemoTreeStore, workspace: Workspace) -> None:
+    store.batch([PutOp((), "k", {"text": "At the root."})])
+    assert subjects(workspace)[0] == "Put k"
 
 
 # --- Several writers ---

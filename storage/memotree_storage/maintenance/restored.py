@@ -1,0 +1,60 @@
+"""What PostgreSQL keeps about commits that a restored repository lacks is forgotten, at the start after a restore."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.model.workspace import KEEP_PREFIX
+from memotree_storage.postgres import projector, requests, sessions
+from memotree_storage.postgres.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was forgotten: results of request ids, and open sessions that lost their base.
+
+    ``mirror_is_ahead`` tells that the mirror has commits that the repository lacks, and must be made again.
+    """
+
+    requests: int
+    sessions: int
+    mirror_is_ahead: bool
+
+
+async def forget_lost(conn: Connection, workspace_id: str, repository: GitRepository, taken_at: str) -> Forgotten:
+    """Forget the results of request ids, and detach the sessions whose base commit the repository lacks.
+
+    All results go, not only those of lost commits: a result may be about a session or a job and names no commit, and
+    the call of a commit that is there is still answered, from the commit's trailer. Staged changes stay, so that people
+    can read them. Safe to repeat.
+
+    Args:
+        conn: In a transaction that holds the workspace.
+        workspace_id: The workspace.
+        repository: Its repository.
+        taken_at: The time of the backup, for people.
+    """
+    forgotten = await requests.forget_requests(conn, workspace_id)
+    bases = await sessions.unclosed_bases(conn, workspace_id)
+    there = {session_id for session_id, base in bases.items() if await asyncio.to_thread(repository.exists, base)}
+    lost = sorted(bases.keys() - there)
+    await sessions.detach(
+        conn,
+        lost,
+        f"lost its base commit: the workspace was restored from a backup of {taken_at}. ListChanges still shows what "
+        "it staged",
+    )
+    await asyncio.to_thread(_protect, repository, {session_id: bases[session_id] for session_id in there})
+    known = await projector.known_commits(conn, workspace_id)
+    ahead = await asyncio.to_thread(lambda: not all(map(repository.exists, known)))
+    return Forgotten(forgotten, len(lost), mirror_is_ahead=ahead)
+
+
+def _protect(repository: GitRepository, bases: Mapping[str, str]) -> None:
+    """Make the refs that protect the bases of sessions from ``git gc``; a backup has none of them."""
+    refs = repository.refs()
+    for session_id, base in bases.items():
+        ref = f"{KEEP_PREFIX}{session_id}"
+        if refs.get(ref) != base:
+            repository.move_ref(ref, refs.get(ref), base)
