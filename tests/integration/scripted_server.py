@@ -24,6 +24,7 @@ from memotree.v1 import types_pb2
 from memotree.workspaces import WorkspaceOperations
 
 LEAF = types_pb2.Node(id="0123456789abcdef", type="leaf_chunk", title="Leaf", summary="Short.", content="All of it.")
+MISSING = "zzzzzzzzzzzzzzzz"
 INNER = types_pb2.Node(id="fedcba9876543210", type="summary_node", title="Inner", summary="About two leaves.")
 
 
@@ -44,7 +45,7 @@ class ScriptedForest:
 
     async def drill_down(self, request: forest.DrillDownRequest) -> forest.DrillDownResponse:
         self.requests.append(request)
-        if request.node_id == "missing":
+        if request.node_id == MISSING:
             raise NodeNotFoundError(request.node_id)
         if not 0 <= request.threshold <= 1:
             raise InvalidInputError("It is out of range.", [FieldViolation("threshold", "must be from 0 to 1.")])

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from integration.scripted_server import INNER, LEAF, ScriptedForest, served
+from integration.scripted_server import INNER, LEAF, MISSING, ScriptedForest, served
 from integration.worlds import World
 
 from memotree.server.announcement import read_announcement
@@ -70,11 +70,14 @@ async def test_exploring_a_node_answers_the_list_of_the_design(
 async def test_workspace_revision_and_threshold_may_be_given(
     client: httpx2.AsyncClient, scripted: ScriptedForest
 ) -> None:
-    given = {"node_id": "123", "query": "7", "workspace": "42", "revision": "v1", "threshold": "0.25"}
+    given = {"node_id": "1234567890123456", "query": "7", "workspace": "42", "revision": "v1", "threshold": "0.25"}
     assert (await client.get(PATH, params=given)).status_code == 200
     (request,) = scripted.requests
     assert (request.workspace, request.revision, request.threshold) == ("42", "v1", 0.25)
-    assert (request.node_id, request.query) == ("123", "7")  # texts stay texts, even if they look like numbers
+    assert (request.node_id, request.query) == (
+        "1234567890123456",
+        "7",
+    )  # texts stay texts, even if they look like numbers
 
 
 @pytest.mark.requirement("FOREST-14", "CANVAS-7")
@@ -82,13 +85,13 @@ async def test_workspace_revision_and_threshold_may_be_given(
     ("query", "status", "code", "fields"),
     [
         ({}, 400, "INVALID_ARGUMENTS", ["node_id", "query"]),
-        ({"node_id": "a", "query": "b", "treshold": "1"}, 400, "INVALID_ARGUMENTS", ["treshold"]),
-        ({"node_id": "a", "query": "b", "threshold": "half"}, 400, "INVALID_ARGUMENTS", ["threshold"]),
-        ({"node_id": "a", "query": "b", "threshold": "9" * 400}, 400, "INVALID_ARGUMENTS", ["threshold"]),
-        ({"node_id": "a", "query": "b", "threshold": "[" * 20_000}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+        ({"node_id": INNER.id, "query": "b", "treshold": "1"}, 400, "INVALID_ARGUMENTS", ["treshold"]),
+        ({"node_id": INNER.id, "query": "b", "threshold": "half"}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+        ({"node_id": INNER.id, "query": "b", "threshold": "9" * 400}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+        ({"node_id": INNER.id, "query": "b", "threshold": "[" * 20_000}, 400, "INVALID_ARGUMENTS", ["threshold"]),
         ({"node_id": ["a", "b"], "query": "b"}, 400, "INVALID_ARGUMENTS", ["node_id"]),
-        ({"node_id": "a", "query": "b", "threshold": "2"}, 400, "INVALID_ARGUMENT", ["threshold"]),
-        ({"node_id": "missing", "query": "b"}, 404, "NODE_NOT_FOUND", []),
+        ({"node_id": INNER.id, "query": "b", "threshold": "2"}, 400, "INVALID_ARGUMENT", ["threshold"]),
+        ({"node_id": MISSING, "query": "b"}, 404, "NODE_NOT_FOUND", []),
     ],
 )
 async def test_a_refused_call_returns_the_error_code_and_every_violation(
@@ -108,7 +111,7 @@ async def test_the_details_of_an_internal_error_are_not_shown(
         raise RuntimeError("the secret path")
 
     scripted.drill_down = broken  # type: ignore[method-assign, assignment] # a fault
-    answer = await client.get(PATH, params={"node_id": "a", "query": "b"})
+    answer = await client.get(PATH, params={"node_id": INNER.id, "query": "b"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "INTERNAL")
     assert "secret" not in answer.text
 
@@ -119,7 +122,7 @@ async def test_a_not_found_error_has_the_same_form(client: httpx2.AsyncClient) -
     assert (answer.status_code, answer.json()["error"]["code"]) == (405, "NO_SUCH_METHOD")
 
 
-@pytest.mark.parametrize("path", [f"{PATH}?node_id=a&query=b", "/livez", "/readyz", "/healthz", "/mcp"])
+@pytest.mark.parametrize("path", [f"{PATH}?node_id={INNER.id}&query=b", "/livez", "/readyz", "/healthz", "/mcp"])
 async def test_a_web_page_of_another_origin_cannot_call(client: httpx2.AsyncClient, path: str) -> None:
     rebound = await client.get(path, headers={"host": "evil.example:7320"})
     foreign = await client.get(path, headers={"origin": "https://evil.example"})
@@ -193,12 +196,12 @@ async def test_a_graceful_stop_waits_for_a_running_http_call_and_refuses_new_one
         return await drill_down(request)
 
     scripted.drill_down = slow  # type: ignore[method-assign] # waits
-    call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
+    call = asyncio.create_task(client.get(PATH, params={"node_id": INNER.id, "query": "b"}))
     await asyncio.wait_for(begun.wait(), 60)
     stopping = asyncio.create_task(server.stop(30))
     while (await client.get("/readyz")).status_code == 200:
         await asyncio.wait({stopping}, timeout=0.01)
-    refused = await client.get(PATH, params={"node_id": "a", "query": "b"})
+    refused = await client.get(PATH, params={"node_id": INNER.id, "query": "b"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "SERVER_STOPPING")
     assert (await client.get("/livez")).json() == {"status": "alive"}
     assert (await client.get("/readyz")).json()["reasons"] == {"server": "It is stopping."}
@@ -221,7 +224,7 @@ async def test_a_stop_ends_an_http_call_after_its_grace_period(
             cancelled.set()
 
     scripted.drill_down = endless  # type: ignore[method-assign, assignment] # never answers
-    call = asyncio.create_task(client.get(PATH, params={"node_id": "a", "query": "b"}))
+    call = asyncio.create_task(client.get(PATH, params={"node_id": INNER.id, "query": "b"}))
     await asyncio.wait_for(begun.wait(), 60)
     await asyncio.wait_for(server.stop(0), 60)
     assert cancelled.is_set()

@@ -94,6 +94,7 @@ class Recalls(RuleBasedStateMachine):
         self.recalling = Recall(harness.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
         self.states: dict[str, dict[str, Entry]] = {}
         self.order: list[str] = []
+        self.parents: dict[str, str] = {}
         self.refs: dict[str, str] = {}
         self.drafts: list[Draft] = []
         self.count = 0
@@ -154,7 +155,18 @@ class Recalls(RuleBasedStateMachine):
 
     @rule()
     def rebuild(self) -> None:
-        """Rebuild: the lines and versions of the mirror have new ids afterwards."""
+        """Rebuild: the lines and versions of the mirror have new ids afterwards.
+
+        A commit that no branch reaches any more is not mirrored again.
+        """
+        reached: set[str] = set()
+        for tip in self.refs.values():
+            commit_id: str | None = tip
+            while commit_id is not None and commit_id not in reached:
+                reached.add(commit_id)
+                commit_id = self.parents.get(commit_id)
+        self.order = [commit_id for commit_id in self.order if commit_id in reached]
+        self.drafts = [draft for draft in self.drafts if draft.base in reached]
         self.harness.run(self.harness.store.rebuild(self.workspace))
         self.harness.run(self.harness.store.indexer.stop())
 
@@ -337,6 +349,7 @@ class Recalls(RuleBasedStateMachine):
         assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
         self.refs[branch] = commit_id
         self.order.append(commit_id)
+        self.parents[commit_id] = parent
         self.states[commit_id] = {key: entry for key, entry in {**before, **changes}.items() if entry is not None}
         self.harness.run(self.harness.store.catch_up(self.workspace))
 
