@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from memotree.client import Client, MemoTreeClientError, Revision, Session, Workspace
 
 _PANEL: Final = "Where"
+
+WORKSPACE_VARIABLE: Final = "MEMOTREE_WORKSPACE"
 _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "workspace": (
         Annotated[
@@ -45,7 +47,7 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
             typer.Option(
                 "--workspace",
                 "-w",
-                envvar="MEMOTREE_WORKSPACE",
+                envvar=WORKSPACE_VARIABLE,
                 help="Name or id of the workspace; the chosen one when not given.",
                 autocompletion=completion.workspaces,
                 rich_help_panel=_PANEL,
@@ -184,8 +186,11 @@ class CliContext:
         return self.workspace.at(self.reading)
 
     def choose(self, choice: Choice) -> None:
-        """Saves a choice for later commands."""
+        """Saves a choice for later commands, and warns if the environment says otherwise."""
         write_choice(self.address, choice)
+        given = os.environ.get(WORKSPACE_VARIABLE, "")
+        if given and choice.workspace and given != choice.workspace:
+            self.output.warn(f"{WORKSPACE_VARIABLE} is set to {given}, and later commands follow it; unset it first.")
 
     def close(self) -> None:
         """Closes the connection, if there is one."""

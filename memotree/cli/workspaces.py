@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memotree.cli import completion
-from memotree.cli.context import SERVER, CliContext, command
+from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
 from memotree.cli.options import YesOption
 from memotree.cli.output import facts, table, when
@@ -83,7 +83,7 @@ def list_(cli: CliContext) -> None:
     )
 
 
-@command(app, "show", SERVER)
+@command(app, "show", WORKSPACE)
 def show(cli: CliContext, name: OptionalNameArgument = "") -> None:
     """Show one workspace."""
     info = (cli.client.workspace(name) if name else cli.workspace).info()

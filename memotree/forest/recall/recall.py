@@ -81,8 +81,8 @@ NOTHING_RELEVANT: Final = (
 
 _NOTHING_HERE: Final = "There is nothing to recall here yet: ingest a document, or create nodes that have content."
 _NOT_THE_SAME: Final = (
-    "This is not the answer that the receipt is about, though everything that it records is the same. An approximate "
-    "index can do that (strategies LCA and COLLAPSED); otherwise please report it."
+    "This is not the answer that the receipt is about: its hash is another one. Either the receipt was changed, or an "
+    "approximate index gave other candidates (strategies LCA and COLLAPSED). If it was neither, please report it."
 )
 _MOST_ASKED: Final = 20_000
 _TRIES: Final = 5

@@ -38,7 +38,8 @@ class ObjectMissingError(NotFoundError):
 
     def __init__(self, object_id: str, kind: str = "object") -> None:
         super().__init__(
-            f"The repository has no {kind} {object_id!r}; check the id, or fetch the history that contains it.",
+            f"The repository has no {kind} {object_id!r}. If you gave this id, check it. Otherwise a part of the "
+            "repository is lost: run `git fsck --full` there, and restore what is missing from a clone or a backup.",
             resource_type=kind,
             resource_name=object_id,
         )

@@ -222,6 +222,16 @@ def test_a_damaged_state_file_is_ignored(memotree: CommandLine, home: Path) -> N
     assert memotree("ws", "use", "demo").code == 0
 
 
+def test_the_workspace_of_the_environment_is_shown_and_a_choice_that_it_overrides_is_warned_of(
+    memotree: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memotree("ws", "create", "demo", "--no-use")
+    monkeypatch.setenv("MEMOTREE_WORKSPACE", "demo")
+    assert memotree.json("ws", "show")["name"] == "demo"
+    assert "MEMOTREE_WORKSPACE is set to demo" in memotree("ws", "create", "other").err
+    assert "MEMOTREE_WORKSPACE" not in memotree("ws", "use", "demo").err
+
+
 def test_a_chosen_session_that_no_longer_exists_is_explained(ready: CommandLine) -> None:
     space = ready.fake.spaces["demo"]
     space.sessions.clear()
