@@ -98,7 +98,8 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
         else:
             archives[node.id] = node.archive_id
         # What a commit has deleted comes back as a new entry; what this call has deleted is that staged deletion.
-        await editor.put(node, None if before.dead and before.commit_id is not None else before, "")
+        reason = f"As it was at commit {at.commit_id}." if node.id == now.entry_id else ""
+        await editor.put(node, None if before.dead and before.commit_id is not None else before, reason)
     if not await _has_changed(editor, now):
         sentence = f"{now.entry_id} ({now.title}) is as it was at {request.revision} already; nothing was changed."
         raise NothingToRestoreError(sentence, [FieldViolation("revision", sentence)])

@@ -24,8 +24,8 @@ async def test_a_forgotten_note_comes_back_with_its_id_and_all_below_it(memory: 
     top = memory.world.node("Top")
     below = memory.world.node("Below", parent=top)
     lowest = memory.world.node("Lowest", parent=below)
-    await memory.world.put(top, below, lowest)
-    before = await memory.world.alive(await memory.world.head())
+    alive_at = await memory.world.put(top, below, lowest)
+    before = await memory.world.alive(alive_at)
     with pytest.raises(HasChildrenError):
         await memory.forget(top.id)
     gone = await memory.forget(top.id, recursive=True)
@@ -36,6 +36,7 @@ async def test_a_forgotten_note_comes_back_with_its_id_and_all_below_it(memory: 
     assert list(back.restored_ids) == [top.id, below.id, lowest.id]
     assert await memory.world.alive(back.commit_id) == before
     assert await memory.subject() == "Restore: Top"
+    assert f"As it was at commit {alive_at}." in memory.repository.commit_info(back.commit_id).message
     assert await differences(memory.store, memory.world.workspace) == []
 
 
