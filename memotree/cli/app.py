@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from memotree.cli import (
+from memotree.cli import version_line
+from memotree.cli.commands import (
     archive_merges,
     archives,
     ask,
@@ -25,15 +26,14 @@ from memotree.cli import (
     setup,
     structure,
     summaries,
-    version_line,
     views,
     workspaces,
 )
 from memotree.cli.errors import CliError, ExitCode, tell_cli_error
-from memotree.cli.examples import PROGRAM, panel
-from memotree.cli.help_pages import FirstPage, HelpfulGroup
-from memotree.cli.output import Output
-from memotree.cli.pager import use_no_pager
+from memotree.cli.terminal.examples import PROGRAM, panel
+from memotree.cli.terminal.help_pages import FirstPage, HelpfulGroup
+from memotree.cli.terminal.output import Output
+from memotree.cli.terminal.pager import use_no_pager
 
 
 class CommandLine(FirstPage):

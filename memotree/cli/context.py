@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from memotree import environment
-from memotree.cli import completion
+from memotree.cli.arguments import completion
+from memotree.cli.arguments.node_names import full_id, named_parameters
+from memotree.cli.arguments.revision_names import ALSO, revision, revision_parameters
 from memotree.cli.errors import (
     CliError,
     ExitCode,
@@ -26,12 +28,10 @@ from memotree.cli.errors import (
     tell_cli_error,
     tell_client_error,
 )
-from memotree.cli.examples import PROGRAM, epilog, panel
-from memotree.cli.help_pages import HelpfulCommand
-from memotree.cli.node_names import full_id, named_parameters
-from memotree.cli.output import Output
-from memotree.cli.revision_names import ALSO, revision, revision_parameters
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
+from memotree.cli.terminal.examples import PROGRAM, epilog, panel
+from memotree.cli.terminal.help_pages import HelpfulCommand
+from memotree.cli.terminal.output import Output
 from memotree.cli.wording import in_commands, own_options
 
 if TYPE_CHECKING:

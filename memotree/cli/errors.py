@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from memotree.cli.output import ID, Cell, Column, plain, table
+from memotree.cli.terminal.output import ID, Cell, Column, plain, table
 from memotree.cli.wording import in_commands, in_options
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memotree.cli.output import Output
+    from memotree.cli.terminal.output import Output
     from memotree.client import MemoTreeClientError
 
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
-from memotree.cli.output import counted, short
+from memotree.cli.terminal.output import counted, short
 from memotree.client import Citation, IngestedFile, IngestionProgress, Passage, Workspace
 
 PACKAGES: Final = ("rich", "typer", "openai", "qdrant-client", "structlog", "httpx", "pypdf", "wordllama")

@@ -6,7 +6,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
-from memotree.cli.output import counted, short
+from memotree.cli.terminal.output import counted, short
 from memotree.client import Answer, RecallResult, Workspace
 
 WORKSPACE: Final = "memory"

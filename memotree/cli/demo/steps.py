@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from memotree.cli.output import put
+from memotree.cli.terminal.output import put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import RenderableType
 
-    from memotree.cli.output import Output
+    from memotree.cli.terminal.output import Output
 
 
 def command_line(*words: object) -> str:

@@ -3,7 +3,7 @@
 import pytest
 from unit.cli.conftest import CommandLine
 
-from memotree.cli.command_names import ALIASES
+from memotree.cli.terminal.command_names import ALIASES
 
 pytestmark = pytest.mark.requirement("USE-10")
 

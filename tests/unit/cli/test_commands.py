@@ -7,8 +7,8 @@ from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.model.node import Node
 from unit.cli.conftest import CommandLine
 
-from memotree.cli import display
-from memotree.cli.listed_entries import counts
+from memotree.cli.terminal import display
+from memotree.cli.terminal.listed_entries import counts
 from memotree.client import Author, Commit
 
 pytestmark = pytest.mark.requirement("SERVE-4")

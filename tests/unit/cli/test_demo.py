@@ -12,7 +12,7 @@ import pytest
 from memotree.cli.context import CliContext
 from memotree.cli.demo import ending, private_server, run_demo
 from memotree.cli.demo.steps import DemoSteps, command_line
-from memotree.cli.output import Output
+from memotree.cli.terminal.output import Output
 
 
 def test_the_data_stays_in_the_folder_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from rich.console import Console
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
-from memotree.cli import display, refs, sessions
+from memotree.cli.commands import refs, sessions
 from memotree.cli.errors import conflict_table
 from memotree.cli.target import DEFAULT_ADDRESS, find_address
+from memotree.cli.terminal import display
 from memotree.client import AbortedError, Author, Commit, Conflict, Difference, EntryChange
 from memotree.settings import Settings
 from memotree.v1 import session_service_pb2

@@ -11,10 +11,10 @@ from rich.console import Console
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
-from memotree.cli import counting, display
-from memotree.cli.ask import citation_line
-from memotree.cli.ingest_report import Ingested
-from memotree.cli.output import Output
+from memotree.cli.commands.ask import citation_line
+from memotree.cli.commands.ingest_report import Ingested
+from memotree.cli.terminal import counting, display
+from memotree.cli.terminal.output import Output
 from memotree.client import Citation, IngestedFile, Node, Source
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs

@@ -18,12 +18,13 @@ from unit.client.fake_state import RefusedError
 
 from memotree import cli, client
 from memotree.cli import app as app_module
-from memotree.cli import completion, display, options
-from memotree.cli.counting import counting
+from memotree.cli.arguments import completion, options
 from memotree.cli.errors import tell_client_error
-from memotree.cli.examples import EXAMPLES, PANELS
-from memotree.cli.output import Output
 from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
+from memotree.cli.terminal import display
+from memotree.cli.terminal.counting import counting
+from memotree.cli.terminal.examples import EXAMPLES, PANELS
+from memotree.cli.terminal.output import Output
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from memotree.cli.agent_hosts import HostChoice, host
 from memotree.cli.app import app
+from memotree.cli.commands.agent_hosts import HostChoice, host
 
 pytestmark = pytest.mark.requirement("USE-5")
 

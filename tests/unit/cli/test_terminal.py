@@ -12,9 +12,10 @@ import typer
 from rich.console import Console, RenderableType
 from unit.cli.conftest import CommandLine
 
-from memotree.cli import completion, display, pager, text_input
-from memotree.cli.commit_message import NoMessageError, ask_message, template
-from memotree.cli.times import BadTimeError, said_time, sent_time
+from memotree.cli.arguments import completion, text_input
+from memotree.cli.arguments.commit_message import NoMessageError, ask_message, template
+from memotree.cli.arguments.times import BadTimeError, said_time, sent_time
+from memotree.cli.terminal import display, pager
 from memotree.client import ChangeKind, EntryChange, FieldChange, StagedChange
 
 pytestmark = pytest.mark.requirement("USE-10")
@@ -107,9 +108,9 @@ def test_the_editor_shows_the_changes_and_an_empty_message_stops(monkeypatch: py
     assert f"# ~ Child ({'c' * 16})" in shown
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("memotree.cli.commit_message.edit", lambda text, _: f"# A heading\n\nWhy{text}")
+    monkeypatch.setattr("memotree.cli.arguments.commit_message.edit", lambda text, _: f"# A heading\n\nWhy{text}")
     assert ask_message("main", [change]) == "# A heading\n\nWhy"
-    monkeypatch.setattr("memotree.cli.commit_message.edit", lambda text, _: text)
+    monkeypatch.setattr("memotree.cli.arguments.commit_message.edit", lambda text, _: text)
     with pytest.raises(NoMessageError, match="still staged"):
         ask_message("main", [change])
 

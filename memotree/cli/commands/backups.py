@@ -1,0 +1,113 @@
+"""``memotree backup | restore``: all workspaces as one file, and back into a data folder that no server uses."""
+
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memotree.cli.context import NOWHERE, SERVER, CliContext, command
+from memotree.cli.errors import CliError, ExitCode, FileError
+from memotree.cli.terminal.output import counted, table
+
+if TYPE_CHECKING:
+    from memotree_storage.git.backup import SavedWorkspace
+
+
+class BackupRefusedError(CliError):
+    """The backup cannot be made, checked or restored."""
+
+    exit_code = ExitCode.FAILED
+    reason = "BACKUP_REFUSED"
+
+
+def backup(
+    cli: CliContext,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
+) -> None:
+    """Save all workspaces of the server to one file, while it runs, and check the file by restoring it aside."""
+    from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - only the commands of this module need the store
+    from memotree_storage.git.backup import read_backup, unpack_backup  # noqa: PLC0415 - the same
+
+    if file.exists():
+        raise FileError(f"{file} exists. Name another file, or remove it first.")
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    try:
+        with unfinished.open("wb") as target, cli.output.progress() as bar:
+            unfinished.chmod(0o600)
+            for chunk in cli.client.back_up():
+                target.write(chunk)
+                bar.at("bytes", target.tell(), 0)
+        with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=f".{file.name}.") as aside:
+            saved = read_backup(unfinished)
+            unpack_backup(unfinished, saved, Path(aside))
+        unfinished.rename(file)
+    except OSError as error:
+        raise FileError(f"{file} cannot be written: {error.strerror or error}.") from None
+    except MemoTreeError as error:
+        raise BackupRefusedError(error.message) from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    _show(cli, saved)
+    cli.output.done(f"{counted(len(saved), 'workspace')} in {file}; each was restored aside and checked.")
+
+
+def restore(
+    cli: CliContext,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `memotree backup` wrote.")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="PATH", help="The data folder; that of the settings by default."),
+    ] = None,
+    workspace: Annotated[
+        list[str] | None,
+        typer.Option("--workspace", "-w", help="Restore only this workspace; may be given again."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Move workspaces that are there already to the trash folder.")
+    ] = False,
+) -> None:
+    """Put the workspaces of a backup into a data folder; stop its server first. The next start mirrors them."""
+    from memotree_storage.embedded.lock import DataFolderLock  # noqa: PLC0415 - as in `backup`
+    from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - the same
+    from memotree_storage.git.backup import read_backup, restore_backup  # noqa: PLC0415 - the same
+
+    from memotree.settings import load_settings  # noqa: PLC0415 - the same
+
+    if not file.is_file():
+        raise FileError(f"There is no file {file}.")
+    try:
+        folder = load_settings(data_folder=data).data_folder
+        read_backup(file)  # before the data folder is touched
+        with DataFolderLock(folder):
+            restored = restore_backup(file, folder, names=workspace or (), replace=replace)
+    except MemoTreeError as error:
+        raise BackupRefusedError(error.message) from None
+    _show(cli, restored)
+    serve = "memotree serve" if data is None else f"memotree serve --data {shlex.quote(str(data))}"
+    cli.output.done(f"{counted(len(restored), 'workspace')} restored. Start the server with `{serve}`.")
+
+
+def _show(cli: CliContext, saved: list["SavedWorkspace"]) -> None:
+    cli.output.show(
+        {"workspaces": saved},
+        lambda: table(
+            ["Workspace", "Id", "Branches", "Tags", "Bytes"],
+            [
+                (each.name, each.id, _count(each, "refs/heads/"), _count(each, "refs/tags/"), f"{each.bytes:,}")
+                for each in saved
+            ],
+            empty="The server has no workspaces.",
+        ),
+    )
+
+
+def _count(saved: "SavedWorkspace", prefix: str) -> str:
+    return str(sum(name.startswith(prefix) for name in saved.refs))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to the command line."""
+    command(app, "backup", SERVER)(backup)
+    command(app, "restore", NOWHERE)(restore)

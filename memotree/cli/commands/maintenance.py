@@ -1,0 +1,140 @@
+"""``memotree status | verify | rebuild | reindex``: maintenance of the server and its stores."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memotree.cli.commands.jobs import end
+from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
+from memotree.cli.errors import ExitCode, NoWorkspaceError
+from memotree.cli.terminal import display
+from memotree.cli.terminal.output import counted, facts, table
+
+if TYPE_CHECKING:
+    from memotree.client import Difference
+
+_WIDE_ENOUGH = 100
+"""The least terminal width, in columns, for a table of differences."""
+
+
+def status(cli: CliContext) -> None:
+    """Show whether the server and its stores are healthy."""
+    found = cli.client.status()
+    chosen = cli.choice
+    database_silent = any(store.name == "postgres" and not store.healthy for store in found.stores)
+
+    def look() -> RenderableType:
+        head = facts(
+            [
+                ("server", cli.address),
+                ("version", found.version),
+                ("workspaces", str(found.workspace_count)),
+                ("chosen workspace", chosen.workspace),
+                ("chosen session", chosen.session),
+                ("embedding model", found.embedding_model),
+                ("token counter", found.token_counter),
+                ("content at most", f"{found.max_content_bytes:,} bytes per node"),
+                ("message at most", f"{found.max_message_bytes:,} bytes"),
+                ("vectors to flush", "unknown" if database_silent else str(found.index_backlog)),
+            ]
+        )
+        stores = table(
+            [("Store", "bold cyan"), "State", "Run by", "Detail"],
+            [
+                (
+                    each.name,
+                    Text("healthy", "green") if each.healthy else Text("does not answer", "bold red"),
+                    "the server" if each.embedded else "others",
+                    each.detail,
+                )
+                for each in found.stores
+            ],
+            empty="The server names no stores.",
+        )
+        return Group(head, stores)
+
+    cli.output.show({"address": cli.address, "server": found, "chosen": chosen}, look)
+    if not all(store.healthy for store in found.stores):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def verify(cli: CliContext) -> None:
+    """Compare Git, PostgreSQL and Qdrant; the exit code is 1 if they differ. All workspaces, if none is chosen."""
+    found = {name: _differences(cli, name) for name in _to_verify(cli)}
+    differences = [each for some in found.values() for each in some]
+    narrow = cli.output.out.width < _WIDE_ENOUGH
+
+    def look() -> RenderableType:
+        tables = {name: display.differences(some, narrow=narrow) for name, some in found.items()}
+        if len(tables) == 1:
+            return next(iter(tables.values()))
+        return Group(*(part for name, shown in tables.items() for part in (Text(name, "bold cyan"), shown)))
+
+    by_name = {} if cli.choice.workspace else {"workspaces": found}
+    cli.output.show({"differences": differences, **by_name}, look)
+    for name, some in found.items():
+        if some:
+            where = "" if name == cli.choice.workspace else f" --workspace {name}"
+            repair = f"; `memotree rebuild{where}` restores rows and vectors from Git"
+            mirrored = any(each.store != "git" for each in some)
+            cli.output.note(f"{counted(len(some), 'difference')}{repair if mirrored else ''}.")
+    if differences:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _to_verify(cli: CliContext) -> list[str]:
+    """The chosen workspace, else all of the server."""
+    if cli.choice.workspace:
+        return [cli.choice.workspace]
+    names = [each.name for each in cli.client.workspaces()]
+    if not names:
+        raise NoWorkspaceError
+    return names
+
+
+def _differences(cli: CliContext, name: str) -> "list[Difference]":
+    from memotree.client import Difference  # noqa: PLC0415 - `--help` needs no gRPC
+
+    found: list[Difference] = []
+    with cli.output.progress() as bar:
+        for event in cli.client.workspace(name).verify():
+            if isinstance(event, Difference):
+                found.append(event)
+            else:
+                bar.at(event.step, event.done, event.total)
+    return found
+
+
+BackgroundOption = Annotated[bool, typer.Option("--background", help="Run it as a job and do not wait.")]
+
+
+def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
+    """Rebuild the rows and vectors of the workspace from Git; staged changes stay."""
+    if background:
+        end(cli, cli.workspace.start_rebuild(), background=True)
+        return
+    steps: dict[str, int] = {}
+    with cli.output.progress() as bar:
+        for event in cli.workspace.rebuild():
+            steps[event.step] = event.done
+            bar.at(event.step, event.done, event.total)
+    cli.output.show(
+        {"steps": [{"step": step, "done": done} for step, done in steps.items()]},
+        lambda: table(["Step", "Done"], [(step, f"{done:,}") for step, done in steps.items()], empty="Nothing to do."),
+    )
+    cli.output.done("Rows and vectors are rebuilt from Git.")
+
+
+def reindex(cli: CliContext, background: BackgroundOption = False) -> None:
+    """Compute all vectors of the workspace again, as a job; for another embedding model, or for a lost index."""
+    end(cli, cli.workspace.start_reindex(), background=background)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to the command line."""
+    command(app, "status", SERVER)(status)
+    command(app, "verify", WORKSPACE)(verify)
+    command(app, "rebuild", WORKSPACE)(rebuild)
+    command(app, "reindex", WORKSPACE)(reindex)

@@ -1,0 +1,1 @@
+"""What the terminal shows: tables, lines, help pages, progress, the pager."""
