@@ -17,7 +17,11 @@ Field = Any
 COMMENTS: Final = "contract.json"
 """The file in ``memotree.v1`` that ``proto/generate.py`` writes."""
 
-SAME_MEANING: Final[Mapping[str, str]] = {"message": "commit_message", "question": "query"}
+SAME_MEANING: Final[Mapping[str, str]] = {
+    "message": "commit_message",
+    "question": "query",
+    "node": "node_id",
+}
 """Other names for arguments: a tool that has the second name and not the first one accepts both, and lists ``message``
 in place of ``commit_message``, so that one thing has one name in all tools."""
 

@@ -1,6 +1,7 @@
 """The catalogue of tools as an MCP server, for any transport of the SDK."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ def mcp_server(catalogue: Catalogue, tools: Sequence[Tool]) -> Server[Any]:
             than those of the short list are offered too.
     """
     short = all(tool in EVERYDAY for tool in tools)
-    offered = {tool.name for tool in tools}
+    offered = [tool.name for tool in tools]
     declared = [_declared(tool, short=short) for tool in tools]
 
     async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -65,10 +66,12 @@ def mcp_server(catalogue: Catalogue, tools: Sequence[Tool]) -> Server[Any]:
     )
 
 
-def _not_offered(name: str, offered: Collection[str]) -> str:
+def _not_offered(name: str, offered: Sequence[str]) -> str:
     if name in BY_NAME:
         return f"The tool {name} is not offered here. Start the server with --tools all to have every tool."
-    return f"There is no tool {name!r}; the tools are {', '.join(offered)}."
+    near = [each for each in offered if each.startswith(f"{name}_")] or get_close_matches(name, offered, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no tool {name!r}.{meant} The tools are {', '.join(offered)}."
 
 
 def _agent(ctx: Context) -> str:

@@ -109,9 +109,13 @@ def _answer(data: Data) -> str:
     lines = [data["text"]]
     for number, citation in enumerate(data.get("citations", ()), 1):
         lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{_span(citation)}")
+    facts = []
     if data.get("confidence"):
-        lines.append(f"\nConfidence: {data['confidence']} ({data.get('likelihood', 0.0):.2f})")
-    return "\n".join(lines)
+        likelihood = f" ({data['likelihood']:.2f})" if data.get("likelihood") else ""
+        facts.append(f"Confidence: {data['confidence']}{likelihood}")
+    if data.get("commit_id"):
+        facts.append(f"Read at commit {data['commit_id'][:10]}")
+    return "\n".join([*lines, *(["", ". ".join(facts)] if facts else [])])
 
 
 def _commits(data: Data) -> str:

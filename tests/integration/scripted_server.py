@@ -24,6 +24,7 @@ from memotree.v1 import types_pb2
 from memotree.workspaces import WorkspaceOperations
 
 LEAF = types_pb2.Node(id="0123456789abcdef", type="leaf_chunk", title="Leaf", summary="Short.", content="All of it.")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MISSING = "zzzzzzzzzzzzzzzz"
 INNER = types_pb2.Node(id="fedcba9876543210", type="summary_node", title="Inner", summary="About two leaves.")
 
@@ -41,7 +42,14 @@ class ScriptedForest:
     async def recall(self, request: forest.RecallRequest) -> forest.RecallResponse:
         self.requests.append(request)
         await self._wait()
-        return forest.RecallResponse(text=f"# Notes\n\nAbout {request.query}.", tokens_used=5, warnings=["It is old."])
+        return forest.RecallResponse(
+            text=f"# Notes\n\nAbout {request.query}.",
+            tokens_used=5,
+            warnings=["It is old."],
+            confidence=types_pb2.CONFIDENCE_STRONG,
+            likelihood=0.97,
+            commit_id=COMMIT,
+        )
 
     async def drill_down(self, request: forest.DrillDownRequest) -> forest.DrillDownResponse:
         self.requests.append(request)
@@ -59,7 +67,10 @@ class ScriptedForest:
         await self._wait()
         source = types_pb2.Source(document_id="guide.md", start=3, end=9, page=2)
         citation = forest.Citation(node_id=LEAF.id, title="Leaf", source=source)
-        yield forest.AskResponse(answer=forest.Answer(text="Forty-two.", citations=[citation]))
+        answer = forest.Answer(
+            text="Forty-two.", citations=[citation], confidence=types_pb2.CONFIDENCE_WEAK, commit_id=COMMIT
+        )
+        yield forest.AskResponse(answer=answer)
 
     async def ingest_document(
         self, request: forest.IngestDocumentRequest

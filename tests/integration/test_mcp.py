@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from integration.scripted_server import ScriptedForest, served
+from integration.scripted_server import COMMIT, ScriptedForest, served
 from integration.worlds import World
 from jsonschema import Draft202012Validator
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -260,7 +260,7 @@ async def test_one_fact_takes_one_call_and_its_author_is_the_program_that_calls(
         await done(client, "forget", node_id=again.structured_content["data"]["node"]["id"])
         revised = await done(client, "revise", query="budget", text="The budget is 45k.")
         assert revised["node"]["id"] == made["node"]["id"]
-        await done(client, "restore", node_id=made["node"]["id"], revision=made["commit_id"])
+        await done(client, "restore", node=made["node"]["id"], revision=made["commit_id"])
         log = (await done(client, "history", node_id=made["node"]["id"]))["commits"]
     assert [commit["message"].partition("\n")[0] for commit in log] == [
         "Restore: Budget",
@@ -317,6 +317,9 @@ async def test_an_unknown_tool_is_a_protocol_error(server: Server) -> None:
     async with over_http(server) as client:
         with pytest.raises(MCPError, match="There is no tool 'nothing'"):
             await client.call_tool("nothing", {})
+        for nearly, meant in {"ingest": "ingest_document", "explore": "explore_memory_node", "recal": "recall"}.items():
+            with pytest.raises(MCPError, match=f"Did you mean {meant}\\?"):
+                await client.call_tool(nearly, {})
 
 
 @pytest.mark.requirement("FOREST-14")
@@ -325,9 +328,12 @@ async def test_what_a_model_reads_is_the_text_itself(server: Server) -> None:
         recalled = await client.call_tool("recall", {"query": "oaks"})
         answered = await client.call_tool("ask", {"query": "oaks"})
         explored = await client.call_tool("explore_memory_node", {"query": "oaks", "node_id": "abcd"})
-    assert recalled.content[0].text == "# Notes\n\nAbout oaks.\nWarning: It is old."
+    confidence = f"Confidence: STRONG (0.97). Read at commit {COMMIT[:10]}"
+    assert recalled.content[0].text == f"# Notes\n\nAbout oaks.\n\n{confidence}\nWarning: It is old."
     assert recalled.structured_content["warnings"] == ["It is old."]
-    assert answered.content[0].text == "Forty-two.\n[1] Leaf [0123456789abcdef], guide.md, page 2, characters 3-9"
+    cited = "[1] Leaf [0123456789abcdef], guide.md, page 2, characters 3-9"
+    confidence = f"Confidence: WEAK. Read at commit {COMMIT[:10]}"  # an answer has no likelihood of its own
+    assert answered.content[0].text == f"Forty-two.\n{cited}\n\n{confidence}"
     assert "Leaf [0123456789abcdef] (leaf_chunk, score 0.95)\nAll of it." in explored.content[0].text
     assert "3 more below the threshold." in explored.content[0].text
 
