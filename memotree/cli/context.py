@@ -18,7 +18,7 @@ import typer
 
 from memotree import environment
 from memotree.cli.arguments import completion
-from memotree.cli.arguments.node_names import full_id, named_parameters
+from memotree.cli.arguments.node_names import NoSuchNodeError, RevisionAsNodeError, full_id, named_parameters
 from memotree.cli.arguments.revision_names import ALSO, revision, revision_parameters
 from memotree.cli.errors import (
     CliError,
@@ -219,10 +219,12 @@ def command(
 
         def call(**values: Any) -> None:
             given = {each: values.pop(each) for each in place}
-            _run(
-                _context(given, own),
-                lambda cli: function(cli, **_with_ids(cli, _with_revisions(cli, values, revisions), names)),
-            )
+
+            def work(cli: CliContext) -> None:
+                known = _with_revisions(cli, values, revisions)
+                function(cli, **_with_ids(cli, known, names, takes_revision="at" in {*given, *values}))
+
+            _run(_context(given, own), work)
 
         shown = [each.replace(annotation=hints[each.name]) for each in parameters]
         shown += [
@@ -253,17 +255,35 @@ def _with_revisions(cli: CliContext, values: dict[str, Any], names: frozenset[st
     return values | {name: revision(cli.workspace, values[name]) for name in names if values[name]}
 
 
-def _with_ids(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+def _with_ids(
+    cli: CliContext, values: dict[str, Any], names: frozenset[str], *, takes_revision: bool
+) -> dict[str, Any]:
     """The values of a command's parameters, with ids in the place of the names of nodes."""
     given = {name: values[name] for name in names if values[name]}
     if not given:
         return values
     at = values["at"] if "at" in values else values.get("new") or cli.reading
     here = cli.workspace.at(at)
+
+    def found(name: str) -> str:
+        try:
+            return full_id(here, name)
+        except NoSuchNodeError:
+            if takes_revision:
+                _refuse_revision(cli.workspace, name)
+            raise
+
     return values | {
-        name: full_id(here, value) if isinstance(value, str) else [full_id(here, each) for each in value]
+        name: found(value) if isinstance(value, str) else [found(each) for each in value]
         for name, value in given.items()
     }
+
+
+def _refuse_revision(workspace: "Workspace", name: str) -> None:
+    """Refuses the name of a branch or tag where a node is asked for."""
+    for kind, refs in (("branch", workspace.branches()), ("tag", workspace.tags())):
+        if any(ref.name == name for ref in refs):
+            raise RevisionAsNodeError(name, kind)
 
 
 def _context(given: dict[str, Any], own: Mapping[str, str]) -> CliContext:

@@ -200,6 +200,7 @@ class AsyncSession(AsyncRevision):
         tag: str | None = None,
         nodes: Iterable[NodeRef] = (),
         author: Author | None = None,
+        renew_summaries: bool = False,
         request_id: str = "",
     ) -> CommitResult:
         """Makes one Git commit of the session's changes, and an annotated tag if ``tag`` is given.
@@ -213,6 +214,8 @@ class AsyncSession(AsyncRevision):
             tag: The name of the tag; no tag if ``None``.
             nodes: Only these nodes (or archives); all if empty. The rest stays staged.
             author: The author of the commit; the session's agent if ``None``.
+            renew_summaries: Whether the chat model renews the summaries above these changes within the commit.
+                Otherwise the built-in method does, and the model renews them in the background.
             request_id: An id of your choice for this commit; a new one if empty.
         """
         request = sessions.CommitChangesRequest(
@@ -221,6 +224,7 @@ class AsyncSession(AsyncRevision):
             create_tag=tag is not None,
             tag_name=tag or "",
             author=author.to_wire() if author else None,
+            renew_summaries=renew_summaries,
             request_id=request_id,
         )
         return CommitResult.from_wire(await self._stage(request, sessions.CommitChangesResponse))

@@ -40,6 +40,16 @@ class NoSuchNodeError(CliError):
         )
 
 
+class RevisionAsNodeError(CliError):
+    """A branch or tag stands where a node is asked for, as it could in ``git log main``."""
+
+    exit_code = ExitCode.FAILED
+    reason = "REVISION_AS_NODE"
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(f"No node has the name {name!r}, but a {kind} has: give it as `--at {shlex.quote(name)}`.")
+
+
 class AmbiguousNameError(CliError):
     """Several nodes have this name."""
 

@@ -89,3 +89,13 @@ def test_a_plain_name_costs_no_further_call(ready: CommandLine, old: list[str]) 
     ready.json("show", old[0][:8])
     ready.json("node", "get", "cccc", "--at", "v1")
     assert len(ready.fake.requests("ListBranches")) + len(ready.fake.requests("ListCommits")) == before
+
+
+def test_a_branch_or_tag_in_the_place_of_a_node_says_how_to_give_it(ready: CommandLine, old: list[str]) -> None:
+    ready.json("tag", "create", "before", old[1])
+    for name, kind in {"main": "branch", "before": "tag"}.items():
+        fault = ready.json("log", name, code=1)["error"]
+        assert fault["reason"] == "REVISION_AS_NODE"
+        assert fault["message"].endswith(f"but a {kind} has: give it as `--at {name}`.")
+    assert ready.json("log", "nowhere", code=1)["error"]["reason"] == "NODE_NOT_NAMED"
+    assert ready.json("forget", "main", code=1)["error"]["reason"] == "NODE_NOT_NAMED", "forget has no --at"

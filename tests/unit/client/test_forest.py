@@ -58,6 +58,15 @@ def test_a_document_is_ingested_by_a_job_that_can_be_watched(client: Client, roo
     assert archives["guide"].attributes["document_id"] == "d1"
 
 
+def test_a_commit_may_wait_for_the_summaries_above_it(client: Client, fake: FakeMemoTree, root_id: str) -> None:
+    with client.workspace("demo").session() as session:
+        session.update(root_id, content="gamma")
+        session.commit("In the background")
+        session.update(root_id, content="delta")
+        session.commit("At once", renew_summaries=True)
+    assert [request.renew_summaries for request in fake.requests("CommitChanges")][-2:] == [False, True]
+
+
 def test_a_document_may_be_text_bytes_or_turns(client: Client, fake: FakeMemoTree, root_id: str) -> None:
     assert root_id
     workspace = client.workspace("demo")
