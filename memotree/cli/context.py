@@ -100,6 +100,9 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     ),
 }
 
+FIRST_WORKSPACE: Final = "main"
+"""The workspace that the first ``remember`` or ``ingest`` makes; also that of agents that name none."""
+
 PATIENCE_SECONDS: Final = 300.0
 """How long a call may take. It is long since a large commit takes time and a person can stop it with Ctrl-C."""
 
@@ -162,6 +165,21 @@ class CliContext:
             raise NoWorkspaceError
         return self.client.workspace(self.choice.workspace)
 
+    def workspace_or_first(self) -> "Workspace":
+        """The chosen workspace; if none is, the first one, made if needed and chosen from now on."""
+        if self.choice.workspace:
+            return self.workspace
+        from memotree.client import AlreadyExistsError  # noqa: PLC0415 - as in `client`
+
+        try:
+            self.client.create_workspace(FIRST_WORKSPACE)
+        except AlreadyExistsError:
+            self.output.note(f"No workspace was chosen; {FIRST_WORKSPACE} is from now on.")
+        else:
+            self.output.note(f"The workspace {FIRST_WORKSPACE} was made for it, and is chosen from now on.")
+        self.choose(Choice(FIRST_WORKSPACE, ""))
+        return self.workspace
+
     @property
     def session(self) -> "Session":
         """The session that stages the changes."""
@@ -188,6 +206,7 @@ class CliContext:
     def choose(self, choice: Choice) -> None:
         """Saves a choice for later commands, and warns if the environment says otherwise."""
         write_choice(self.address, choice)
+        self.__dict__.pop("choice", None)
         given = os.environ.get(WORKSPACE_VARIABLE, "")
         if given and choice.workspace and given != choice.workspace:
             self.output.warn(f"{WORKSPACE_VARIABLE} is set to {given}, and later commands follow it; unset it first.")

@@ -27,8 +27,8 @@ _LOOKED_AT: Final = 8192
 """How many bytes at the beginning of a file are checked to decide whether it is text."""
 _IGNORE_FILE: Final = ".gitignore"
 _REPOSITORY: Final = ".git"
-_PACKED: Final = (".docx", ".docm", ".epub", ".gz")
-"""How the names of documents end that are packed, so that their first bytes do not look like text."""
+_NOT_TEXT: Final = (".docx", ".docm", ".epub", ".gz", ".pdf")
+"""How the names of documents end whose first bytes do not look like text; a damaged one is an error that is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,5 +221,5 @@ def _why_unreadable(path: Path) -> str:
         return EMPTY
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))  # UTF-16 has NUL bytes
     name = path.name.lower()
-    holds_text = head.startswith(b"%PDF-") or (name.endswith(_PACKED) and not name.endswith(".tar.gz"))
+    holds_text = head.startswith(b"%PDF-") or (name.endswith(_NOT_TEXT) and not name.endswith(".tar.gz"))
     return "" if wide or holds_text or b"\0" not in head else NO_TEXT

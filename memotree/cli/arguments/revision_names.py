@@ -22,6 +22,10 @@ ALSO: Final = "NAME~2 is two commits earlier, a time (yesterday, 2026-11-03) the
 """What a revision on the command line may be beside a name, for help."""
 
 
+HEAD: Final = "HEAD"
+"""A name that Git refuses for branches and tags."""
+
+
 class _RevisionName:
     """Marks a parameter whose value names a revision."""
 
@@ -67,8 +71,8 @@ def revision_parameters(hints: Mapping[str, Any]) -> frozenset[str]:
 def revision(workspace: "Workspace", text: str) -> str:
     """The revision that ``text`` means, in a form that the server knows.
 
-    A text that is both a time and the name of a branch or tag is the name. ``BRANCH@{TIME}`` is a time of another
-    branch than the default one.
+    ``HEAD`` is the default branch, as in the workspace's Git repository. A text that is both a time and the name of a
+    branch or tag is the name. ``BRANCH@{TIME}`` is a time of another branch than the default one.
 
     Raises:
         NoCommitThenError: The branch had no commit at this time.
@@ -80,6 +84,8 @@ def revision(workspace: "Workspace", text: str) -> str:
         return _before(workspace, text, revision(workspace, before["name"]), count)
     if of_branch := _OF_BRANCH.fullmatch(text):
         return _then(workspace, of_branch["name"], of_branch["time"], said_time(text, of_branch["time"]))
+    if text == HEAD:
+        return _before(workspace, text, "", 0)
     time = _time(text)
     if time is None or _is_name(workspace, text):
         return text

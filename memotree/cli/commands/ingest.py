@@ -129,7 +129,7 @@ def ingest(
     ingested is listed at the end, and the exit code is 1. After Ctrl-C the same command goes on.
     """
     named = _author(author)
-    workspace = cli.workspace
+    workspace = cli.workspace_or_first()
     run = _Run(*_found(cli, paths, _Choice(name, document_id, prefix, hidden, no_ignore), branch))
     events = workspace.ingest_files(
         run.files,

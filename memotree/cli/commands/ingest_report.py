@@ -126,7 +126,12 @@ def _tell_sum(cli: CliContext, outcomes: "Sequence[Ingested]", total: int) -> No
     same = f", {good - len(changed):,} unchanged" if len(outcomes) > _MOST_ROWS and good > len(changed) else ""
     commits = {one.job.ingestion.commit_id for one in changed if one.job is not None and one.job.ingestion is not None}
     told = f" in {counted(len(commits), 'commit')}" if len(outcomes) > _MOST_ROWS and commits else ""
-    cli.output.done(f"Ingested {counted(good, 'document')} of {total:,}{told}{same}.")
+    failed = sum(not one.is_good and not one.is_under_way for one in outcomes)
+    summed = f"Ingested {counted(good, 'document')} of {total:,}{told}{same}"
+    if failed:
+        cli.output.note(f"{summed}; {failed:,} failed.")
+    else:
+        cli.output.done(f"{summed}.")
 
 
 def _tell_readers(cli: CliContext, outcomes: "Sequence[Ingested]") -> None:

@@ -1,6 +1,6 @@
 """``memotree remember``, ``revise``, ``forget`` and ``node restore``: one command for one fact, committed at once."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -22,15 +22,11 @@ from memotree.cli.arguments.times import SENT, sent_time
 from memotree.cli.commands.forgotten import id_alive_or_forgotten
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
-from memotree.cli.target import Choice
 from memotree.cli.terminal.display import node_line
 from memotree.cli.terminal.output import short
 
 if TYPE_CHECKING:
-    from memotree.client import MemoryResult, SimilarNode, Workspace
-
-FIRST_WORKSPACE: Final = "main"
-"""The workspace that the first ``remember`` makes if none is chosen; also that of agents that name none."""
+    from memotree.client import MemoryResult, SimilarNode
 
 AgentOption = Annotated[
     str,
@@ -85,7 +81,7 @@ def remember(
     message: CommitMessageOption = "",
 ) -> None:
     """Keep a text as a note, and commit it."""
-    result = _workspace(cli).remember(
+    result = cli.workspace_or_first().remember(
         _given(text, file),
         title=title,
         tags=tags,
@@ -197,22 +193,6 @@ def _may_be_id(text: str) -> bool:
     from memotree_storage.model.node import is_id_prefix  # noqa: PLC0415 - `--help` needs no store
 
     return is_id_prefix(text)
-
-
-def _workspace(cli: CliContext) -> "Workspace":
-    """The chosen workspace; if none is, the first one, made if needed and chosen from now on."""
-    if cli.choice.workspace:
-        return cli.workspace
-    from memotree.client import AlreadyExistsError  # noqa: PLC0415 - as in `CliContext.client`
-
-    try:
-        cli.client.create_workspace(FIRST_WORKSPACE)
-    except AlreadyExistsError:
-        cli.output.note(f"No workspace was chosen; {FIRST_WORKSPACE} is from now on.")
-    else:
-        cli.output.note(f"The workspace {FIRST_WORKSPACE} was made for it, and is chosen from now on.")
-    cli.choose(Choice(FIRST_WORKSPACE, ""))
-    return cli.client.workspace(FIRST_WORKSPACE)
 
 
 def _show(cli: CliContext, result: "MemoryResult", what: str) -> None:

@@ -142,7 +142,7 @@ def test_many_files_are_sent_in_batches_with_lines_of_progress_and_a_short_repor
     assert 5 <= len(lines) <= 10
     assert all(" a second, " in line and line.endswith(" left") for line in lines)
     assert "error: many/007.md: It has no text." in ran.err
-    assert "Ingested 229 documents of 230 in 1 commit." in ran.err
+    assert "Ingested 229 documents of 230 in 1 commit; 1 failed." in ran.err
     assert ran.out.count("many/") == 1, "the table has only what failed"
     assert "229 unchanged" in ready("ingest", "many").err
     assert len(ready.json("ingest", "many", code=1)["files"]) == 230
@@ -265,7 +265,7 @@ def test_other_files_are_ingested_after_one_is_refused(ready: CommandLine, folde
     ran = ready("ingest", "docs")
     assert ran.code == 1
     assert "error: docs/a.md: It has no text; export it anew." in ran.err
-    assert "Ingested 1 document of 2." in ran.err
+    assert "Ingested 1 document of 2; 1 failed." in ran.err
     document = ready.json("ingest", "docs", code=1)
     assert document["files"][0]["error"]["reason"] == "UNREADABLE_DOCUMENT"
     assert document["files"][1]["job"]["state"] == "SUCCEEDED"

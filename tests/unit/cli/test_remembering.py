@@ -1,6 +1,7 @@
 """One command keeps, corrects, forgets or brings back a fact."""
 
 import json
+from pathlib import Path
 
 import pytest
 from unit.cli.conftest import CommandLine
@@ -16,6 +17,16 @@ def test_the_first_fact_needs_no_workspace_session_or_archive(memotree: CommandL
     assert memotree.json("ws", "list")["chosen"] == "main"
     listed = memotree.json("archive", "list")["archives"]
     assert [each["name"] for each in listed] == ["notes"]
+
+
+@pytest.mark.requirement("USE-9")
+def test_the_first_document_needs_none_either(memotree: CommandLine, home: Path) -> None:
+    (home / "guide.md").write_text("# Guide\n\nText.\n", encoding="utf-8")
+    ran = memotree("ingest", "guide.md")
+    assert ran.code == 0
+    assert "The workspace main was made for it" in ran.err
+    assert memotree.json("ws", "list")["chosen"] == "main"
+    assert [each["name"] for each in memotree.json("archive", "list")["archives"]] == ["guide.md"]
 
 
 def test_a_fact_is_revised_forgotten_and_brought_back(memotree: CommandLine) -> None:

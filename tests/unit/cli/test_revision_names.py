@@ -47,6 +47,7 @@ def test_a_name_with_a_tilde_is_that_many_commits_before(ready: CommandLine, old
     ]
     assert ready.json("show", "~2")["commit"]["id"] == old[2]
     assert ready.json("show", "yesterday~1")["commit"]["id"] == old[2]
+    assert [ready.json("show", f"HEAD{end}")["commit"]["id"] for end in ("", "~1", "^")] == [old[0], old[1], old[1]]
 
 
 def test_every_command_that_takes_a_revision_takes_these(ready: CommandLine, old: list[str]) -> None:

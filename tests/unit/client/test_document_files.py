@@ -70,9 +70,10 @@ def test_what_is_no_text_is_left_out_but_taken_if_it_is_named(tmp_path: Path) ->
     (top / "wide.txt").write_bytes("Text.".encode("utf-16"))
     (top / "book.epub").write_bytes(b"PK\x03\x04\0")
     (top / "paper.pdf").write_bytes(b"%PDF-1.7\0")
+    (top / "damaged.PDF").write_bytes(b"\0%PDF-1.7")  # ingesting it fails, and says why
     os.mkfifo(top / "pipe")
     found = find_files([top])
-    assert [each.path.name for each in found.files] == ["book.epub", "paper.pdf", "wide.txt"]
+    assert [each.path.name for each in found.files] == ["book.epub", "damaged.PDF", "paper.pdf", "wide.txt"]
     assert {(Path(each.path).name, each.why) for each in found.left_out} == {
         ("empty.md", "empty"),
         ("picture.bin", "not text"),
