@@ -56,6 +56,7 @@ class MemoryResult:
         branch: The branch whose head it is.
         similar: Notes like the remembered or revised text, the most similar first. Nothing was merged: decide.
         node_ids: All nodes that were forgotten or restored, the note first; for other changes the note alone.
+        previous: The note as it was before a revision; ``None`` for other changes.
     """
 
     node: Node
@@ -63,6 +64,7 @@ class MemoryResult:
     branch: str
     similar: tuple[SimilarNode, ...] = ()
     node_ids: tuple[str, ...] = ()
+    previous: Node | None = None
 
     @property
     def id(self) -> str:
@@ -238,7 +240,8 @@ def _committed(
         found = await self._transport.call(request, answer)
         ids = getattr(found, "forgotten_ids", ()) or getattr(found, "restored_ids", ()) or [found.node.id]
         similar = tuple(map(SimilarNode.from_wire, getattr(found, "similar", ())))
-        return MemoryResult(Node.from_wire(found.node), found.commit_id, found.branch, similar, tuple(ids))
+        node = Node.from_wire(found.node)
+        return MemoryResult(node, found.commit_id, found.branch, similar, tuple(ids), _previous(found))
 
     return described(call, describe, "MemoryResult", adds_self=True)
 
@@ -288,9 +291,16 @@ class AsyncMemory:
                 answer.branch,
                 tuple(map(SimilarNode.from_wire, result.similar)),
                 tuple(result.node_ids),
+                _previous(result),
             )
             for result in answer.results
         )
+
+
+def _previous(answer: Any) -> Node | None:
+    """The note as it was before, if the answer to a change has it."""
+    fields = answer.DESCRIPTOR.fields_by_name
+    return Node.from_wire(answer.previous) if "previous" in fields and answer.HasField("previous") else None
 
 
 def _in_batch(change: MemoryRequest) -> MemoryChange:

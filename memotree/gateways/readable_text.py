@@ -65,6 +65,12 @@ def _similar(found: list[Data]) -> str:
     return "\n".join(lines)
 
 
+def _before(node: Data) -> str:
+    """What a revised note said, so that a model sees when it has revised another one than it meant."""
+    said = one_line(str(node.get("summary") or node.get("brief") or ""))
+    return f"Before, it was: {node.get('title', '')}{f': {said}' if said else ''}"
+
+
 _RESEMBLANCE: Final = {
     "DUPLICATE": "probably says the same",
     "SUPERSEDED": "says something else of the same subject; forget or revise it if it is out of date",
@@ -180,6 +186,7 @@ _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
 _PARTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "node": _node,
     "children": _nodes,
+    "previous": _before,
     "similar": _similar,
 }
 """Fields of an answer that have a special format."""

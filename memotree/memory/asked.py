@@ -1,11 +1,16 @@
 """Finds the note that a revision means: by its id, or by a query that must clearly mean one note."""
 
-from collections.abc import Sequence
+import asyncio
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
+from memotree_storage.index.common_words import is_common
 from memotree_storage.index.search import FoundNode, SearchQuery
-from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.index.terms import words_of
+from memotree_storage.mirror.contents import read_nodes_at
+from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
@@ -17,8 +22,8 @@ from memotree.v1 import memory_service_pb2 as pb
 
 _LOOKED_AT: Final = 8
 _TOLD: Final = 5
-_AHEAD: Final = 0.2
-"""How far the best note's share of the query's words must be ahead of the second one's, if both may be meant."""
+_SHORTENED: Final = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
+"""What an apostrophe adds to a word; it says nothing about the subject."""
 
 
 class UnclearQueryError(FailedPreconditionError):
@@ -45,8 +50,9 @@ class UnclearQueryError(FailedPreconditionError):
 async def note_meant(store: Store, state: State, request: pb.ReviseRequest) -> str:
     """The id of the note that a request for a revision means; an id that is given is returned as it is.
 
-    A title that exactly one of the found notes has is clear. Otherwise the best one must be confident, and clearly
-    ahead of the second.
+    A title that exactly one of the found notes has is clear. Otherwise exactly one of them must have every word of the
+    query that says what it is about, and be confident: a note about a similar subject, worded alike, lacks a word, and
+    to correct that one would be worse than to ask.
 
     Raises:
         InvalidInputError: Neither an id nor a query is given, or both.
@@ -60,7 +66,7 @@ async def note_meant(store: Store, state: State, request: pb.ReviseRequest) -> s
     check_query(request.query)
     query = SearchQuery(request.query, _LOOKED_AT, words=True, meaning=True)
     found = [hit for hit in await store.search.find(state, query) if hit.version.type != SUMMARY_TYPE]
-    meant = _titled(found, request.query) or _ahead(store, found, request.query)
+    meant = _titled(found, request.query) or await _with_all_words(store, state, found, request.query)
     if meant is None:
         raise UnclearQueryError.among(request.query, [hit.version for hit in found[:_TOLD]])
     return meant.version.entry_id
@@ -73,15 +79,25 @@ def _titled(found: Sequence[FoundNode], query: str) -> FoundNode | None:
     return titled[0] if len(titled) == 1 else None
 
 
-def _ahead(store: Store, found: Sequence[FoundNode], query: str) -> FoundNode | None:
-    """The best hit, if it is confident and clearly ahead of the others."""
-    has_known_vectors = isinstance(store.embedder, WordllamaEmbedder)
-
-    def likelihood(hit: FoundNode) -> float:
-        return NODES.likelihood(query, hit.words, hit.meaning, has_known_vectors=has_known_vectors)
-
-    ranked = sorted(found, key=lambda hit: (-likelihood(hit), hit.version.entry_id))
-    if not ranked or Confidence.of(likelihood(ranked[0])) is not Confidence.STRONG:
+async def _with_all_words(store: Store, state: State, found: Sequence[FoundNode], query: str) -> FoundNode | None:
+    """The only hit that has all words of the query, common ones apart, if it is confident."""
+    wanted = {word for word in words_of(_SHORTENED.sub("", query)) if not is_common(word)}
+    if not wanted or not found:
         return None
-    is_alone = len(ranked) == 1 or Confidence.of(likelihood(ranked[1])) is not Confidence.STRONG
-    return ranked[0] if is_alone or ranked[0].words - ranked[1].words >= _AHEAD else None
+    nodes = await read_nodes_at(state, store.database, store.entries, [hit.version for hit in found])
+    having = await asyncio.to_thread(_having, nodes, wanted)
+    named = [hit for hit in found if hit.version.entry_id in having]
+    if len(named) != 1:
+        return None
+    known = isinstance(store.embedder, WordllamaEmbedder)
+    likelihood = NODES.likelihood(query, named[0].words, named[0].meaning, has_known_vectors=known)
+    return named[0] if Confidence.of(likelihood) is Confidence.STRONG else None
+
+
+def _having(nodes: Mapping[str, Node], wanted: Collection[str]) -> set[str]:
+    """The ids of the nodes whose title, tags and text have all these words."""
+    return {
+        node.id
+        for node in nodes.values()
+        if set(words_of("\n".join((node.title, *node.tags, node.content)))).issuperset(wanted)
+    }

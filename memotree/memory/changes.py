@@ -25,6 +25,9 @@ from memotree.v1 import node_service_pb2, types_pb2
 DEFAULT_ARCHIVE: Final = "notes"
 """The archive of a text that is remembered without one."""
 
+REVISE: Final = "Revise"
+"""The verb of a revision."""
+
 _ABOUT: Final = "ABOUT"
 _CHANGING: Final = frozenset(("text", "title", "tags", "attributes", "valid_from", "valid_to"))
 """The fields of a revision that change the note."""
@@ -121,7 +124,7 @@ async def revise(editor: SessionEditor, request: pb.ReviseRequest, node_id: str,
         made = await edits.update(editor, update, "")
     except InvalidInputError as error:
         raise renamed(error) from None
-    return Change("Revise", made.placed.version.title, [version.entry_id], similar=similar, warnings=made.warnings)
+    return Change(REVISE, made.placed.version.title, [version.entry_id], similar=similar, warnings=made.warnings)
 
 
 async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:

@@ -17,7 +17,7 @@ from memotree_storage.store import Store
 from memotree.canvas.edits import NodeExistsError
 from memotree.canvas.node_messages import nodes_at
 from memotree.memory.asked import note_meant
-from memotree.memory.changes import Change, forget, remember, revise
+from memotree.memory.changes import REVISE, Change, forget, remember, revise
 from memotree.memory.repeated import changes_of_commit
 from memotree.memory.restoring import restore
 from memotree.memory.similar import Similar, same_text, similar_to
@@ -108,6 +108,7 @@ class MemoryOperations:
                 "similar": result.similar,
                 "forgotten_ids": result.node_ids,
                 "restored_ids": result.node_ids,
+                "previous": result.previous if result.HasField("previous") else None,
             }
             kept = {name: value for name, value in facts.items() if name in response_type.DESCRIPTOR.fields_by_name}
             return response_type(node=result.node, commit_id=commit_id, branch=branch, warnings=warnings, **kept)
@@ -223,10 +224,10 @@ class MemoryOperations:
         """The result of each change, with the nodes as they are now; forgotten ones as they were."""
         alive = [change.node_ids[0] for change in done if not change.is_gone]
         alike = [one.node_id for change in done for one in change.similar]
-        gone = [change.node_ids[0] for change in done if change.is_gone]
+        changed = [change.node_ids[0] for change in done if change.is_gone or change.verb == REVISE]
         now = await self._nodes(Snapshot(conn, state), [*alive, *alike])
-        was = await self._nodes(Snapshot(conn, before), gone)
-        was |= {change.shown.id: change.shown for change in done if change.shown is not None}
+        old = await self._nodes(Snapshot(conn, before), changed)
+        was = old | {change.shown.id: change.shown for change in done if change.shown is not None}
         return [
             pb.MemoryResult(
                 node=(was if change.is_gone else now).get(change.node_ids[0])
@@ -238,6 +239,7 @@ class MemoryOperations:
                     if one.node_id in now and one.node_id not in change.node_ids
                 ],
                 node_ids=change.node_ids,
+                previous=old.get(change.node_ids[0]) if change.verb == REVISE else None,
             )
             for change in done
         ]

@@ -15,11 +15,11 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
-from memotree.memory.changes import Change
+from memotree.memory.changes import REVISE, Change
 from memotree.memory.restoring import MOST
 from memotree.v1 import memory_service_pb2 as pb
 
-_VERBS = {"remember": "Remember", "revise": "Revise", "forget": "Forget", "restore": "Restore"}
+_VERBS = {"remember": "Remember", "revise": REVISE, "forget": "Forget", "restore": "Restore"}
 
 
 async def changes_of_commit(

@@ -89,6 +89,7 @@ class MemoryResult(_message.Message):
     NODE_FIELD_NUMBER: _builtins.int
     SIMILAR_FIELD_NUMBER: _builtins.int
     NODE_IDS_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _types_pb2.Node:
         """The note as it is now; as it was, when forgotten. At level SUMMARY."""
@@ -101,16 +102,21 @@ class MemoryResult(_message.Message):
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of all nodes that were forgotten or restored, the note first."""
 
+    @_builtins.property
+    def previous(self) -> _types_pb2.Node:
+        """The note as it was before a revision, at level SUMMARY; absent for other changes."""
+
     def __init__(
         self,
         *,
         node: _types_pb2.Node | None = ...,
         similar: _abc.Iterable[Global___SimilarNode] | None = ...,
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        previous: _types_pb2.Node | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "previous", b"previous"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "node_ids", b"node_ids", "similar", b"similar"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "node_ids", b"node_ids", "previous", b"previous", "similar", b"similar"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -400,6 +406,7 @@ class ReviseResponse(_message.Message):
     BRANCH_FIELD_NUMBER: _builtins.int
     SIMILAR_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
     """The commit, 40 hexadecimal digits."""
     branch: _builtins.str
@@ -416,6 +423,10 @@ class ReviseResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Warnings for a person."""
 
+    @_builtins.property
+    def previous(self) -> _types_pb2.Node:
+        """The note as it was before, at level SUMMARY."""
+
     def __init__(
         self,
         *,
@@ -424,10 +435,11 @@ class ReviseResponse(_message.Message):
         branch: _builtins.str = ...,
         similar: _abc.Iterable[Global___SimilarNode] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        previous: _types_pb2.Node | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "previous", b"previous"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "commit_id", b"commit_id", "node", b"node", "similar", b"similar", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "commit_id", b"commit_id", "node", b"node", "previous", b"previous", "similar", b"similar", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

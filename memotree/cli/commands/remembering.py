@@ -1,6 +1,7 @@
 """``memotree remember``, ``revise``, ``forget`` and ``node restore``: one command for one fact, committed at once."""
 
-from typing import TYPE_CHECKING, Annotated
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -44,6 +45,9 @@ ValidFromOption = Annotated[str | None, typer.Option("--valid-from", metavar="TI
 ValidToOption = Annotated[
     str | None, typer.Option("--valid-to", metavar="TIME", help=f"From when it no longer holds{SENT}")
 ]
+
+
+_TOLD_CHARS: Final = 200
 
 
 class NothingGivenError(CliError):
@@ -199,6 +203,8 @@ def _show(cli: CliContext, result: "MemoryResult", what: str) -> None:
     cli.output.show(result, lambda: node_line(result.node))
     more = f", and {len(result.node_ids) - 1} below it" if len(result.node_ids) > 1 else ""
     cli.output.done(f"{what}{more}: commit {short(result.commit_id)} on {result.branch}.")
+    if result.previous is not None and (said := result.previous.summary or result.previous.brief):
+        cli.output.note(Text(f"It said before: {shorten(said, _TOLD_CHARS, placeholder='…')}", "dim"))
     for each in result.similar:
         cli.output.note(_similar(each))
 

@@ -131,6 +131,7 @@ async def test_a_revision_may_find_its_note_by_a_query(memory: Memory) -> None:
     assert by_title.node.id == made.node.id
     by_text = await memory.revise(query="budget of the team is 45k", text="The budget of the team is 50k a year.")
     assert by_text.node.id == made.node.id
+    assert by_text.previous.summary == "The budget of the team is 45k a year."
 
 
 async def test_a_query_that_may_mean_several_notes_is_refused_with_the_candidates(memory: Memory) -> None:
@@ -143,7 +144,27 @@ async def test_a_query_that_may_mean_several_notes_is_refused_with_the_candidate
     with pytest.raises(UnclearQueryError):
         await memory.revise(query="the capital of France", text="Paris")
     assert await memory.world.head() == head
+    assert (await memory.revise(query="Pavel's phone number", text="0151 2")).node.id == made[1].id
     assert (await memory.revise(query="Phone number of Pavel", text="0152")).node.id == made[1].id
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["Port of auth service", "Owner of the staging API key", "Testing database", "Retry delay", "Staging API key"],
+)
+async def test_a_query_for_another_subject_of_the_same_wording_revises_nothing(memory: Memory, query: str) -> None:
+    facts = {
+        "Staging database": "The staging database is db-3.",
+        "Production API key owner": "Olaf holds the production API key.",
+        "Retry limit": "At most five retries.",
+        "Port of search service": "The search service listens on 9001.",
+    }
+    for title, text in facts.items():
+        await memory.remember(text, title=title)
+    head = await memory.world.head()
+    with pytest.raises(UnclearQueryError):
+        await memory.revise(query=query, text="Something else.")
+    assert await memory.world.head() == head
 
 
 async def test_several_changes_make_one_commit_in_their_order(memory: Memory) -> None:
