@@ -35,7 +35,9 @@ def test_a_fact_is_revised_forgotten_and_brought_back(memotree: CommandLine) -> 
     log = memotree.json("log")["commits"]
     assert (log[0]["subject"], log[0]["author"]["name"]) == ("Plan", "ann")
     assert memotree.json("revise", node[:6], "The budget is 45k.")["node"]["content"] == "The budget is 45k."
-    assert memotree.json("revise", "Budget", "The budget is 50k.")["node"]["id"] == node
+    revised = memotree.json("revise", "Budget", "The budget is 50k.")
+    assert (revised["node"]["id"], revised["previous"]["summary"]) == (node, "The budget is 45k.")
+    assert "It said before: The budget is 50k.\n" in memotree("revise", "Budget", "The budget is 52k.").err
     assert "short" in memotree("revise", "Budget", "-", stdin="The budget is 55k.").err
     gone = memotree("forget", node)
     assert f"memotree node restore {node[:10]}" in gone.err

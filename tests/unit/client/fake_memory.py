@@ -21,7 +21,13 @@ class FakeMemory(MemoryServiceServicer):
 
     def Revise(self, request: Any, context: Any) -> Any:
         result, commit_id = self._one(request, memory.MemoryChange(revise=request))
-        return memory.ReviseResponse(node=result.node, commit_id=commit_id, branch="main", warnings=["It was short."])
+        return memory.ReviseResponse(
+            node=result.node,
+            commit_id=commit_id,
+            branch="main",
+            warnings=["It was short."],
+            previous=result.previous,
+        )
 
     def Forget(self, request: Any, context: Any) -> Any:
         result, commit_id = self._one(request, memory.MemoryChange(forget=request))
@@ -62,12 +68,14 @@ class FakeMemory(MemoryServiceServicer):
         if kind == "remember":
             return self._remember(state, change.remember)
         if kind == "revise":
+            old = self._meant(state, change.revise)
             node = types.Node()
-            node.CopyFrom(self._meant(state, change.revise))
+            node.CopyFrom(old)
             node.content = change.revise.text
             node.title = change.revise.title or node.title
             state.nodes[node.id] = node
-            return memory.MemoryResult(node=node, node_ids=[node.id])
+            before = types.Node(id=old.id, title=old.title, summary=old.content)
+            return memory.MemoryResult(node=node, node_ids=[node.id], previous=before)
         if kind == "forget":
             node = state.find(change.forget.node_id)
             gone = [each.id for each in state.below(node.id)]
