@@ -104,6 +104,7 @@ class DropReason(StrEnum):
     UNSPECIFIED = "UNSPECIFIED"
     BUDGET = "BUDGET"
     COPY = "COPY"
+    SCORE = "SCORE"
 
 
 class StaleReason(StrEnum):

@@ -232,7 +232,8 @@ class RecallResult:
     """The result of a recall; printed, it is its text.
 
     Attributes:
-        text: For HYBRID: all passages packed into one Markdown text, ready for a prompt; empty if nothing was found.
+        text: All passages as one Markdown text, ready for a prompt; for LCA and COLLAPSED the text of each node after
+            its id. Empty if nothing was found.
         passages: For HYBRID: the document with the best passage first, passages in document order.
         nodes: For LCA and COLLAPSED: the nodes, best first.
         tokens_used: The tokens of the packed leaves together; never more than ``token_budget``.
@@ -276,7 +277,7 @@ class RecallResult:
         )
 
     def __str__(self) -> str:
-        return self.text or "\n\n".join(str(found.node.content or found.node.title) for found in self.nodes)
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)

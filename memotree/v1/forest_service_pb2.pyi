@@ -63,6 +63,8 @@ class _DropReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DropReason
     """The token budget was used up by better nodes, or too small for this one."""
     DROP_REASON_COPY: _DropReason.ValueType  # 2
     """Another document has a leaf with exactly the same text and a better score."""
+    DROP_REASON_SCORE: _DropReason.ValueType  # 3
+    """A note whose score is less than a thousandth of the best one."""
 
 class DropReason(_DropReason, metaclass=_DropReasonEnumTypeWrapper):
     """Why a node that was found is not part of an answer."""
@@ -73,6 +75,8 @@ DROP_REASON_BUDGET: DropReason.ValueType  # 1
 """The token budget was used up by better nodes, or too small for this one."""
 DROP_REASON_COPY: DropReason.ValueType  # 2
 """Another document has a leaf with exactly the same text and a better score."""
+DROP_REASON_SCORE: DropReason.ValueType  # 3
+"""A note whose score is less than a thousandth of the best one."""
 Global___DropReason: _TypeAlias = DropReason  # noqa: Y015
 
 class _StaleReason:
@@ -963,7 +967,9 @@ class RecallResponse(_message.Message):
     OUTDATED_LEFT_OUT_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """For HYBRID: all passages as one Markdown text with headings and node ids, ready for a prompt."""
+    """All passages as one Markdown text with headings and node ids, ready for a prompt; for LCA and COLLAPSED the text of
+    each node after its id.
+    """
     tokens_used: _builtins.int
     """The tokens of the packed leaves together; never more than the budget."""
     token_budget: _builtins.int

@@ -10,7 +10,7 @@ from memotree_storage.model.tokens import count_tokens
 
 from memotree.forest.recall.ancestry import Representative
 from memotree.forest.recall.excerpts import best_stretch
-from memotree.forest.recall.passages import PackedLeaf, joined, markdown
+from memotree.forest.recall.passages import PackedLeaf, joined, markdown, with_id
 from memotree.forest.recall.question import Question
 from memotree.forest.recall.ranking import Chosen, Selection
 from memotree.forest.recall.results import NodeResult, ResultPart
@@ -42,20 +42,20 @@ def shares_of(hit: FoundNode) -> tuple[tuple[str, float], ...]:
 
 def within_budget(
     chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: Question
-) -> tuple[list[pb.RecalledNode], int, list[pb.DroppedNode]]:
-    """Returns the nodes that fit the budget, best first, their tokens, and the nodes that do not fit."""
-    nodes, used, dropped = list[pb.RecalledNode](), 0, list[pb.DroppedNode]()
+) -> tuple[pb.RecallResponse, list[pb.DroppedNode]]:
+    """Returns the nodes that fit the budget, best first, as an answer, and the nodes that do not fit."""
+    taken, used, dropped = list[NodeResult](), 0, list[pb.DroppedNode]()
     present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
     for result in present:
         if not asked.budget or used + result.tokens <= asked.budget:
             used += result.tokens
-            nodes.append(result.message(result.tokens))
+            taken.append(result)
         else:
             key = result.version.entry_id
             dropped.append(
                 pb.DroppedNode(node_id=key, score=result.score, tokens=result.tokens, reason=pb.DROP_REASON_BUDGET)
             )
-    if present and not nodes:
+    if present and not taken:
         asked.warnings.append(
             f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or use the strategy "
             "HYBRID, which cuts a node that is too long."
@@ -64,7 +64,16 @@ def within_budget(
         asked.warnings.append(_outdated(f"{asked.outdated} nodes were found"))
     elif not present:
         asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
-    return nodes, used, dropped
+    answer = pb.RecallResponse(
+        nodes=[result.message(result.tokens) for result in taken],
+        text="\n\n".join(
+            with_id(result.version.entry_id, titled(result.title, result.text), result.period.remark)
+            for result in taken
+        ),
+        tokens_used=used,
+        token_budget=asked.budget,
+    )
+    return answer, dropped
 
 
 def _outdated(found: str) -> str:
@@ -159,6 +168,7 @@ def _packed(each: Chosen, result: NodeResult) -> PackedLeaf:
         headings=result.headings,
         span=(int(source["start"]), int(source["end"])) if source else None,
         remark=result.period.remark,
+        document=each.snapshot.leaf_index.document_of(each.number),
     )
 
 

@@ -1,7 +1,8 @@
 """Turns packed leaves into the answer: passages, and one Markdown text for a prompt.
 
-Leaves that follow each other in their document form one passage. Documents are ordered by their best leaf. Within a
-document everything is in document order, whatever the scores, because a reader follows a text and not a ranking.
+Leaves that follow each other in their document form one passage. Documents are ordered by their best leaf; a note is a
+document of its own. Within a document everything is in document order, whatever the scores, because a reader follows a
+text and not a ranking.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ class PackedLeaf:
         headings: The headings above it, outermost first.
         span: The offsets of its content in the source document, or ``None``.
         remark: When it holds, if it says so or is superseded.
+        document: The index of the first leaf of its document; an archive may have several.
     """
 
     node_id: str
@@ -42,6 +44,12 @@ class PackedLeaf:
     headings: tuple[str, ...] = ()
     span: tuple[int, int] | None = None
     remark: str = ""
+    document: int = 0
+
+    @property
+    def home(self) -> tuple[str, int]:
+        """What identifies its document."""
+        return self.archive_id, self.document
 
     @property
     def shown(self) -> str:
@@ -53,8 +61,12 @@ class PackedLeaf:
 class JoinedLeaves:
     """Leaves that follow each other in one document."""
 
-    archive_id: str
     leaves: tuple[PackedLeaf, ...]
+
+    @property
+    def archive_id(self) -> str:
+        """The id of their archive."""
+        return self.leaves[0].archive_id
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -77,14 +89,12 @@ class JoinedLeaves:
 
 def joined(leaves: Iterable[PackedLeaf]) -> list[JoinedLeaves]:
     """Returns the passages: documents by their best leaf (ties by id), within a document in document order."""
-    documents: dict[str, list[PackedLeaf]] = {}
+    documents: dict[tuple[str, int], list[PackedLeaf]] = {}
     for leaf in leaves:
-        documents.setdefault(leaf.archive_id, []).append(leaf)
+        documents.setdefault(leaf.home, []).append(leaf)
     best_first = sorted(documents.items(), key=lambda item: (-max(leaf.score for leaf in item[1]), item[0]))
     return [
-        JoinedLeaves(archive_id, tuple(run))
-        for archive_id, found in best_first
-        for run in _runs(sorted(found, key=lambda leaf: leaf.place))
+        JoinedLeaves(tuple(run)) for _, found in best_first for run in _runs(sorted(found, key=lambda leaf: leaf.place))
     ]
 
 
@@ -99,15 +109,16 @@ def markdown(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> str:
 
 
 def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Iterator[str]:
-    before: JoinedLeaves | None = None
+    before: PackedLeaf | None = None
+    shown: tuple[str, ...] = ()
     for passage in passages:
-        is_new = before is None or before.archive_id != passage.archive_id
+        first = passage.leaves[0]
         name = names.get(passage.archive_id, "")
-        if is_new:
-            yield f"# {name}" if name else "#"
-            shown: tuple[str, ...] = ()
-        else:
+        if before is not None and before.home == first.home:
             yield LEFT_OUT
+        elif before is None or before.archive_id != first.archive_id or shown not in ((), _own(first, name)):
+            yield f"# {name}" if name else "#"
+            shown = ()
         lines: list[str] = []
         for leaf in passage.leaves:
             headings = _own(leaf, name)
@@ -117,9 +128,9 @@ def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Itera
                     lines = []
                 yield from _headings(headings, shown, leaf)
                 shown = headings
-            lines.append(_line(leaf))
+            lines.append(with_id(leaf.node_id, leaf.shown, leaf.remark))
         yield "\n".join(lines)
-        before = passage
+        before = passage.leaves[-1]
 
 
 def _own(leaf: PackedLeaf, name: str) -> tuple[str, ...]:
@@ -143,10 +154,10 @@ def _begins_with(text: str, heading: str) -> bool:
     return first.strip("#*= \t\r") == heading
 
 
-def _line(leaf: PackedLeaf) -> str:
-    """Renders a leaf with its id: before a text of one line, on a line above a longer text."""
-    text = leaf.shown.strip("\n")
-    head = f"[{leaf.node_id}] ({leaf.remark})" if leaf.remark else f"[{leaf.node_id}]"
+def with_id(node_id: str, text: str, remark: str = "") -> str:
+    """Renders a text with the id of its node: before a text of one line, on a line above a longer text."""
+    text = text.strip("\n")
+    head = f"[{node_id}] ({remark})" if remark else f"[{node_id}]"
     return f"{head}\n{text}" if "\n" in text else f"{head} {text}"
 
 

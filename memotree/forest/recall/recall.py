@@ -323,21 +323,19 @@ class Recall:
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
-        nodes, used, dropped = within_budget(chosen, parts, asked)
+        answer, dropped = within_budget(chosen, parts, asked)
         likelihood = self._likelihood(asked.text, hits, words=not is_lca)
         confidence = Confidence.of(likelihood)
-        if confidence is Confidence.NONE and nodes:
+        if confidence is Confidence.NONE and answer.nodes:
             asked.warnings.append(NOTHING_RELEVANT)
-        answer = pb.RecallResponse(
-            nodes=nodes,
-            tokens_used=used,
-            token_budget=asked.budget,
+        facts = pb.RecallResponse(
             commit_id=view.state.commit_id,
             warnings=asked.warnings,
             confidence=confidence_message(confidence.name),
             likelihood=likelihood,
             outdated_left_out=asked.outdated,
         )
+        answer.MergeFrom(facts)
         return answer, dropped
 
     def _likelihood(self, question: str, hits: Sequence[FoundNode], *, words: bool) -> float:

@@ -49,6 +49,23 @@ async def test_a_note_is_found_by_its_title_and_shown_with_it(world: World) -> N
         assert answer.tokens_used == sum(one.tokens for one in leaves(answer)) <= 20
 
 
+async def test_notes_come_best_first_and_those_that_hardly_resemble_the_question_are_left_out(world: World) -> None:
+    others = [(f"Lunch on day {number}", f"There is soup number {number}.") for number in range(20)]
+    await world.put(*notes(world, *others, ("Office", "The office is in Oslo."), ("Old office", "It was in Bergen.")))
+    answer = await recalled(world, "Where is the office?", token_budget=MUCH)
+    assert [one.node.title for one in leaves(answer)][:2] == ["Office", "Old office"]
+    assert "Office: The office is in Oslo." in answer.text.split("\n\n")[1]
+    assert not any("Lunch" in one.node.title for one in leaves(answer))
+    assert answer.passages[0].nodes[0].node.title == "Office"
+
+
+async def test_every_strategy_answers_with_a_text(world: World) -> None:
+    await world.put(*notes(world, ("Timeouts", "Ten seconds."), ("Retries", "At most five.")))
+    for strategy in (pb.RECALL_STRATEGY_LCA, pb.RECALL_STRATEGY_COLLAPSED):
+        answer = await recalled(world, "retries", strategy=strategy, top_k=1)
+        assert answer.text == f"[{answer.nodes[0].node.id}] Retries: At most five."
+
+
 async def test_one_word_finds_the_note_of_that_name(world: World) -> None:
     await world.put(*notes(world, ("Timeouts", "Ten seconds."), ("Retries", "At most five."), ("Ports", "7319")))
     answer = await recalled(world, "retries")

@@ -68,7 +68,10 @@ async def test_a_receipt_names_what_was_dropped_and_why(forest: Forest) -> None:
     assert dropped
     assert taken.isdisjoint(each.node_id for each in dropped)
     assert [each.score for each in dropped] == sorted((each.score for each in dropped), reverse=True)
-    assert {each.reason for each in dropped} == {pb.DROP_REASON_BUDGET}
+    assert {each.reason for each in dropped} == {pb.DROP_REASON_SCORE}
+    assert all(each.score < 0.001 * answer.likelihood for each in dropped)
+    few = await forest("The tractor, the boat and the roses.", token_budget=12)
+    assert pb.DROP_REASON_BUDGET in {each.reason for each in few.receipt.dropped}
     long = forest.world.node(
         "Long", content=f"{TRACTOR} It does since the winter, and nobody in the village knows why."
     )
@@ -135,7 +138,7 @@ async def test_a_receipt_is_stored_as_json(forest: Forest) -> None:
     stored = Receipt.from_wire(answer.receipt)
     assert Receipt.from_json(stored.text) == stored
     assert stored.to_wire() == answer.receipt
-    assert stored.dropped[0].reason == "BUDGET"
+    assert stored.dropped[0].reason == "SCORE"
     with pytest.raises(ValueError, match="no receipt"):
         Receipt.from_json("{")
 

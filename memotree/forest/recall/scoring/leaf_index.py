@@ -156,6 +156,16 @@ class LeafIndex:
         return len(self.tokens)
 
     @property
+    def alone(self) -> NDArray[np.int64]:
+        """The leaves that are a whole document, such as notes."""
+        found: NDArray[np.int64] = self.starts[:-1][np.diff(self.starts) == 1]
+        return found
+
+    def document_of(self, leaf: int) -> int:
+        """The first leaf of a leaf's document."""
+        return int(self.starts[np.searchsorted(self.starts, leaf, side="right") - 1])
+
+    @property
     def weight(self) -> int:
         """Size in bytes."""
         values = (getattr(self, field.name) for field in fields(self))

@@ -38,6 +38,26 @@ def test_passages_are_the_longest_runs_of_neighbours_and_lose_no_leaf(found: lis
     assert order == sorted(order, key=lambda archive: (-best[archive], archive))
 
 
+def test_notes_are_documents_of_their_own_and_the_best_comes_first() -> None:
+    found = [
+        leaf(0, "Lunch is at noon.", score=0.1, document=0),
+        leaf(1, "The office is in Oslo.", score=0.9, document=1),
+        leaf(2, "Ask Ann.", score=0.2, document=2, headings=("People",)),
+        leaf(3, "Ask Ben.", score=0.15, document=3, headings=("People",)),
+    ]
+    passages = joined(found)
+    assert [each.text for each in passages] == ["The office is in Oslo.", "Ask Ann.", "Ask Ben.", "Lunch is at noon."]
+    assert markdown(passages, {"one": "notes"}) == (
+        "# notes\n\n"
+        "[one1] The office is in Oslo.\n\n"
+        "## People\n\n"
+        "[one2] Ask Ann.\n\n"
+        "[one3] Ask Ben.\n\n"
+        "# notes\n\n"
+        "[one0] Lunch is at noon."
+    )
+
+
 def test_pieces_of_one_text_are_joined_as_in_the_text_and_others_by_line_breaks() -> None:
     (one,) = joined([leaf(0, "a sen", span=(0, 5)), leaf(1, "tence", span=(5, 10)), leaf(2, "another", span=(12, 19))])
     assert one.text == "a sentence\nanother"
