@@ -75,6 +75,8 @@ _ELSEWHERE: Final = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public name at its first use."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("memotree")
     if name not in __all__:
         raise AttributeError(f"module 'memotree' has no attribute {name!r}")
     value = getattr(import_module(_ELSEWHERE.get(name, "memotree.client")), name)

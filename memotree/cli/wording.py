@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "MergeNodes": "node merge",
     "AddRelation": "node relate",
     "RemoveRelation": "node unrelate",
+    "ResolveNode": "node get",
     "SearchNodes": "search",
     "OpenSession": "session open",
     "GetSession": "session show",

@@ -17,6 +17,7 @@ from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.signatures import described, name_methods
 from memotree.client.transport import DEFAULT_ADDRESS, BlockingTransport, TransportSettings, log_warning
+from memotree.client.typed import refused
 from memotree.client.view import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
 from memotree.v1 import (
@@ -57,7 +58,11 @@ def _blocking(
     @wraps(method)
     def call(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return run(method(self._twin, *args, **kwargs))
+            coroutine = method(self._twin, *args, **kwargs)
+        except TypeError as error:
+            raise refused(error, method) from None
+        try:
+            return run(coroutine)
         except MemoTreeClientError as error:
             raise without_library_frames(error) from None
 
@@ -71,7 +76,10 @@ def _iterating(
 
     @wraps(method)
     def iterate(self: "_Twin", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        items: Any = method(self._twin, *args, **kwargs)
+        try:
+            items: Any = method(self._twin, *args, **kwargs)
+        except TypeError as error:
+            raise refused(error, method) from None
         try:
             while True:
                 try:
@@ -98,6 +106,8 @@ def _wrapped(
             return blocking(method(self._twin, *args, **kwargs))
         except MemoTreeClientError as error:
             raise without_library_frames(error) from None
+        except TypeError as error:
+            raise refused(error, method) from None
 
     return described(wrap, method)
 

@@ -15,6 +15,7 @@ from memotree.client.node_values import Node, NodeRef
 from memotree.client.node_values import node_id as id_of
 from memotree.client.signatures import described
 from memotree.client.transport import Transport
+from memotree.client.typed import made, refused
 from memotree.v1 import memory_service_pb2 as wire
 from memotree.v1.memory_service_pb2 import ForgetRequest, MemoryChange, RememberRequest, RestoreRequest, ReviseRequest
 
@@ -107,14 +108,15 @@ def remember(
         find_similar: Whether similar notes are looked for.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
     """
-    return RememberRequest(
+    return made(
+        RememberRequest,
         text=text,
         title=title,
         tags=several("tags", tags),
         archive=archive,
         about=[id_of(node) for node in several("about", about)],
         supersedes=[id_of(node) for node in several("supersedes", supersedes)],
-        attributes=dict(attributes or {}),
+        attributes=attributes or {},
         valid_from=valid_from,
         valid_to=valid_to,
         agent=agent,
@@ -160,13 +162,14 @@ def revise(
         find_similar: Whether similar notes are looked for.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
     """
-    return ReviseRequest(
+    return made(
+        ReviseRequest,
         node_id=id_of(node),
         text=text,
         query=query,
         title=title,
         tags=several("tags", tags),
-        attributes=dict(attributes or {}),
+        attributes=attributes or {},
         valid_from=valid_from,
         valid_to=valid_to,
         etag=etag,
@@ -199,7 +202,8 @@ def forget(
         branch: The branch; the default branch if empty.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
     """
-    return ForgetRequest(
+    return made(
+        ForgetRequest,
         node_id=id_of(node),
         recursive=recursive,
         etag=etag,
@@ -223,8 +227,14 @@ def restore(
         branch: The branch; the default branch if empty.
         request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
     """
-    return RestoreRequest(
-        node_id=id_of(node), revision=revision, agent=agent, message=message, branch=branch, request_id=request_id
+    return made(
+        RestoreRequest,
+        node_id=id_of(node),
+        revision=revision,
+        agent=agent,
+        message=message,
+        branch=branch,
+        request_id=request_id,
     )
 
 
@@ -235,7 +245,10 @@ def _committed(
 
     @wraps(describe)
     async def call(self: "AsyncMemory", /, *args: P.args, **kwargs: P.kwargs) -> MemoryResult:
-        request = describe(*args, **kwargs)
+        try:
+            request = describe(*args, **kwargs)
+        except TypeError as error:
+            raise refused(error, describe) from None
         request.workspace = self._workspace
         found = await self._transport.call(request, answer)
         ids = getattr(found, "forgotten_ids", ()) or getattr(found, "restored_ids", ()) or [found.node.id]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Self, overload
+from typing import Protocol, Self, overload, runtime_checkable
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -146,15 +146,35 @@ class Node:
         )
 
 
-NodeRef = Node | str
-"""A node, its id, or any unique prefix of four characters or more."""
+@runtime_checkable
+class HasId(Protocol):
+    """Something with the id of a node, such as the result of ``remember``."""
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
+
+
+NodeRef = HasId | str
+"""A node or something else with its id, the id, or any unique prefix of four characters or more.
+
+The calls that remember, revise, forget and restore also take a title or path that no other node has.
+"""
 
 
 def node_id(node: NodeRef | None) -> str:
-    """The id (or prefix) of ``node``; empty for ``None``."""
-    if node is None:
-        return ""
-    return node.id if isinstance(node, Node) else node
+    """The id (or prefix) of ``node``; empty for ``None``.
+
+    Raises:
+        TypeError: It is neither a text nor something with an id, such as a node or the result of ``remember``.
+    """
+    if node is None or isinstance(node, str):
+        return node or ""
+    found = getattr(node, "id", None)
+    if not isinstance(found, str):
+        raise TypeError(f"A node is named by an id or a Node, not by {node!r:.60} ({type(node).__name__}).")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

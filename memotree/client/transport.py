@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import grpc
 from google.protobuf.message import Message
@@ -41,7 +42,8 @@ from memotree.client.wording import reword_answer, reword_error
 
 logger = logging.getLogger("memotree.client")
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:7319"
+DEFAULT_PORT: Final = 7319
+DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
 """The address on which a server listens by default."""
 
 _CHANNEL_OPTIONS: Final = (
@@ -129,6 +131,21 @@ def _left(deadline: float) -> float:
     return left
 
 
+def checked(address: str) -> str:
+    """The address, if it is not a URL.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if "://" in address:
+        host = urlsplit(address).hostname or "127.0.0.1"
+        raise ValueError(
+            f"{address!r} is a URL; the client takes the host and port of gRPC, such as {host}:{DEFAULT_PORT}. "
+            "`memotree serve` shows it first."
+        )
+    return address
+
+
 def _refuse_if(closed: bool, address: str) -> None:
     """Refuses a call of a client that was closed.
 
@@ -166,7 +183,7 @@ class AioTransport:
     """A transport over grpc.aio; it connects at its first call, on the event loop of that call."""
 
     def __init__(self, address: str, settings: TransportSettings) -> None:
-        self.address = address
+        self.address = checked(address)
         self._settings = settings
         self._channel: aio.Channel | None = None
         self._closed = False
@@ -229,7 +246,7 @@ class BlockingTransport:
     """A transport over blocking gRPC: its coroutines block and never suspend. Threads may share it."""
 
     def __init__(self, address: str, settings: TransportSettings) -> None:
-        self.address = address
+        self.address = checked(address)
         self._settings = settings
         self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
         self._closed = False

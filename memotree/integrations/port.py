@@ -43,6 +43,11 @@ class ArchivePort:
     """
 
     def __init__(self, workspace: Workspace | AsyncWorkspace, archive: str, agent: str) -> None:
+        if not isinstance(workspace, (Workspace, AsyncWorkspace)):
+            given = type(workspace).__name__
+            raise TypeError(
+                f"A workspace is needed, such as client.workspace('main'), not {workspace!r:.60} ({given})."
+            )
         self._is_blocking = isinstance(workspace, Workspace)
         self._workspace = coroutines_of(workspace) if isinstance(workspace, Workspace) else workspace
         self._archive = archive

@@ -11,9 +11,11 @@ from memotree_storage.model.node import Archive, Node, is_id, new_id
 from memotree_storage.model.validation import check_text
 from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import tree
+from memotree_storage.postgres.rows import Version
 
 from memotree.canvas import edits
 from memotree.canvas.node_messages import node_at
+from memotree.memory.naming import id_named
 from memotree.memory.similar import Similar
 from memotree.memory.wording import title_of
 from memotree.request import lookup
@@ -67,11 +69,13 @@ async def remember(
     Raises:
         InvalidInputError: The text is empty, or a field breaks a rule.
         NodeNotFoundError: A node that the text is about or supersedes is not alive.
+        NoNodeNamedError: No node has the title that names such a node.
+        AmbiguousNodeNameError: Several have it.
     """
     check_text("text", request.text, multiline=True, required=True)
     title = request.title or title_of(request.text)
     relations = [
-        relation_message(kind, (await lookup.node(editor.snapshot, given, f"{name}[{number}]")).entry_id, "")
+        relation_message(kind, (await _node(editor, given, f"{name}[{number}]")).entry_id, "")
         for kind, name, ids in ((_ABOUT, "about", request.about), (SUPERSEDES, "supersedes", request.supersedes))
         for number, given in enumerate(ids)
     ]
@@ -97,12 +101,14 @@ async def revise(editor: SessionEditor, request: pb.ReviseRequest, node_id: str,
     Raises:
         InvalidInputError: Nothing to change was given, or a field breaks a rule.
         NodeNotFoundError: The note is not alive.
+        NoNodeNamedError: No node has the given title or path.
+        AmbiguousNodeNameError: Several have it.
         StaleEtagError: It has changed since the caller read it.
         DerivedContentError: Its content is made from its leaves.
     """
     if not _asks_for_a_change(request):
         raise InvalidInputError.at("text", "is needed, or another field to change.")
-    version = await editor.node(node_id, request.etag)
+    version = await _node(editor, node_id, etag=request.etag)
     node = await editor.load_node(version)
     update = node_service_pb2.UpdateNodeRequest(node_id=version.entry_id, tags=request.tags)
     if request.HasField("text"):
@@ -132,10 +138,12 @@ async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
 
     Raises:
         NodeNotFoundError: It is not alive.
+        NoNodeNamedError: No node has the given title or path.
+        AmbiguousNodeNameError: Several have it.
         HasChildrenError: It has nodes below it and ``recursive`` was not given.
         StaleEtagError: It has changed since the caller read it.
     """
-    version = await editor.node(request.node_id, request.etag)
+    version = await _node(editor, request.node_id, etag=request.etag)
     deletion = node_service_pb2.DeleteNodeRequest(
         node_id=version.entry_id, recursive=request.recursive, etag=request.etag
     )
@@ -143,6 +151,11 @@ async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
     shown = await node_at(editor.snapshot, editor.store, version.entry_id, SUMMARY) if not version.commit_id else None
     ids, warnings = await edits.delete(editor, deletion, "")
     return Change("Forget", version.title, ids, is_gone=True, warnings=warnings, shown=shown)
+
+
+async def _node(editor: SessionEditor, given: str, field: str = "node_id", etag: str = "") -> Version:
+    """The alive node that an id, the beginning of one, a title or a path names."""
+    return await editor.node(await id_named(editor.snapshot, given, field), etag, field)
 
 
 def _asks_for_a_change(request: pb.ReviseRequest) -> bool:

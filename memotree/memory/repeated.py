@@ -80,12 +80,14 @@ async def _check_texts(
 
 
 def _named(touched: Mapping[str, Version], change: pb.MemoryChange, fresh: str) -> str:
-    """The node that a change names; ``""`` if it was found by a query."""
+    """The node that a change names; ``""`` if it was found by a query, or by a title that it has no more."""
     kind = change.WhichOneof("change") or "remember"
     if kind == "remember":
         return fresh
     given: Any = getattr(change, kind)
-    return next((entry_id for entry_id in touched if given.node_id and entry_id.startswith(given.node_id)), "")
+    titled = (version.entry_id for version in touched.values() if version.title == given.node_id)
+    by_id = (entry_id for entry_id in touched if given.node_id and entry_id.startswith(given.node_id))
+    return next(by_id, "") or next(titled, "")
 
 
 def _below(touched: Mapping[str, Version], node_id: str, *, dead: bool) -> list[str]:

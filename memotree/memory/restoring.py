@@ -13,6 +13,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.valid_time import check_no_cycle
 from memotree.memory.changes import Change
+from memotree.memory.naming import MOST_TOLD
 from memotree.request import lookup
 from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
 from memotree.sessions.editing import SessionEditor
@@ -22,9 +23,6 @@ MOST: Final = 10_000
 """The most nodes that one call restores."""
 
 _WARNINGS: Final = 100
-
-_MOST_TOLD: Final = 20
-"""The most notes that an error lists."""
 
 
 class NothingToRestoreError(FailedPreconditionError):
@@ -121,12 +119,12 @@ async def _known(editor: SessionEditor, text: str, *, alive: bool) -> Version:
     if len(found) > 1:
         raise lookup.AmbiguousIdError.among("node_id", text, sorted(found, key=lambda one: one.entry_id))
     if not found:
-        found = await titles.titled(editor.snapshot, text, dead=True, limit=_MOST_TOLD)
+        found = await titles.titled(editor.snapshot, text, dead=True, limit=MOST_TOLD)
         if alive or not found:
-            found += await titles.titled(editor.snapshot, text, limit=_MOST_TOLD)
+            found += await titles.titled(editor.snapshot, text, limit=MOST_TOLD)
     if len(found) > 1:
-        told = [f"{one.entry_id} ({'forgotten' if one.dead else 'not forgotten'})" for one in found[:_MOST_TOLD]]
-        raise AmbiguousNodeNameError.among("node_id", text, found[:_MOST_TOLD], told)
+        told = [f"{one.entry_id} ({'forgotten' if one.dead else 'not forgotten'})" for one in found[:MOST_TOLD]]
+        raise AmbiguousNodeNameError.among("node_id", text, found[:MOST_TOLD], told)
     if not found and is_id(text):
         raise lookup.NodeNotFoundError(text, f"There never was a node {text!r} on this branch. Look in its history.")
     if not found:

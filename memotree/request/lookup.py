@@ -46,7 +46,7 @@ class InvalidIdError(InvalidInputError):
         return cls.at(
             field,
             f"{text[:40]!r} is no id: give {MIN_PREFIX} to {ID_LENGTH} characters of 0-9 and a-z without i, l, o, u, "
-            "as a search or recall shows them.",
+            "as a search or recall shows them. ResolveNode finds a node by its title.",
         )
 
 

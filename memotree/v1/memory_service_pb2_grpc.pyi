@@ -30,7 +30,8 @@ class MemoryServiceStub:
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node id may be given by any unique prefix of four characters or more. A call with a request_id is safe to repeat. All
+    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
+    has. A call with a request_id is safe to repeat. All
     calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
     fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
     """
@@ -68,7 +69,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node id may be given by any unique prefix of four characters or more. A call with a request_id is safe to repeat. All
+    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
+    has. A call with a request_id is safe to repeat. All
     calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
     fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
     """
@@ -102,7 +104,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node id may be given by any unique prefix of four characters or more. A call with a request_id is safe to repeat. All
+    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
+    has. A call with a request_id is safe to repeat. All
     calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
     fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
     """

@@ -10,6 +10,7 @@ from memotree.client import Workspace
 from memotree.client.blocking import coroutines_of
 from memotree.client.transport import Transport
 from memotree.integrations.langgraph_store import MemoTreeStore
+from memotree.integrations.openai_agents_session import MemoTreeSession
 
 pytestmark = pytest.mark.requirement("USE-6")
 
@@ -61,3 +62,11 @@ def test_an_operation_costs_as_many_calls_with_few_items_as_with_many(
 def test_listing_namespaces_reads_a_page_of_each_and_no_more(store: MemoTreeStore, called: list[str]) -> None:
     assert len(store.list_namespaces(prefix=("users",))) == 10
     assert called == ["GetNode", *["ListChildren"] * 11]
+
+
+@pytest.mark.parametrize("wrong", ["graph", None])
+def test_what_is_no_workspace_is_refused_by_name(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"such as client\.workspace\('main'\), not"):
+        MemoTreeStore(wrong)
+    with pytest.raises(TypeError, match="A workspace is needed"):
+        MemoTreeSession("talk", wrong)

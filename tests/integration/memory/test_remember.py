@@ -18,6 +18,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree.memory import MemoryOperations
 from memotree.memory.asked import UnclearQueryError
 from memotree.request.lookup import NodeNotFoundError
+from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
 from memotree.sessions.editing import StaleEtagError
 from memotree.v1 import memory_service_pb2 as pb
 
@@ -188,6 +189,29 @@ async def test_several_changes_make_one_commit_in_their_order(memory: Memory) ->
     assert (await memory.subject()).startswith("Change 5 notes: Ann leads the team")
 
 
+async def test_a_note_may_be_named_by_its_title_or_path(memory: Memory) -> None:
+    made = await memory.remember("The budget is 40k.", title="Budget")
+    note = await memory.remember("It may grow.", about=["Budget"], title="Growth")
+    assert note.node.relations[0].target_id == made.node.id
+    assert (await memory.revise(node_id="notes/Budget", text="The budget is 45k.")).node.id == made.node.id
+    new = await memory.remember("The budget is 50k.", title="Budget of May", supersedes=["Budget"])
+    assert new.node.relations[0].target_id == made.node.id
+    both = await memory.change(
+        pb.MemoryChange(remember=pb.RememberRequest(text="Lunch is at noon.", title="Lunch")),
+        pb.MemoryChange(revise=pb.ReviseRequest(node_id="Lunch", text="Lunch is at one.")),
+        pb.MemoryChange(forget=pb.ForgetRequest(node_id="Growth")),
+    )
+    assert both.results[1].node.id == both.results[0].node.id
+    assert both.results[2].node.id == note.node.id
+    await memory.remember("Another lunch.", title="Lunch")
+    for name, error in (("Lunch", AmbiguousNodeNameError), ("Dinner", NoNodeNamedError)):
+        with pytest.raises(error) as refused:
+            await memory.forget(node_id=name)
+        assert refused.value.message.startswith("node_id: ")
+    with pytest.raises(NoNodeNamedError, match=r"supersedes\[0\]"):
+        await memory.remember("x", supersedes=["Dinner"])
+
+
 async def test_one_bad_change_stops_the_batch_and_is_named(memory: Memory) -> None:
     head = await memory.world.head()
     good = pb.MemoryChange(remember=pb.RememberRequest(text="Kept only with the others."))
@@ -195,7 +219,7 @@ async def test_one_bad_change_stops_the_batch_and_is_named(memory: Memory) -> No
         (pb.MemoryChange(remember=pb.RememberRequest(text="  ")), "changes[1].remember.text"),
         (pb.MemoryChange(remember=pb.RememberRequest(text="x", valid_from="soon")), "changes[1].remember.valid_from"),
         (pb.MemoryChange(revise=pb.ReviseRequest(text="x")), "changes[1].revise.node_id"),
-        (pb.MemoryChange(forget=pb.ForgetRequest(node_id="?")), "changes[1].forget.node_id"),
+        (pb.MemoryChange(forget=pb.ForgetRequest(node_id="")), "changes[1].forget.node_id"),
         (pb.MemoryChange(remember=pb.RememberRequest(text="x", branch="b")), "changes[1].remember.branch"),
         (pb.MemoryChange(), "changes[1]"),
     ):

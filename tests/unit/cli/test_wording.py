@@ -30,7 +30,7 @@ from memotree.v1 import (
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 
-WITHOUT_COMMAND = {"ResolveNode", "BatchChangeNodes", "BatchChangeMemory"}
+WITHOUT_COMMAND = {"BatchChangeNodes", "BatchChangeMemory"}
 ORDINARY_WORDS = {"Ask", "Recall", "Remember", "Revise", "Forget", "Restore"}
 """RPCs whose names are words that also occur in sentences that are not about them."""
 ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]

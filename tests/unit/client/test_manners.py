@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 import traceback
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -198,3 +200,46 @@ def test_something_else_than_a_change_is_refused_by_name(client: Client) -> None
         workspace.apply(["x"])  # type: ignore[list-item]
     with workspace.session() as session, pytest.raises(TypeError, match="'x' is no change of a node"):
         session.apply(["x"])  # type: ignore[list-item]
+
+
+def test_values_of_a_wrong_type_are_refused_by_the_name_of_the_argument(client: Client) -> None:
+    client.create_workspace("notes")
+    workspace: Any = client.workspace("notes")
+    refused = {
+        "text takes text, but is 42": lambda: workspace.remember(42),
+        "these values are none: 'score': 0.9": lambda: workspace.remember("Tea.", attributes={"score": 0.9}),
+        "attributes takes": lambda: workspace.remember("Tea.", attributes="score"),
+        "named by an id or a Node, not by 7": lambda: workspace.forget(7),
+    }
+    for told, call in refused.items():
+        with pytest.raises(TypeError, match=told):
+            call()
+    made = workspace.remember("Tea.")
+    assert workspace.revise(made, "Coffee.").id == made.id, "what remember returned names the note"
+
+
+def test_an_unknown_argument_is_told_with_the_method_and_what_was_meant(client: Client) -> None:
+    client.create_workspace("notes")
+    workspace: Any = client.workspace("notes")
+    refused = {
+        r"^recall\(\) got an unexpected keyword argument 'budget'; did you mean 'token_budget'\?": lambda: (
+            workspace.recall("x", budget=100)
+        ),
+        r"^remember\(\) takes 1 positional argument": lambda: workspace.remember("x", "y"),
+        r"^remember\(\) .* 'titel'; did you mean 'title'\?": lambda: workspace.remember("x", titel="y"),
+        r"^session\(\) .* 'zzz'; it takes agent, branch": lambda: workspace.session(zzz=1),
+        r"^ask\(\) .* 'zzz'; it takes query": lambda: next(workspace.ask("x", zzz=1)),
+    }
+    for told, call in refused.items():
+        with pytest.raises(TypeError, match=told):
+            call()
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_url_is_refused_as_an_address(kind: type[Client] | type[AsyncClient]) -> None:
+    with pytest.raises(ValueError, match=r"the host and port of gRPC, such as 127\.0\.0\.1:7319"):
+        kind("http://127.0.0.1:7320")
+
+
+def test_the_version_of_the_package_is_known() -> None:
+    assert memotree.__version__ == version("memotree")
