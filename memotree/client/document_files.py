@@ -20,6 +20,8 @@ IGNORED: Final = "ignored by .gitignore"
 EMPTY: Final = "empty"
 NO_TEXT: Final = "not text"
 FOLDER_LINK: Final = "a link to a folder"
+FILE_LINK: Final = "a link to a file"
+"""It may lead out of the folder, and what it leads to has a name of its own; who wants it names it."""
 NO_FILE: Final = "not a file"
 UNREADABLE: Final = "not readable"
 
@@ -152,7 +154,7 @@ def _search_folder(search: _Search, folder: Path) -> None:
         folders[:] = kept
         for name in sorted(files):
             path = Path(here) / name
-            why = _why_not(search, rules, at, name) or _why_unreadable(path)
+            why = _why_not(search, rules, at, name) or _why_unreadable(path) or (FILE_LINK if path.is_symlink() else "")
             if why:
                 search.leave(path.as_posix(), why)
             else:

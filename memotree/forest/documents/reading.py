@@ -142,7 +142,19 @@ def _turns(text: str, kind: Kind, name: str) -> Document:
         return document
     if kind.declared:
         raise InvalidTurnsError(name, 1, "does not begin a list of turns")
-    return Document(canonical_text(text), kind.media_type)
+    # The type is kept for the next version of the file, which is then declared: it must not promise turns.
+    return Document(canonical_text(text), TEXT)
+
+
+def _conversation(text: str, kind: Kind, name: str) -> Document:
+    """Reads what was a conversation before: a list of turns, or a turn on each line."""
+    try:
+        return _turns(text, replace(kind, media_type=JSON), name)
+    except InvalidTurnsError as error:
+        try:
+            return _turns(text, replace(kind, media_type=NDJSON), name)
+        except InvalidTurnsError:
+            raise error from None
 
 
 def _man(text: str, _: Kind, __: str) -> Document:
@@ -164,5 +176,5 @@ _READERS: Final[dict[str, Callable[[str, Kind, str], Document]]] = {
     NOTEBOOK: _notebook,
     JSON: _turns,
     NDJSON: _turns,
-    CONVERSATION: _turns,
+    CONVERSATION: _conversation,
 }

@@ -60,8 +60,25 @@ def test_a_loop_of_links_is_not_entered_and_a_file_is_found_once(tmp_path: Path)
     assert [each.name for each in found.files] == ["top/a.md", "top/sub/b.md"]
     assert {(Path(each.path).name, each.why) for each in found.left_out} == {
         ("up", "a link to a folder"),
+        ("same.md", "a link to a file"),
         ("gone.md", "not a file"),
     }
+
+
+def test_a_link_of_a_folder_is_left_out_and_hides_no_file(tmp_path: Path) -> None:
+    """A folder that somebody else made must not take in what its links lead to, such as the files of a system."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("The password.")
+    top = written(tmp_path / "top", {"sub/keep.md": "K."})
+    (top / "alias.md").symlink_to(top / "sub" / "keep.md")
+    (top / "shadow.txt").symlink_to(secret)
+    found = find_files([top])
+    assert [each.name for each in found.files] == ["top/sub/keep.md"]
+    assert {(Path(each.path).name, each.why) for each in found.left_out} == {
+        ("alias.md", "a link to a file"),
+        ("shadow.txt", "a link to a file"),
+    }
+    assert [each.path.name for each in find_files([top / "shadow.txt"]).files] == ["shadow.txt"], "named itself"
 
 
 def test_what_is_no_text_is_left_out_but_taken_if_it_is_named(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def reason_of(data: bytes | str, **how: str) -> str:
         (b"import os\n", "", "tool.py", "text/x-python"),
         (b"import os\n", "text/x-python", "", "text/x-python"),
         (b"a,b", "text/csv", "", "text/csv"),
-        (b'{"name": "memotree"}', "", "package.json", "application/json"),
+        (b'{"name": "memotree"}', "", "package.json", "text/plain"),
         (b'[{"speaker": "A", "text": "hi"}]', "", "talk.json", "application/vnd.memotree.conversation"),
     ],
 )
@@ -347,3 +347,32 @@ def test_huge_lines_and_deep_nesting_take_linear_steps(make: Callable[[int], tup
 
     assert growth(read, 500) < LINEAR
     assert read(9_000).text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("config.json", '{"retries": 3}'),
+        ("numbers.json", "[1, 2, 3]"),
+        ("broken.json", '{"retries": '),
+        ("events.jsonl", '{"at": 1}\n{"at": 2}\n'),
+        ("one.jsonl", '{"speaker": "Ana", "text": "Hello."}\n'),
+        ("chat.jsonl", '{"speaker": "Ana", "text": "Hello."}\n{"speaker": "Ben", "text": "Hi."}\n'),
+        ("chat.json", '[{"speaker": "Ana", "text": "Hello."}, {"speaker": "Ben", "text": "Hi."}]'),
+        ("chats.json", '{"title": "Talk", "turns": [{"speaker": "Ana", "text": "Hello."}]}'),
+        ("people.csv", "name,city\nAda,London\n"),
+        ("people.tsv", "name\tcity\nAda\tLondon\n"),
+        ("guide.md", "# Guide\n\nText.\n"),
+        ("guide", "# Guide\n\nText.\n"),
+        ("plain.txt", "Just text.\n"),
+        ("page.html", "<html><body><h1>Page</h1><p>Text.</p></body></html>"),
+        ("queue.py", "def put():\n    pass\n"),
+        ("main.go", "package main\n\nfunc main() {}\n"),
+        ("tool.1", ".TH TOOL 1\n.SH NAME\ntool \\- does it\n"),
+        ("s.ipynb", '{"cells": [{"cell_type": "raw", "metadata": {}, "source": ["Sales"]}], "nbformat": 4}'),
+    ],
+)
+def test_the_next_version_of_a_file_is_read_as_the_kind_that_was_found_before(name: str, text: str) -> None:
+    """A client sends the type that was found; it must never turn a good file into a bad one."""
+    before = read_document(text.encode(), name=name)
+    assert read_document(text.encode(), name=name, media_type=before.media_type) == before
