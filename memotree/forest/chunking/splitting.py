@@ -16,9 +16,10 @@ from typing import Final
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from memotree.forest.chunking.graphemes import cut_before, may_cut
-from memotree.forest.chunking.separators import WITHIN_PARAGRAPHS, separators_of
+from memotree.forest.chunking.separators import PROSE, WITHIN_PARAGRAPHS, separators_of
 from memotree.forest.chunking.tables import is_broken, split_around, tables_within
 from memotree.forest.documents.document import NO_SECTION, Document
+from memotree.forest.documents.kinds import MAN
 
 SPLITTER: Final = "recursive-1"
 """The version of the rules of this module. It is stored with an archive, because other rules would cut an unchanged
@@ -32,6 +33,7 @@ _SHORT: Final = 5
 """A piece shorter than ``chunk_size / _SHORT`` is joined to a neighbour."""
 
 _FINER: Final = tuple(re.compile(separator) for separator in WITHIN_PARAGRAPHS)
+_WHOLE_PARAGRAPHS: Final = tuple(re.compile(separator) for separator in PROSE)
 
 Cut = Callable[[str], list[str]]
 
@@ -120,8 +122,11 @@ def split(document: Document, chunk_size: int, gaps: Iterable[tuple[int, int]] |
 
 
 def _split_part(document: Document, part: Stretch, size: int, cut: Cut) -> Sequence[tuple[int, int]]:
+    has_heads = document.media_type == MAN
+
     def split_text(start: int, end: int) -> list[tuple[int, int]]:
-        return [(start + low, start + high) for low, high in _split_text(document.text[start:end], size, cut)]
+        pieces = _split_text(document.text[start:end], size, cut, has_heads=has_heads)
+        return [(start + low, start + high) for low, high in pieces]
 
     spans = split_text(part.start, part.end)
     tables = tables_within(document, part.start, part.end) if document.tables else []
@@ -146,7 +151,7 @@ def _within(whole: Sequence[Stretch], gaps: Iterable[tuple[int, int]]) -> Iterat
 # --- One stretch -----------------------------------------------------------------------------------------------------
 
 
-def _split_text(text: str, size: int, cut: Cut) -> list[tuple[int, int]]:
+def _split_text(text: str, size: int, cut: Cut, *, has_heads: bool) -> list[tuple[int, int]]:
     if len(text) <= size:
         return [(0, len(text))] if text else []
     pieces = (part for block in _blocks(text) for piece in cut(block) for part in _fit(piece, size))
@@ -154,7 +159,7 @@ def _split_text(text: str, size: int, cut: Cut) -> list[tuple[int, int]]:
     for piece in pieces:
         ends.append(ends[-1] + len(piece))
     ends = _whole_graphemes(text, ends, size)
-    return _without_crumbs(text, ends, size)
+    return _without_crumbs(text, ends, size, has_heads=has_heads)
 
 
 class _LinearSplitter(RecursiveCharacterTextSplitter):
@@ -231,24 +236,28 @@ def _whole_graphemes(text: str, ends: list[int], size: int) -> list[int]:
     return ends
 
 
-def _without_crumbs(text: str, ends: list[int], size: int) -> list[tuple[int, int]]:
+def _without_crumbs(text: str, ends: list[int], size: int, *, has_heads: bool) -> list[tuple[int, int]]:
     """Joins very short pieces to a neighbour, such as a heading before a long paragraph or a name before a long turn.
 
     The splitter leaves such pieces where the part after them had to be cut. If the two are too long together, they are
     cut again near their middle. A piece of white space alone is always joined if it fits.
+
+    With ``has_heads``, the first line of a paragraph says what the paragraph is about, such as an option in a man page:
+    it is joined to what follows it, and not to the paragraph before.
     """
     short = size // _SHORT
     pieces: list[tuple[int, int]] = []
     for start, end in pairwise(ends):
         before = pieces[-1] if pieces else (start, start)
         crumb = end - start < short or before[1] - before[0] < short
-        if not pieces or not (crumb or text[start:end].isspace() or text[slice(*before)].isspace()):
+        is_head = has_heads and end < len(text) and _ends_paragraph(text, start) and not _ends_paragraph(text, end)
+        if not pieces or is_head or not (crumb or text[start:end].isspace() or text[slice(*before)].isspace()):
             pieces.append((start, end))
             continue
         if end - before[0] <= size:
             pieces[-1] = (before[0], end)
             continue
-        middle = _middle(text, before[0], end, size)
+        middle = _middle(text, before[0], end, size, _WHOLE_PARAGRAPHS if has_heads else _FINER)
         if middle is None:
             pieces.append((start, end))
         else:
@@ -259,14 +268,18 @@ def _without_crumbs(text: str, ends: list[int], size: int) -> list[tuple[int, in
     return pieces
 
 
-def _middle(text: str, start: int, end: int, size: int) -> int | None:
+def _ends_paragraph(text: str, place: int) -> bool:
+    return text.endswith("\n\n", 0, place)
+
+
+def _middle(text: str, start: int, end: int, size: int, separators: Sequence[re.Pattern[str]]) -> int | None:
     """Returns the best place near the middle to cut ``text[start:end]`` into two pieces that are not just white space.
 
-    ``None`` if there is no such place.
+    ``None`` if there is no such place. The first of the separators that occurs near the middle decides.
     """
     middle = (start + end) // 2
     low, high = max(start + 1, end - size, middle - size // 4), min(end - 1, start + size, middle + size // 4)
-    for pattern in _FINER:
+    for pattern in separators:
         places = [found.end() for found in pattern.finditer(text, low - 1, high)]
         for place in sorted(places, key=lambda place: abs(place - middle)):
             if low <= place <= high and _both_show(text, start, place, end):

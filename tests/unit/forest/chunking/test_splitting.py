@@ -10,6 +10,7 @@ from memotree.forest.chunking.graphemes import cut_before, may_cut
 from memotree.forest.chunking.splitting import Piece, split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document
+from memotree.forest.documents.kinds import MAN
 
 
 def cut(text: str, size: int, name: str = "a.txt") -> list[str]:
@@ -148,3 +149,12 @@ def test_memory_does_not_grow_with_the_number_of_words() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 60 << 20
+
+
+@pytest.mark.parametrize("length", [60, 300, 350, 380, 420, 700])
+def test_the_name_of_an_option_stays_with_its_text(length: int) -> None:
+    text = "".join(f"--option-{number}\n{'It says what. ' * (length // 14)}End {number}.\n\n" for number in range(12))
+    pieces = split(Document(text, MAN), 400)
+    for number in range(12):
+        head = next(piece for piece in pieces if f"--option-{number}\n" in text[piece.start : piece.end])
+        assert f"--option-{number}\nIt says" in text[head.start : head.end]
