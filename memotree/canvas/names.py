@@ -1,7 +1,7 @@
 """Finds the nodes that a name means: an id, the beginning of one, a title, or a path of titles."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,8 @@ _DEFAULT_CANDIDATES: Final = 20
 _MOST_CANDIDATES: Final = 100
 _MOST_OF_ONE_TITLE: Final = 1000
 """How many nodes with the last title of a path are looked at."""
+_MOST_SLASHES: Final = 4
+"""Of how many steps of a path the last title may be made."""
 _SEPARATOR: Final = re.compile(r"(?<!\\)/")
 
 
@@ -74,13 +76,34 @@ async def _by_id(snapshot: Snapshot, name: str) -> list[Version]:
 
 
 async def _by_path(snapshot: Snapshot, name: str, most: int) -> Found:
-    """The nodes at the end of a path; one that begins at the archive comes before those that begin further down."""
+    r"""The nodes at the end of a path; one that begins at the archive comes before those that begin further down.
+
+    A slash within a title is written ``\/``. Names of documents have slashes, so a path that means nothing otherwise
+    may have them as they are: ``docs/guide.md/Limits``.
+    """
     steps = [_plain(step) for step in _SEPARATOR.split(name.strip("/"))]
-    ends = await titles.titled(snapshot, steps[-1], limit=_MOST_OF_ONE_TITLE) if len(steps) > 1 else []
+    if len(steps) == 1:
+        return Found([])
+    ends = await titles.titled(snapshot, steps[-1], limit=_MOST_OF_ONE_TITLE)
     routes = await _routes(snapshot, ends)
     whole = [version for version in ends if routes[version.entry_id] == steps]
     fitting = whole or [version for version in ends if routes[version.entry_id][-len(steps) :] == steps]
-    return await _found(snapshot, fitting, most)
+    return await _found(snapshot, fitting or await _with_slashes(snapshot, steps, ends, routes), most)
+
+
+async def _with_slashes(
+    snapshot: Snapshot, steps: Sequence[str], ends: Sequence[Version], routes: Mapping[str, Sequence[str]]
+) -> list[Version]:
+    """The nodes at the end of a path in whose titles slashes are not escaped."""
+    known, found = dict(routes), list(ends)
+    for parts in range(2, min(len(steps), _MOST_SLASHES) + 1):
+        longer = await titles.titled(snapshot, "/".join(steps[-parts:]), limit=_MOST_OF_ONE_TITLE)
+        known |= await _routes(snapshot, longer)
+        found += longer
+    wanted = f"/{'/'.join(steps)}"
+    fitting = [version for version in found if f"/{'/'.join(known[version.entry_id])}".endswith(wanted)]
+    whole = [version for version in fitting if f"/{'/'.join(known[version.entry_id])}" == wanted]
+    return whole or fitting
 
 
 async def _found(snapshot: Snapshot, versions: Sequence[Version], most: int, warnings: Sequence[str] = ()) -> Found:

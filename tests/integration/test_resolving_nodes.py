@@ -34,6 +34,27 @@ async def test_a_node_is_found_by_id_title_and_path_as_the_session_has_it(wire: 
 
 
 @pytest.mark.requirement("USE-10")
+async def test_slashes_within_titles_need_no_escape_where_nothing_else_is_meant(wire: Wire) -> None:
+    page = await wire.create("docs/guide.md")
+    limits = await wire.create("Limits", parent_id=page.id)
+    both = await wire.create("Read/Write", parent_id=page.id)
+
+    async def named(name: str) -> list[str]:
+        found = await wire("ResolveNode", revision=wire.session, name=name)
+        return [one.node.id for one in found.candidates]
+
+    assert await named("docs/guide.md/Limits") == [limits.id]
+    assert await named(r"docs\/guide.md/Limits") == [limits.id]
+    assert await named("guide.md/Read/Write") == [both.id]
+    assert await named("docs/guide.md/Read/Write") == [both.id]
+    assert await named("uide.md/Limits") == []
+    docs = await wire.create("docs")
+    inner = await wire.create("guide.md", parent_id=docs.id)
+    other = await wire.create("Limits", parent_id=inner.id)
+    assert await named("docs/guide.md/Limits") == [other.id], "what the separators say comes first"
+
+
+@pytest.mark.requirement("USE-10")
 async def test_a_title_that_reads_like_an_id_is_taken_as_the_id_with_a_warning(wire: Wire) -> None:
     meant = await wire.create("Meant")
     other = await wire.create(meant.id)

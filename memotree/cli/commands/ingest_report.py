@@ -90,7 +90,7 @@ def report(
             cli.output.error(f"{one.path}: {one.message}")
     if not_sent:
         cli.output.note(f"{counted(not_sent, 'document')} not sent. The same command goes on where this one stopped.")
-    _tell_sum(cli, outcomes, len(files.files))
+    _tell_sum(cli, outcomes, len(files.files), is_whole=not not_sent)
     tell_gone(cli, gone)
     _tell_readers(cli, outcomes)
 
@@ -118,7 +118,7 @@ def _tell_jobs(cli: CliContext, outcomes: "Sequence[Ingested]") -> None:
             cli.output.note(f"`memotree jobs resume {job.id}` resumes it.")
 
 
-def _tell_sum(cli: CliContext, outcomes: "Sequence[Ingested]", total: int) -> None:
+def _tell_sum(cli: CliContext, outcomes: "Sequence[Ingested]", total: int, *, is_whole: bool) -> None:
     good = sum(one.is_good for one in outcomes)
     if not good:
         return
@@ -128,8 +128,8 @@ def _tell_sum(cli: CliContext, outcomes: "Sequence[Ingested]", total: int) -> No
     told = f" in {counted(len(commits), 'commit')}" if len(outcomes) > _MOST_ROWS and commits else ""
     failed = sum(not one.is_good and not one.is_under_way for one in outcomes)
     summed = f"Ingested {counted(good, 'document')} of {total:,}{told}{same}"
-    if failed:
-        cli.output.note(f"{summed}; {failed:,} failed.")
+    if failed or not is_whole:
+        cli.output.note(f"{summed}; {failed:,} failed." if failed else f"{summed}.")
     else:
         cli.output.done(f"{summed}.")
 

@@ -196,7 +196,7 @@ def list_(
                 (each.id, each.kind, each.subject, _state(each), _progress(each), when(each.update_time))
                 for each in found
             ],
-            empty="There is no such job.",
+            empty="No jobs.",
         ),
     )
 

@@ -35,6 +35,12 @@ _DECORATION: Final = re.compile(
 )
 """A line of code that names nothing: a decorator, the line for the shell, a lone bracket, quote or comment sign."""
 _COMMENT: Final = re.compile(r"^\s*(?:[rbfuRBFU]{0,2}(?:\"{3}|'{3})|/{2,}!?|/\*+|\*+(?=\s)|#+(?=\s)|--+(?=\s))\s*")
+_COMMENT_END: Final = re.compile(r"(?<=\S)\s*(?:\*+/|-->)\s*$")
+_PREAMBLE: Final = re.compile(
+    r"^\s*(?:#\s*(?:include|pragma|define|ifndef|ifdef|endif)\b|(?:package|import|from|using|use|require|export \*)\s"
+    r"|['\"]use strict['\"]|(?:const|let|var)\b.*=\s*require\()"
+)
+"""A line at the top of a file of code, that says what the file needs and not what it is about."""
 _NUMBER: Final = re.compile(r"(?:§\s*)?\d+(?:\.\d+)+[.:)]?")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _DIGIT: Final = re.compile(r"\d")
@@ -149,12 +155,14 @@ def names_something(line: str) -> bool:
 
 def _first_words(text: str, limit: int, *, is_code: bool = False) -> str:
     """Returns the first line that names something, after the number of a chapter that stands alone before it."""
-    number = ""
+    number, preamble = "", ""
     for line in _lines(text, is_code=is_code):
-        if names_something(line):
+        if is_code and _PREAMBLE.match(line):
+            preamble = preamble or line
+        elif names_something(line):
             return shorten(f"{number} {line}" if number else line, limit)
         number = line if _NUMBER.fullmatch(line) else ""
-    return ""
+    return shorten(preamble, limit)
 
 
 def _signature(text: str, heading: str) -> str:
@@ -174,7 +182,7 @@ def _lines(text: str, *, is_code: bool) -> Iterator[str]:
         line = found[0]
         if _FENCE.match(line) or (is_code and _DECORATION.match(line)):
             continue
-        shown = _COMMENT.sub("", line) if is_code else line
+        shown = _COMMENT_END.sub("", _COMMENT.sub("", line)) if is_code else line
         if is_code and _DECORATION.match(shown):  # a tag of a documentation comment
             continue
         if shown.lstrip().startswith("<") and not is_code:

@@ -204,6 +204,10 @@ def test_the_title_of_code_is_neither_a_decorator_nor_a_sign_of_a_comment() -> N
     assert leaf_title(marked, "x", "test_a()", is_code=True) == "def test_a(a: int) -> None:"
     assert leaf_title("/**\n * @license\n * Reads files.\n */\n", "x", is_code=True) == "Reads files."
     assert leaf_title("}\n\n// Reads files.\n", "x", is_code=True) == "Reads files."
+    assert leaf_title("/** Reads files. */\nclass Reader {\n", "x", is_code=True) == "Reads files."
+    assert leaf_title("#include <stdlib.h>\n\nint ring_put(int v);\n", "x", is_code=True) == "int ring_put(int v);"
+    assert leaf_title("package main\n\nimport (\n)\n\nfunc main() {\n", "x", is_code=True) == "func main() {"
+    assert leaf_title("import os\nfrom sys import argv\n", "x", is_code=True) == "import os"
 
 
 @pytest.mark.requirement("USE-9")
