@@ -15,6 +15,7 @@ from memotree.gateways.callers import Caller, told
 from memotree.gateways.contract import method
 from memotree.gateways.json_messages import from_json, to_json
 from memotree.gateways.json_schema import WORKSPACE, in_tools
+from memotree.gateways.leniency import as_meant
 from memotree.gateways.node_names import put_ids
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
@@ -96,7 +97,7 @@ class Catalogue:
             InvalidArgumentsError: Arguments are missing, unknown or of the wrong type.
         """
         given = tool.as_request({name: value for name, value in arguments.items() if value is not None})
-        message, faults = from_json(tool.request, given, tool.hidden, tool.hidden_within)
+        message, faults = from_json(tool.request, as_meant(tool.request, given), tool.hidden, tool.hidden_within)
         faults = [replace(fault, field=tool.listed_path(fault.field)) for fault in faults]
         faults += [FieldViolation(name, "is needed.") for name in tool.required if name not in given]
         if faults:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -17,13 +17,17 @@ Field = Any
 COMMENTS: Final = "contract.json"
 """The file in ``memotree.v1`` that ``proto/generate.py`` writes."""
 
-SAME_MEANING: Final[Mapping[str, str]] = {
-    "message": "commit_message",
-    "question": "query",
-    "node": "node_id",
+SAME_MEANING: Final[Mapping[str, Sequence[str]]] = {
+    "message": ("commit_message",),
+    "question": ("query",),
+    "q": ("query",),
+    "node": ("node_id",),
+    "id": ("node_id",),
+    "content": ("text",),
+    "limit": ("page_size", "max_results"),
 }
-"""Other names for arguments: a tool that has the second name and not the first one accepts both, and lists ``message``
-in place of ``commit_message``, so that one thing has one name in all tools."""
+"""Other names for arguments, as other programs call them: a tool that has one of the second names and not the first one
+accepts both, and lists ``message`` in place of ``commit_message``, so that one thing has one name in all tools."""
 
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -64,5 +68,6 @@ def is_map(field: Field) -> bool:
 
 def real_name(name: str, fields: Container[str]) -> str:
     """The field that a name means, given the fields of a message: itself, or the other name with the same meaning."""
-    other = SAME_MEANING.get(name, name)
-    return name if name in fields or other not in fields else other
+    if name in fields:
+        return name
+    return next((other for other in SAME_MEANING.get(name, ()) if other in fields), name)

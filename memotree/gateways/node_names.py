@@ -1,18 +1,25 @@
 """Nodes by name in the arguments of a tool: ResolveNode finds the id that a title or a path means, before the call.
 
-So the rules are those of the server, and the same as on the command line.
+So the rules are those of the server, and the same as on the command line. Only here, a name that no node has in this
+spelling may be that of one node in another case or with other white space, as models write it.
 """
 
 from typing import Any, Final
 
 from google.protobuf import message_factory
 from google.protobuf.message import Message
+from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.node import is_id, is_id_prefix
 
+from memotree.client.errors import MemoTreeClientError
 from memotree.gateways.callers import Caller
 from memotree.gateways.contract import method
 from memotree.gateways.tool import Tool
 from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
+from memotree.v1 import node_service_pb2
+
+_MOST_NEAR: Final = 3
+"""How many nodes are named in place of one that nobody found."""
 
 _STATES: Final = ("session_id", "revision", "branch")
 """The fields of a request that may say at which state its nodes are looked up."""
@@ -51,6 +58,36 @@ async def _id(caller: Caller, request: Any, field: str, name: str) -> str:
     if is_id_prefix(name) and all(node.id.startswith(name) for node in found):
         return name
     if not found:
-        raise NoNodeNamedError(field, name, "Find it with recall, and give the id or the exact title.")
+        near = await _near(caller, question)
+        alike = [node for node in near if _plain(node.title) == _plain(name)]
+        if len(alike) == 1:
+            return str(alike[0].id)
+        listed = ", ".join(f"{node.id} ({node.title})" for node in near)
+        hint = f"Did you mean one of {listed}?" if near else "Find it with recall, and give the id or the exact title."
+        raise NoNodeNamedError(field, name, hint)
     told = [f"{candidate.node.id} ({candidate.path})" for candidate in answer.candidates]
     raise AmbiguousNodeNameError.among(field, name, found, [*told, *(["and others"] if answer.more else [])])
+
+
+async def _near(caller: Caller, asked: Any) -> list[Any]:
+    """The nodes that are most like a name that no node has; none if the search does not answer."""
+    search = method("NodeService", "SearchNodes")
+    query: Any = message_factory.GetMessageClass(search.input_type)
+    request = query(
+        workspace=asked.workspace,
+        revision=asked.revision,
+        query=asked.name,
+        search_type=node_service_pb2.SEARCH_TYPE_HYBRID,
+        max_results=_MOST_NEAR,
+        include_preview=False,
+    )
+    try:
+        answer: Any = await caller.call(search, request)
+    except (MemoTreeClientError, MemoTreeError):
+        return []
+    return [hit.node for hit in answer.hits]
+
+
+def _plain(title: str) -> str:
+    """A title without the difference of case and white space."""
+    return " ".join(title.split()).casefold()

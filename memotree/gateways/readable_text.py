@@ -13,6 +13,8 @@ def readable(data: Data) -> str:
     for name, write in _WHOLE.items():
         if data.get(name):
             return write(data).strip()
+    if "passages" in data and not data["passages"] and not data.get("nodes"):
+        return "Nothing is remembered about this."
     parts = [_PARTS[name](value) for name, value in data.items() if name in _PARTS and value]
     rest = {name: value for name, value in data.items() if name not in _UNTOLD and not (name in _PARTS and value)}
     parts += ["\n".join(_listed(rest))] if rest else []
@@ -173,12 +175,25 @@ def _listed(value: Any, indent: str = "") -> list[str]:
     return lines
 
 
+def _ingested(data: Data) -> str:
+    """What became of a document."""
+    made = data["ingestion"]
+    counted = ", ".join(f"{made.get(f'{name}_leaves', 0)} {name}" for name in ("created", "kept", "removed"))
+    if not made.get("commit_id"):
+        return f"{data.get('subject', '')} had not changed; its archive is {made.get('archive_id', '')}."
+    return (
+        f"Ingested {data.get('subject', '')}: leaves {counted}. "
+        f"Archive {made.get('archive_id', '')}, commit {made['commit_id'][:10]}"
+    )
+
+
 _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
     "markdown": lambda data: str(data["markdown"]),
     "text": lambda data: _answer(data) if "citations" in data or "node" not in data else str(data["text"]),
     "hits": _hits,
     "candidates": _candidates,
     "commits": _commits,
+    "ingestion": _ingested,
     "nodes": _node_list,
 }
 """Fields that make up the whole answer if they are present."""

@@ -280,6 +280,18 @@ async def test_the_first_call_of_a_new_memory_makes_its_workspace(tmp_path: Path
 
 
 @pytest.mark.requirement("USE-5")
+async def test_a_title_that_is_nearly_right_is_taken_or_answered_with_the_nearest(everyday: Server) -> None:
+    async with over_http(everyday) as client:
+        made = await done(client, "remember", text="The deploy window is Tuesday.", title="Deploy window")
+        revised = await client.call_tool("revise", {"node": "deploy  WINDOW", "text": "It is Wednesday."})
+        assert revised.structured_content["data"]["node"]["id"] == made["node"]["id"]
+        assert "Before, it was: Deploy window: The deploy window is Tuesday." in revised.content[0].text
+        refused = await client.call_tool("forget", {"node": "Deploy windw"})
+        assert refused.is_error
+        assert f"Did you mean one of {made['node']['id']} (Deploy window)?" in refused.content[0].text
+
+
+@pytest.mark.requirement("USE-5")
 async def test_nodes_are_resources_and_prompts_tell_how_to_use_the_memory(everyday: Server, world: World) -> None:
     async with over_http(everyday) as client:
         made = await done(client, "remember", text="The budget is 40k.", title="Budget")

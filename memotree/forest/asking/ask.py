@@ -326,7 +326,8 @@ class Ask:
         budget = asked.request.token_budget or EXTRACTIVE_BUDGET
         text, cited = extract(recalled, budget, asked.scope)
         if not cited:
-            asked.warnings.append("Nothing was found. Ask in other words, or with fewer filters.")
+            if not asked.warnings:  # recall says why already
+                asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
         elif recalled.confidence == types_pb2.CONFIDENCE_NONE:
             text, cited = "", []
             asked.warnings.append(_ONLY_NEAR)

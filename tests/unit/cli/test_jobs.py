@@ -75,7 +75,7 @@ def test_lists_name_the_jobs_of_the_workspace_or_of_all(garden: CommandLine) -> 
     shown = garden("jobs", "list", "--all").out
     assert "A book" in shown
     assert "running" in shown
-    assert garden("jobs", "list", "--kind", "rebuild").out.strip() == "There is no such job."
+    assert garden("jobs", "list", "--kind", "rebuild").out.strip() == "No jobs."
 
 
 def test_a_job_is_shown_with_its_result_and_its_use_of_models(garden: CommandLine) -> None:

@@ -361,3 +361,49 @@ def test_no_request_has_a_field_type_that_the_json_form_lacks() -> None:
     for tool in TOOLS:
         for field in tool.request.fields:
             assert field.name in tool.hidden or field.type != FieldDescriptor.TYPE_BYTES, field.full_name
+
+
+@pytest.mark.requirement("USE-5")
+@pytest.mark.parametrize(
+    ("tool", "sent", "meant"),
+    [
+        ("recall", {"q": "x", "token_budget": "500"}, {"query": "x", "token_budget": 500}),
+        ("recall", {"query": "x", "strategy": "hybrid"}, {"query": "x", "strategy": "HYBRID"}),
+        ("recall", {"query": "x", "tags": "ui, prefs"}, {"query": "x", "tags": ["ui", "prefs"]}),
+        ("recall", {"query": "x", "tags": '["ui"]'}, {"query": "x", "tags": ["ui"]}),
+        ("recall", {"query": "x", "include_trace": "true"}, {"query": "x", "include_trace": True}),
+        ("remember", {"content": "x"}, {"text": "x"}),
+        ("remember", {"text": "x", "about": "Deploy, then test"}, {"text": "x", "about": ["Deploy, then test"]}),
+        ("remember", {"text": "x", "attributes": {"n": 5}}, {"text": "x", "attributes": {"n": "5"}}),
+        ("remember", {"text": "x", "attributes": '{"n": true}'}, {"text": "x", "attributes": {"n": "true"}}),
+        ("revise", {"id": "abcd", "content": "x"}, {"node_id": "abcd", "text": "x"}),
+        ("history", {"limit": "3"}, {"page_size": 3}),
+    ],
+)
+def test_what_models_often_write_is_read_as_it_is_meant(
+    catalogue: Catalogue, tool: str, sent: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    assert catalogue.request(BY_NAME[tool], sent) == catalogue.request(BY_NAME[tool], meant)
+
+
+@pytest.mark.requirement("USE-5")
+@pytest.mark.parametrize(
+    ("tool", "sent", "told"),
+    [
+        ("recall", {"query": "x", "token_budget": "many"}, "token_budget must be a whole number"),
+        ("recall", {"query": "x", "strategy": "best"}, "strategy must be one of LCA, COLLAPSED, HYBRID"),
+        ("recall", {"query": "x", "tags": {}}, "tags must be a list"),
+        ("recall", {"query": "x", "include_trace": "yes"}, "include_trace must be true or false"),
+        ("remember", {"text": 5}, "text must be a text"),
+        ("remember", {"text": "x", "attributes": {"n": [1]}}, "must be a text"),
+        ("remember", {"text": "x", "attributes": "{"}, "attributes must be an object"),
+        (
+            "remember",
+            {"text": "x", "importance": 1},
+            "importance is not an argument; there are workspace, branch, text",
+        ),
+    ],
+)
+def test_what_could_mean_anything_is_refused(catalogue: Catalogue, tool: str, sent: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=told):
+        catalogue.request(BY_NAME[tool], sent)

@@ -1,0 +1,108 @@
+"""Reads what models often write in place of the JSON that a schema asks for, where it can mean only one thing.
+
+Models send lists and objects as texts of JSON, one value in place of a list, numbers and choices as texts, and numbers
+as values of attributes. What is not listed here stays as it is, and the check that follows refuses it by name.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from memotree.gateways.contract import Field, is_map, real_name, short_names
+
+_BY_COMMAS: Final = frozenset({"tags"})
+"""Lists of words; titles and ids of nodes may have commas in them, or are one value."""
+
+_MOST_DIGITS: Final = 20
+_WHOLE: Final = frozenset(
+    {
+        FieldDescriptor.CPPTYPE_INT32,
+        FieldDescriptor.CPPTYPE_INT64,
+        FieldDescriptor.CPPTYPE_UINT32,
+        FieldDescriptor.CPPTYPE_UINT64,
+    }
+)
+_FLOATS: Final = frozenset({FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT})
+
+
+def as_meant(kind: Descriptor, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a message with values in the form that they were meant in."""
+    known = kind.fields_by_name
+    return {
+        name: _value(known[field], value) if (field := real_name(name, known)) in known else value
+        for name, value in given.items()
+    }
+
+
+def _value(field: Field, value: Any) -> Any:
+    if is_map(field):
+        parsed = _parsed(value, dict)
+        return {key: _as_text(each) for key, each in parsed.items()} if isinstance(parsed, Mapping) else parsed
+    if field.is_repeated:
+        several = _several(field, value)
+        return [_one(field, each) for each in several] if isinstance(several, list) else several
+    return _one(field, value)
+
+
+def _several(field: Field, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    parsed = _parsed(value, list)
+    if isinstance(parsed, list) or not value.strip():
+        return parsed if isinstance(parsed, list) else []
+    if field.name in _BY_COMMAS:
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return [value]
+
+
+def _one(field: Field, value: Any) -> Any:
+    if field.message_type is not None:
+        parsed = _parsed(value, dict)
+        return as_meant(field.message_type, parsed) if isinstance(parsed, Mapping) else parsed
+    if not isinstance(value, str):
+        return value
+    if field.enum_type is not None:
+        return value if value in short_names(field.enum_type) else value.strip().upper().replace("-", "_")
+    return _READ.get(field.cpp_type, str)(value)
+
+
+def _parsed(value: Any, kind: type) -> Any:
+    """The list or object that a text of JSON holds; another value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("[" if kind is list else "{"):
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return parsed if isinstance(parsed, kind) else value
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, (int, float)) else value
+
+
+def _whole(text: str) -> Any:
+    plain = text.strip()
+    return int(plain) if plain.lstrip("-").isdecimal() and plain.isascii() and len(plain) <= _MOST_DIGITS else text
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _truth(text: str) -> Any:
+    return {"true": True, "false": False}.get(text.strip().lower(), text)
+
+
+_READ: Final[Mapping[int, Callable[[str], Any]]] = {
+    FieldDescriptor.CPPTYPE_BOOL: _truth,
+    **dict.fromkeys(_WHOLE, _whole),
+    **dict.fromkeys(_FLOATS, _number),
+}
