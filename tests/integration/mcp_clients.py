@@ -1,0 +1,42 @@
+"""Clients of the MCP SDK, over streamable HTTP and over stdio, and calls that must succeed or fail."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from mcp import Client, StdioServerParameters, stdio_client
+
+from memotree.gateways.json_schema import OUTPUT
+from memotree.server.app import Server
+
+ERAS = ["legacy", "auto"]
+
+
+def over_http(server: Server, era: str = "auto") -> Client:
+    return Client(f"{server.url}/mcp", mode=era)
+
+
+def over_stdio(home: Path, *arguments: str, era: str = "auto") -> Client:
+    """A client that starts ``memotree mcp`` as an agent does, in a home of its own."""
+    environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share")}
+    command = ["-m", "memotree.cli", "mcp", *arguments]
+    return Client(stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment)), mode=era)
+
+
+async def done(client: Client, tool: str, **arguments: Any) -> Any:
+    """The data of a call that succeeds."""
+    result = await client.call_tool(tool, arguments)
+    Draft202012Validator(OUTPUT).validate(result.structured_content)
+    assert not result.is_error, result.content
+    assert result.structured_content["success"]
+    return result.structured_content["data"]
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> tuple[Any, str]:
+    """The error of a call that fails, and the text that a model reads."""
+    result = await client.call_tool(tool, arguments)
+    Draft202012Validator(OUTPUT).validate(result.structured_content)
+    assert result.is_error
+    assert not result.structured_content["success"]
+    return result.structured_content["error"], result.content[0].text
