@@ -29,6 +29,8 @@ from memotree.cli.terminal.display import summary_of
 from memotree.cli.terminal.output import ID, counted, when
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from memotree.client import Passage, RecalledNode, RecallResult, Receipt
@@ -124,12 +126,21 @@ def look(found: "RecallResult") -> "RenderableType":
 
 def _passage(passage: "Passage") -> "RenderableType":
     head = Text.assemble((f"{passage.score:.2f}", "green"), "  ", (passage.archive_name, "bold cyan"))
-    for heading in passage.headings:
+    for heading in _headings(passage):
         head.append(f" > {heading}", "cyan")
     parts: list[RenderableType] = [head, Padding(Text(passage.text.strip()), (0, 0, 0, _INDENT), expand=False)]
     remarks = [line for each in passage.nodes for line in (*_period(each), *_why(each))]
     parts += [Padding(line, (0, 0, 0, _INDENT), expand=False) for line in remarks]
     return Group(*parts, Text(""))
+
+
+def _headings(passage: "Passage") -> "Sequence[str]":
+    """The headings above the best leaf: a passage may begin in an earlier section than the one that was found."""
+    best = max(passage.nodes, key=lambda each: each.score, default=None)
+    source = best.node.source if best is not None else None
+    if source is None or not source.heading or source.heading in passage.headings:
+        return passage.headings
+    return [source.heading]
 
 
 def _node(found: "RecalledNode") -> "RenderableType":

@@ -55,8 +55,11 @@ def _lines(changes: Iterable[ListedChange], told: set[str]) -> Iterator[str]:
         yield f"  and {rest} more"
 
 
-def _heading(change: ListedChange) -> str:
-    return _line(change).casefold()
+def _heading(change: ListedChange) -> tuple[int, str]:
+    """Archives first, which are documents; the pieces of their text last, since their titles say least."""
+    entry = change.after or change.before
+    rank = 0 if isinstance(entry, Archive) else 1 + (entry is not None and entry.source is not None)
+    return rank, _line(change).casefold()
 
 
 def _group(change: ListedChange) -> str:

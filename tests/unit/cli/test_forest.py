@@ -13,11 +13,13 @@ from unit.client.fake_state import RefusedError
 
 from memotree.cli.commands.ask import citation_line
 from memotree.cli.commands.ingest_report import Ingested
+from memotree.cli.commands.recall import look
 from memotree.cli.terminal import counting, display
 from memotree.cli.terminal.output import Output
-from memotree.client import Citation, IngestedFile, Node, Source
+from memotree.client import Citation, IngestedFile, Node, RecallResult, Source
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import job_service_pb2 as jobs
+from memotree.v1 import types_pb2
 
 pytestmark = [pytest.mark.requirement("SERVE-4")]
 
@@ -334,6 +336,22 @@ def test_a_receipt_is_saved_and_used_again(ready: CommandLine, tmp_path: Path) -
     unsaved = ready("recall", "alpha", "--save-receipt", str(tmp_path / "nowhere" / "receipt.json"))
     assert unsaved.code == 2
     assert "alpha beta" in unsaved.out, "the answer is not lost"
+
+
+def test_a_passage_is_headed_by_the_section_of_its_best_leaf() -> None:
+    def head(*headings: str) -> str:
+        leaves = [
+            pb.RecalledNode(node=types_pb2.Node(source=types_pb2.Source(document_id="d", heading=heading)), score=score)
+            for heading, score in (("Safety", 0.2), ("Repair", 0.9))
+        ]
+        passage = pb.Passage(archive_name="guide.md", headings=headings, nodes=leaves, text="Call Zoe.", score=0.9)
+        console = Console(width=80)
+        with console.capture() as captured:
+            console.print(look(RecallResult.from_wire(pb.RecallResponse(passages=[passage]))))
+        return captured.get().splitlines()[0]
+
+    assert head("Book", "Safety") == "0.90  guide.md > Repair"
+    assert head("Book", "Repair") == "0.90  guide.md > Book > Repair"
 
 
 def test_recall_by_other_strategies_lists_nodes(ready: CommandLine) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from memotree_storage.commit.message import ListedChange, compose
-from memotree_storage.model.node import Node, new_id
+from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.model.trailers import trailers_of
 
 ARCHIVE = new_id()
@@ -34,6 +34,19 @@ def test_a_node_with_a_note_of_its_own_is_listed_after_a_hundred_others() -> Non
     assert "Plain 099" in message
     assert "Plain 100" not in message
     assert message.rstrip().endswith("  and 50 more")
+
+
+@pytest.mark.requirement("USE-9")
+def test_documents_are_listed_before_the_pieces_of_their_text() -> None:
+    pieces = [
+        ListedChange(None, Node(new_id(), ARCHIVE, None, "a0", title=f"Piece {number}", source={"start": number}))
+        for number in range(120)
+    ]
+    document = ListedChange(None, Archive(new_id(), "guide.md"))
+    lines = compose("Ingest", [*pieces, made("Remarks"), document], {}).splitlines()
+    assert lines[3].startswith("- archive guide.md (")
+    assert lines[4].startswith("- Remarks (")
+    assert lines[5].startswith("- Piece 0 (")
 
 
 @pytest.mark.requirement("CANVAS-6", "GIT-2")
