@@ -73,10 +73,13 @@ def setup(
         cli.output.show({**facts, "changed": False}, lambda: None)
         cli.output.done(f"Nothing to change: {path} {'has no entry of MemoTree' if remove else 'is as wanted'}.")
         return
-    cli.output.note(_difference(path, before, after))
+    is_gone = is_empty(path, after) and not path.is_symlink()  # a link is the person's own
+    cli.output.note(_difference(path, before, "" if is_gone else after))
+    if project and not remove and start is StartChoice.INSTALLED:
+        cli.output.note("The path of the command is that of this machine; in a file that others use, take --start uvx.")
     if not yes and not cli.as_json:
-        typer.confirm(f"Change {path}?", abort=True, err=True)
-    if is_empty(path, after) and not path.is_symlink():  # a link is the person's own
+        typer.confirm(f"{'Delete' if is_gone else 'Change'} {path}?", abort=True, err=True)
+    if is_gone:
         delete(path)
     else:
         write(path, after)

@@ -45,6 +45,15 @@ def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(
     assert not chosen.user_file.exists(), "the file that it made has nothing in it"
 
 
+def test_what_a_removal_deletes_and_whose_path_a_project_gets_is_said(home: Path) -> None:
+    assert home.exists()
+    told = run("claude-code", "--project", "--yes")[2]
+    assert "in a file that others use, take --start uvx" in told
+    assert "take --start uvx" not in run("claude-code", "--yes")[2]
+    removed = run("claude-code", "--project", "--remove", "--yes")[2]
+    assert not [line for line in removed.splitlines() if line.startswith("+") and not line.startswith("+++")], removed
+
+
 def test_a_link_to_a_file_in_which_nothing_is_left_stays(home: Path) -> None:
     codex = host(HostChoice.CODEX).user_file
     codex.parent.mkdir(parents=True)
