@@ -204,8 +204,13 @@ def diff(
         str, typer.Option("--node", help="Only this node.", autocompletion=completion.nodes), NODE_NAME
     ] = "",
     stat: Annotated[bool, typer.Option("--stat", help="Show only which nodes differ.")] = False,
-    positions: Annotated[
-        bool, typer.Option("--positions", help="Also show positions among siblings and missing ends of last lines.")
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Show every field: also positions among siblings, what MemoTree records itself, and missing ends of "
+            "last lines.",
+        ),
     ] = False,
 ) -> None:
     """Show what differs between two states, per node and field; without arguments, the session's staged changes."""
@@ -213,7 +218,7 @@ def diff(
     cli.output.show(
         found,
         lambda: (
-            Group(display.entries(found.changes, exact=positions), Text(found.summary, "dim"))
+            Group(display.entries(found.changes, exact=full), Text(found.summary, "dim"))
             if found.changes
             else Text("No difference.", "dim")
         ),

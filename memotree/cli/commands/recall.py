@@ -138,9 +138,7 @@ def _headings(passage: "Passage") -> "Sequence[str]":
     """The headings above the best leaf: a passage may begin in an earlier section than the one that was found."""
     best = max(passage.nodes, key=lambda each: each.score, default=None)
     source = best.node.source if best is not None else None
-    if source is None or not source.heading or source.heading in passage.headings:
-        return passage.headings
-    return [source.heading]
+    return [source.heading] if source is not None and source.heading else passage.headings
 
 
 def _node(found: "RecalledNode") -> "RenderableType":

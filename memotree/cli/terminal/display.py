@@ -5,6 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from memotree_storage.model.attribute_names import (
+    CHUNK_SIZE,
+    DOCUMENT_ID,
+    INGESTION,
+    MEDIA_TYPE,
+    MERGE_LIMIT,
+    RESERVED,
+    SHA256,
+    SIMILARITY_THRESHOLD,
+    SPLITTER,
+)
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
@@ -27,6 +38,19 @@ _MARKED = re.compile(r"\*\*([^*\s](?:[^*]*[^*\s])?)\*\*")
 _NO_LINE_END = re.compile(r"^\\.*\n?", re.MULTILINE)
 """The remark of a unified diff that a last line has no end."""
 _INDENT = 6
+_UNTOLD = frozenset({"position", "source"})
+_RECORDED = RESERVED | {
+    DOCUMENT_ID,
+    SHA256,
+    INGESTION,
+    MEDIA_TYPE,
+    CHUNK_SIZE,
+    MERGE_LIMIT,
+    SIMILARITY_THRESHOLD,
+    SPLITTER,
+}
+"""Attributes that MemoTree sets by itself, on nodes and on the archives of documents."""
+_DIFF_SIGNS = ("+", "-")
 _STEM = 3
 """How many characters the forms of a word share; this tells our marks from asterisks in the text."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
@@ -195,18 +219,39 @@ def field_change(change: FieldChange, *, exact: bool = True) -> Text:
 def entries(changes: Iterable[EntryChange], reasons: Mapping[str, str] | None = None, *, exact: bool = False) -> Group:
     """Changed nodes and archives, each with its changed fields and the reason given for its id.
 
-    Positions among siblings, and whether a last line has an end, are shown only if ``exact``.
+    Only if ``exact``: positions among siblings, whether a last line has an end, what MemoTree records by itself, and
+    of a new or deleted node with a content the fields beside it.
     """
     parts: list[RenderableType] = []
     for change in changes:
         parts.append(entry_line(change))
         if reasons and change.node_id in reasons:
             parts.append(Padding(Text(reasons[change.node_id]), (0, 0, 0, _INDENT), expand=False))
-        shown = [each for each in change.fields if exact or each.field != "position"]
+        shown = change.fields if exact else _told(change)
         parts += [field_change(each, exact=exact) for each in shown]
         if shown:
             parts.append(Text(""))
     return Group(*parts)
+
+
+def _told(change: EntryChange) -> list[FieldChange]:
+    """The fields of a change that say something to a person."""
+    fields = {each.field: each for each in change.fields}
+    if change.kind != "UPDATED" and "content" in fields:
+        return [fields["content"]]
+    untold = _UNTOLD if change.kind == "UPDATED" else {*_UNTOLD, "name", "title"}  # the head has it
+    return [each for each in change.fields if each.field not in untold and not _is_recorded(each)]
+
+
+def _is_recorded(change: FieldChange) -> bool:
+    """Whether only attributes that MemoTree sets by itself differ."""
+    if change.field != "attributes":
+        return False
+    lines = change.diff.splitlines() or [
+        f"-{line}" for line in (change.old_value + "\n" + change.new_value).splitlines()
+    ]
+    names = {line[1:].partition(":")[0] for line in lines if line[:1] in _DIFF_SIGNS and line[1:].strip()}
+    return names <= _RECORDED
 
 
 REBUILD = "A rebuild of the workspace repairs it."

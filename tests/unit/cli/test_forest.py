@@ -339,19 +339,21 @@ def test_a_receipt_is_saved_and_used_again(ready: CommandLine, tmp_path: Path) -
 
 
 def test_a_passage_is_headed_by_the_section_of_its_best_leaf() -> None:
-    def head(*headings: str) -> str:
+    def head(best: str) -> str:
         leaves = [
             pb.RecalledNode(node=types_pb2.Node(source=types_pb2.Source(document_id="d", heading=heading)), score=score)
-            for heading, score in (("Safety", 0.2), ("Repair", 0.9))
+            for heading, score in (("Book > Safety", 0.2), (best, 0.9))
         ]
-        passage = pb.Passage(archive_name="guide.md", headings=headings, nodes=leaves, text="Call Zoe.", score=0.9)
+        passage = pb.Passage(
+            archive_name="guide.md", headings=["Book", "Safety"], nodes=leaves, text="Call Zoe.", score=0.9
+        )
         console = Console(width=80)
         with console.capture() as captured:
             console.print(look(RecallResult.from_wire(pb.RecallResponse(passages=[passage]))))
         return captured.get().splitlines()[0]
 
-    assert head("Book", "Safety") == "0.90  guide.md > Repair"
-    assert head("Book", "Repair") == "0.90  guide.md > Book > Repair"
+    assert head("Book > Repair") == "0.90  guide.md > Book > Repair"
+    assert head("") == "0.90  guide.md > Book > Safety"
 
 
 def test_recall_by_other_strategies_lists_nodes(ready: CommandLine) -> None:

@@ -212,6 +212,23 @@ def test_a_diff_shows_positions_only_when_asked() -> None:
     assert ("Old name" in exact, "position" in exact) == (True, True)
 
 
+def test_a_diff_shows_what_a_person_wrote_and_not_what_is_recorded_beside_it_unless_asked() -> None:
+    recorded = FieldChange("attributes", diff="@@ -1,2 +1,2 @@\n chunk_size: 400\n-ingestion: a\n+ingestion: b\n")
+    own = FieldChange("attributes", diff="@@ -1,2 +1,2 @@\n-sure: 0.5\n-summary_of: a\n+sure: 0.9\n+summary_of: b\n")
+    content = FieldChange("content", diff="@@ -0,0 +1 @@\n+The text.\n")
+    made = EntryChange(
+        "c" * 16, ChangeKind.CREATED, "New", fields=(FieldChange("type", "", "leaf_chunk"), content, own)
+    )
+    changed = EntryChange("d" * 16, ChangeKind.UPDATED, "Archive", is_archive=True, fields=(recorded,))
+    mine = EntryChange("e" * 16, ChangeKind.UPDATED, "Note", fields=(own,))
+    plain = _drawn(display.entries([made, changed, mine]))
+    assert "The text." in plain
+    assert "sure: 0.9" in plain
+    assert not any(each in plain for each in ("leaf_chunk", "ingestion"))
+    exact = _drawn(display.entries([made, changed, mine], exact=True))
+    assert all(each in exact for each in ("The text.", "leaf_chunk", "ingestion: b", "sure: 0.9"))
+
+
 def test_a_type_has_its_sign_on_the_line_of_a_node(ready: CommandLine) -> None:
     for number, (kind, sign) in enumerate(display.TYPE_ICONS.items()):
         ready("node", "create", "--title", f"Node {number}", "-c", "x", "-a", "notes", "--type", kind)
