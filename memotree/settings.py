@@ -63,8 +63,19 @@ def _identity(value: str) -> str:
 
 
 def _postgres_url(value: SecretStr) -> SecretStr:
-    if urlsplit(value.get_secret_value()).scheme not in {"postgresql", "postgres"}:
+    """Check the form of the URL; what is wrong with a part of it is told without showing it, since it may be a secret.
+
+    A sign of the password that divides URLs would make the rest of the password a host, and every error would name it.
+    """
+    parts = urlsplit(value.get_secret_value())
+    if parts.scheme not in {"postgresql", "postgres"}:
         raise ValueError("give a URL like postgresql://user:password@host:5432/database")
+    after = parts.path + parts.fragment + (parts.query if parts.netloc and "@" not in parts.netloc else "")
+    if parts.netloc.count("@") > 1 or "@" in after:
+        raise ValueError(
+            "the user or password has a sign that divides URLs; write @ as %40, : as %3A, / as %2F, ? as %3F, # as "
+            "%23, [ as %5B, ] as %5D and % as %25"
+        )
     return value
 
 

@@ -61,9 +61,15 @@ def _has_settings_file() -> bool:
 def find_address(given: str | None) -> str:
     """The given address (by option or environment), else that of the announced server, else that of the settings.
 
-    Errors: ``TargetUnknownError`` if no server is announced and ``memotree serve`` would refuse the settings.
+    Errors: ``TargetUnknownError`` if no server is announced and ``memotree serve`` would refuse the settings, or if the
+    address is a URL.
     """
     if given:
+        if "://" in given:
+            raise TargetUnknownError(
+                f"{given!r} is a URL; commands take the host and port of gRPC, such as {DEFAULT_ADDRESS} "
+                "(--address or MEMOTREE_ADDRESS)."
+            )
         return given
     announced = read_announcement(data_folder())
     return announced.address if announced else _settings_address()

@@ -269,7 +269,7 @@ def serve(
     on_ready: Callable[[Server], None] | None = None,
     side_server: MakeSideServer | None = None,
 ) -> None:
-    """Run a server until SIGTERM or SIGINT; a second signal cancels the calls that still run.
+    """Run a server until SIGTERM, SIGINT or SIGHUP; a second signal cancels the calls that still run.
 
     Args:
         settings: The address to listen on, and limits.
@@ -304,7 +304,7 @@ Stop = Callable[[float], Awaitable[None]]
 
 @asynccontextmanager
 async def _signals() -> AsyncIterator[Callable[[Stop, float], Awaitable[None]]]:
-    """Handles SIGTERM and SIGINT. Before the server runs, a signal cancels the task that builds it.
+    """Handles SIGTERM, SIGINT and SIGHUP. Before the server runs, a signal cancels the task that builds it.
 
     Yields a function that waits for the first signal and then stops with the given grace period; a second signal stops
     at once.
@@ -334,7 +334,9 @@ async def _signals() -> AsyncIterator[Callable[[Stop, float], Awaitable[None]]]:
             await stop(0)
         await gentle
 
-    names = (signal.SIGTERM, signal.SIGINT)
+    # the hangup of a closed terminal is ignored under `nohup`, and must stay so
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    names = (signal.SIGTERM, signal.SIGINT, *hangup)
     for name in names:
         loop.add_signal_handler(name, arrived)
     try:

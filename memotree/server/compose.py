@@ -43,7 +43,7 @@ from memotree.workspaces import WorkspaceOperations
 def serve(
     settings: Settings, on_ready: Callable[[Server], None] | None = None, side_server: MakeSideServer | None = None
 ) -> None:
-    """Run a server with all its stores until SIGTERM or SIGINT."""
+    """Run a server with all its stores until SIGTERM, SIGINT or SIGHUP."""
     collect_rarely()
     os.umask(0o077)  # what the server writes is for its user only
     run(settings, compose, on_ready, side_server)

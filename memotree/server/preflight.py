@@ -4,7 +4,11 @@ So a wrong host, port, password or URL is told at once. The composition root che
 """
 
 import asyncio
+import os
+import shlex
+from pathlib import Path
 
+from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.postgres.reach import wait_until_usable as wait_for_postgres
 from memotree_storage.qdrant.reach import wait_until_usable as wait_for_qdrant
 
@@ -14,10 +18,23 @@ from memotree.server.logs import configure_logging
 from memotree.settings import Settings
 
 
+class RepositoryNotWritableError(FailedPreconditionError):
+    """A repository belongs to another user, such as root after a restore; every commit in it would fail."""
+
+    reason = "REPOSITORY_NOT_WRITABLE"
+
+    def __init__(self, repository: Path) -> None:
+        super().__init__(
+            f"This user ({os.geteuid()}) may not write to {repository}. Give the data folder to it: chown -R "
+            f"{os.geteuid()} {shlex.quote(str(repository.parent.parent))}"
+        )
+
+
 def check_before_start(settings: Settings) -> None:
     """Check the addresses to listen on and the servers that the settings name; configures the log first.
 
     Raises:
+        RepositoryNotWritableError: A repository belongs to another user.
         PublicAddressError: The host is not a loopback address.
         HostNotAddressError: The host is no address.
         PortTakenError: Another program has a port.
@@ -32,7 +49,19 @@ def check_before_start(settings: Settings) -> None:
     refuse_taken(host, settings.port)
     if settings.http_enabled:
         refuse_taken(host, settings.port_for_http, variable("http_port"))
+    check_repositories(settings.data_folder)
     asyncio.run(check_stores(settings))
+
+
+def check_repositories(data_folder: Path) -> None:
+    """Check that this user may write to every repository.
+
+    Raises:
+        RepositoryNotWritableError: It may not.
+    """
+    for objects in sorted(data_folder.glob("workspaces/*.git/objects")):
+        if not os.access(objects, os.W_OK | os.X_OK):
+            raise RepositoryNotWritableError(objects.parent)
 
 
 async def check_stores(settings: Settings) -> None:

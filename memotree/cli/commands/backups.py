@@ -30,6 +30,8 @@ def backup(
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - only the commands of this module need the store
     from memotree_storage.git.backup import read_backup, unpack_backup  # noqa: PLC0415 - the same
 
+    if str(file) == "-":
+        raise FileError("A backup is checked before it is kept, so it needs a file; give a name, and copy that file.")
     if file.exists():
         raise FileError(f"{file} exists. Name another file, or remove it first.")
     unfinished = file.with_name(f"{file.name}.unfinished")
@@ -68,11 +70,16 @@ def restore(
         bool, typer.Option("--replace", help="Move workspaces that are there already to the trash folder.")
     ] = False,
 ) -> None:
-    """Put the workspaces of a backup into a data folder; stop its server first. The next start mirrors them."""
+    """Put the workspaces of a backup into a data folder; stop its server first. The next start mirrors them.
+
+    Run by root, it gives what it wrote to the owner of the data folder.
+    """
     from memotree_storage.embedded.lock import DataFolderLock  # noqa: PLC0415 - as in `backup`
+    from memotree_storage.embedded.privacy import give_to, owner_of  # noqa: PLC0415 - the same
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - the same
     from memotree_storage.git.backup import read_backup, restore_backup  # noqa: PLC0415 - the same
 
+    from memotree.server.logs import configure_logging  # noqa: PLC0415 - the same
     from memotree.settings import load_settings  # noqa: PLC0415 - the same
 
     if not file.is_file():
@@ -80,10 +87,15 @@ def restore(
     try:
         folder = load_settings(data_folder=data).data_folder
         read_backup(file)  # before the data folder is touched
+        configure_logging("warning", "auto")
+        owner = owner_of(folder)
         with DataFolderLock(folder):
             restored = restore_backup(file, folder, names=workspace or (), replace=replace)
+            give_to(owner, folder)
     except MemoTreeError as error:
         raise BackupRefusedError(error.message) from None
+    except OSError as error:
+        raise FileError(f"{folder} cannot be written: {error.strerror or error}.") from None
     _show(cli, restored)
     serve = "memotree serve" if data is None else f"memotree serve --data {shlex.quote(str(data))}"
     cli.output.done(f"{counted(len(restored), 'workspace')} restored. Start the server with `{serve}`.")

@@ -1,9 +1,9 @@
-"""Folders that only the user of the server may enter."""
+"""Folders that only the user of the server may enter, and that belong to this user."""
 
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -45,3 +45,31 @@ def _close(folder: Path) -> None:
         _log.warning("other users can enter the folder, and this user may not change that", folder=str(folder))
     else:
         _log.info("closed a folder to other users", folder=str(folder), was=f"{mode:o}")
+
+
+Owner: TypeAlias = tuple[int, int]
+"""The ids of a user and of a group."""
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Return the owner of a folder if it exists and is of another user than the one that runs; root can write there."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return (found.st_uid, found.st_gid) if found.st_uid != os.geteuid() else None
+
+
+def give_to(owner: Owner | None, folder: Path) -> None:
+    """Give to ``owner`` what belongs to the user that runs in a folder; symbolic links are not followed.
+
+    Errors: ``OSError`` if this user may not give files away.
+    """
+    if owner is None:
+        return
+    mine = os.geteuid()
+    for here, folders, files in os.walk(folder):
+        for name in ("", *folders, *files):
+            path = os.path.join(here, name) if name else here  # noqa: PTH118 - as os.walk gives them
+            if os.stat(path, follow_symlinks=False).st_uid == mine:  # noqa: PTH116 - the same
+                os.chown(path, *owner, follow_symlinks=False)

@@ -52,6 +52,12 @@ def test_wrong_settings_are_reported_and_no_other_server_is_called(home: Path, m
     assert (ran.code, "MEMOTREE_PORT" in ran.err, "--address" in ran.err) == (2, True, True)
 
 
+def test_a_url_is_no_address(home: Path) -> None:
+    assert home.exists()
+    ran = NOBODY("status", "--address", "https://memory.example:443")
+    assert (ran.code, "host and port of gRPC" in ran.err, "unexpected" in ran.err) == (2, True, False)
+
+
 @pytest.mark.parametrize("arguments", [("search", "foo"), ("session", "list"), ("node", "create", "--title", "T")])
 def test_a_missing_server_is_reported_before_a_missing_choice(
     home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]

@@ -110,6 +110,31 @@ def test_a_wrong_database_url_is_refused_without_repeating_it(monkeypatch: pytes
     assert "secret" not in str(faults())
 
 
+@pytest.mark.parametrize("password", ["s@cret", "se/cret==", "sec?ret", "se#cret", "a/b@c?d#e", "s@cret/@"])
+def test_a_password_that_divides_the_url_is_refused_without_showing_a_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    monkeypatch.setenv("MEMOTREE_POSTGRES_URL", f"postgresql://user:{password}@127.0.0.1:5432/database")
+    told = faults()["MEMOTREE_POSTGRES_URL"]
+    assert "write @ as %40" in told
+    assert "cret" not in str(faults())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:s%40cret@127.0.0.1:5432/database",
+        "postgresql:///database?host=/run/postgresql&user=me",
+        "postgresql://me@h/d?options=-c%20search_path%3Da&application_name=me@home",
+        "postgresql://[::1]:5432/d?user=me",
+    ],
+)
+def test_urls_of_all_forms_are_taken(url: str) -> None:
+    settings = load_settings(postgres_url=url)
+    assert settings.postgres_url is not None
+    assert settings.postgres_url.get_secret_value() == url
+
+
 def test_settings_that_contradict_each_other_are_named() -> None:
     found = faults(postgres_pool_min=9, postgres_pool_max=3, max_content_bytes=8192, max_message_bytes=8192)
     assert found.keys() == {"postgres_pool_min", "max_content_bytes"}
