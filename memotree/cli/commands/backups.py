@@ -1,7 +1,6 @@
 """``memotree backup | restore``: all workspaces as one file, and back into a data folder that no server uses."""
 
 import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +28,7 @@ def backup(
     """Save all workspaces of the server to one file, while it runs, and check the file by restoring it aside."""
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - only the commands of this module need the store
     from memotree_storage.git.backup import read_backup, unpack_backup  # noqa: PLC0415 - the same
+    from memotree_storage.git.work_folders import clear_work_folders, work_folder  # noqa: PLC0415 - the same
 
     if str(file) == "-":
         raise FileError("A backup is checked before it is kept, so it needs a file; give a name, and copy that file.")
@@ -41,9 +41,11 @@ def backup(
             for chunk in cli.client.back_up():
                 target.write(chunk)
                 bar.at("bytes", target.tell(), 0)
-        with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=f".{file.name}.") as aside:
+        beside, work = file.absolute().parent, f".{file.name}."
+        clear_work_folders(beside, work)  # of a backup to this file that was killed
+        with work_folder(beside, work) as aside:
             saved = read_backup(unfinished)
-            unpack_backup(unfinished, saved, Path(aside))
+            unpack_backup(unfinished, saved, aside)
         unfinished.rename(file)
     except OSError as error:
         raise FileError(f"{file} cannot be written: {error.strerror or error}.") from None

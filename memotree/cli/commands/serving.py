@@ -14,6 +14,7 @@ from memotree.extras import install, is_installed
 
 if TYPE_CHECKING:
     from memotree.server.app import MakeSideServer
+    from memotree.settings import Settings
 
 
 def _folder(text: str) -> Path:
@@ -54,7 +55,7 @@ def serve(
 
         compose.serve(
             settings,
-            lambda server: _tell(cli, settings.data_folder, server.address, server.url),
+            lambda server: _tell(cli, settings, server.address, server.url),
             _side_server(cli) if settings.http_enabled else None,
         )
     except MemoTreeError as error:
@@ -71,11 +72,14 @@ def _side_server(cli: CliContext) -> "MakeSideServer | None":
     return HttpServer
 
 
-def _tell(cli: CliContext, folder: Path, address: str, url: str) -> None:
-    """Prints the address of the server once it listens."""
+def _tell(cli: CliContext, settings: "Settings", address: str, url: str) -> None:
+    """Prints the address of the server once it listens; a log for programs has it already."""
+    folder = settings.data_folder
     facts = {"address": address, "pid": os.getpid(), "data_folder": str(folder), "url": url or None}
     cli.output.show(facts, lambda: None)
     sys.stdout.flush()
+    if settings.log_format == "json":
+        return
     if url:
         cli.output.note(f"Agents reach it over MCP at {url}/mcp.")
     if find_address("") != address:

@@ -190,7 +190,8 @@ class Database:
         try:
             return (await asyncio.shield(self._asking)).version
         except (DatabaseUnavailableError, DatabaseRefusedError):
-            raise _silent() from None  # the cause can name host and user, and is in the log
+            # the cause can name host and user
+            raise DatabaseUnavailableError("PostgreSQL does not answer; the server's log has the cause.") from None
 
     def _answered(self, asking: asyncio.Task[Reached]) -> None:
         self._asking = None
