@@ -30,6 +30,9 @@ def backup(
     from memotree_storage.git.backup import read_backup, unpack_backup  # noqa: PLC0415 - the same
     from memotree_storage.git.work_folders import clear_work_folders, work_folder  # noqa: PLC0415 - the same
 
+    from memotree.server.logs import configure_logging  # noqa: PLC0415 - the same
+
+    configure_logging("warning", "auto")
     if str(file) == "-":
         raise FileError("A backup is checked before it is kept, so it needs a file; give a name, and copy that file.")
     if file.exists():

@@ -159,3 +159,10 @@ def test_a_backup_does_not_overwrite_a_file(home: Path) -> None:
     assert ran.code == 1
     assert "exists. Name another file" in ran.err
     assert file.read_text() == "of last week"
+
+
+@pytest.mark.requirement("USE-8")
+def test_a_backup_to_standard_output_is_refused(home: Path) -> None:
+    ran = CommandLine(None)("backup", "-")  # type: ignore[arg-type] # no server is called
+    assert (ran.code, "it needs a file" in ran.err) == (1, True)
+    assert not (home / "-").exists()
