@@ -5,10 +5,11 @@ lines of its own form to standard error; it is silenced unless ``GRPC_VERBOSITY`
 is in our log anyway.
 """
 
+import contextlib
 import logging
 import os
 import sys
-from typing import Final
+from typing import Final, TextIO, cast
 
 import structlog
 
@@ -32,10 +33,10 @@ def configure_logging(level: str, form: LogFormat) -> None:
         level: The lowest level that is logged, e.g. ``"info"``.
         form: ``console`` for people, ``json`` for programs, ``auto`` for ``console`` on a terminal and else ``json``.
     """
-    target = sys.stderr
-    for_people = form == "console" or (form == "auto" and target.isatty())
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    for_people = form == "console" or (form == "auto" and on_terminal)
     shape: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        [structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=structlog.dev.plain_traceback)]
         if for_people
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
@@ -47,11 +48,30 @@ def configure_logging(level: str, form: LogFormat) -> None:
             *shape,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(target),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=False,  # so that a test or an embedding program can configure it again
     )
     os.environ.setdefault(_GRPC_VERBOSITY, "NONE")  # read by gRPC when its first channel or server is made
     _forward_library_logs()
+
+
+class _StandardError:
+    """What is standard error when a line is written; a line that it does not take is dropped.
+
+    A call must not fail because nobody reads the log any more, or because its disk is full.
+    """
+
+    def write(self, text: str) -> None:
+        """Write a line, or drop it."""
+        with contextlib.suppress(OSError, ValueError):  # a reader that is gone, a full disk; a closed file
+            if sys.stderr is not None:
+                sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Hand what was written to the system, or drop it."""
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr is not None:
+                sys.stderr.flush()
 
 
 class _ToStructlog(logging.Handler):

@@ -1,5 +1,7 @@
 """All parts of the server write one log: one event per line, in the format of the settings."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -7,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from memotree_storage.embedded.child_log import LogFollower
+
+from memotree.server.logs import configure_logging
 
 PROGRAM = """
 import logging, warnings
@@ -55,6 +60,38 @@ def test_a_console_log_has_the_same_events() -> None:
     for said in ("method=Recall", "Invalid HTTP request received.", "Task was destroyed but it is pending"):
         assert said in text
     assert "error connecting" not in text  # the store logs the beginning and the end of an outage
+
+
+WITHOUT_A_READER = """
+import os, sys
+from memotree.server.logs import configure_logging
+configure_logging("info", "json")
+import structlog, logging
+reader, writer = os.pipe()
+os.dup2(writer, 2)
+os.close(reader), os.close(writer)
+structlog.get_logger("memotree.call").info("call", method="Recall")
+logging.getLogger("some.library").error("failed")
+sys.stderr = None
+structlog.get_logger("memotree.call").info("call", method="Recall")
+print("still serving")
+"""
+
+
+def test_a_log_that_nobody_reads_any_more_stops_no_call() -> None:
+    """As in ``memotree serve 2>&1 | head``, or with a full disk behind standard error."""
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_A_READER], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert (ran.stdout, ran.returncode) == ("still serving\n", 0)
+
+
+def test_the_log_goes_to_what_is_standard_error_at_that_moment(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that is run inside a process, as tests do, must not keep the standard error of that moment."""
+    moment = io.StringIO()
+    with contextlib.redirect_stderr(moment):
+        configure_logging("info", "json")
+    moment.close()
+    structlog.get_logger("memotree.call").info("call", method="Recall")
+    assert json.loads(capsys.readouterr().err)["method"] == "Recall"
 
 
 def test_what_an_embedded_server_writes_is_repeated_line_by_line(tmp_path: Path, log_lines: list[Any]) -> None:
