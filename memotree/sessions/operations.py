@@ -99,7 +99,7 @@ class SessionOperations:
         try:
             return await finish_past_commit_point(partial(self._open, order, locked=False))
         except BranchNotFoundError:  # or it is being deleted or mirrored again: with the lock this is certain
-            async with self._store.locks.of(workspace.workspace_id):
+            async with self._store.locks.workspaces.of(workspace.workspace_id):
                 return await finish_past_commit_point(partial(self._open, order, locked=True))
 
     async def _open(self, order: "_Opening", commit_point: CommitPoint, *, locked: bool) -> pb.OpenSessionResponse:

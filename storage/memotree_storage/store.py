@@ -17,7 +17,7 @@ import structlog
 from memotree_storage import faults
 from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.background import BackgroundTasks
-from memotree_storage.concurrency.locks import KeyedLocks
+from memotree_storage.concurrency.locks import StoreLocks
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
 from memotree_storage.git import backup, restored
 from memotree_storage.git.repository import GitRepository
@@ -93,7 +93,7 @@ class Store:
         self._committer_email = committer_email
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
         self.entries = EntryReader(self.repositories)
-        self.locks = KeyedLocks()
+        self.locks = StoreLocks()
         self.background = BackgroundTasks()
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
@@ -157,7 +157,7 @@ class Store:
         """
         info = await asyncio.to_thread(self.repositories.describe, workspace_id)
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
-        async with self.locks.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             # Take the lock that the removal needs now: upgrading it later would wait for the holders of the weaker one.
             await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
@@ -176,7 +176,7 @@ class Store:
             report: Called with progress.
             meaning: Wait for the vectors too, even of a model on another machine; otherwise they follow later.
         """
-        async with self.locks.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
             await self.indexer.enqueue_all(conn, workspace_id)
@@ -191,7 +191,7 @@ class Store:
         else:
             await self.indexer.current(workspace_id, meaning=False)
         tell(total)  # a waiting search may have indexed a part of it
-        async with self.locks.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
             # No line can be opened meanwhile, so a point on none of these lines is on no line.
             await registry.lock_workspace(conn, workspace_id)
             gone = (await projector.gone_lines(conn, workspace_id)).get(workspace_id, [])
@@ -246,7 +246,7 @@ class Store:
         if taken_at is None:
             return
         workspace_id = info.workspace_id
-        async with self.locks.of(workspace_id), self.database.transaction() as conn:
+        async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
             forgotten = await forget_lost(conn, workspace_id, repository, taken_at)

@@ -346,7 +346,7 @@ async def test_calls_that_wait_for_a_workspace_hold_no_connection(small: World) 
     sessions = [await small.open() for _ in range(4)]
     for number, session_id in enumerate(sessions):
         await small.stage(session_id, small.node(f"Node {number}"))
-    held = small.store.locks.of(small.workspace)
+    held = small.store.locks.workspaces.of(small.workspace)
     async with small.store.database.transaction() as conn, contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(held)
         await registry.lock_workspace(conn, small.workspace)

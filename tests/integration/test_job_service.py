@@ -194,7 +194,7 @@ async def test_a_rebuild_job_rewrites_every_row_and_a_repeated_request_returns_t
 
 
 async def test_a_second_rebuild_waits_for_the_first(stage: ServiceStage) -> None:
-    async with stage.world.store.locks.of(stage.world.workspace):
+    async with stage.world.store.locks.workspaces.of(stage.world.workspace):
         first = (await stage.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
         second = (await stage.jobs.start_reindex(pb.StartReindexRequest(workspace="garden"))).job.id
         await stage.runs(first)
@@ -207,7 +207,7 @@ async def test_after_a_cancelled_rebuild_the_workspace_works_and_the_job_can_be_
     world = stage.world
     top = world.node("Top")
     commit = await world.put(top)
-    async with world.store.locks.of(world.workspace):
+    async with world.store.locks.workspaces.of(world.workspace):
         job_id = (await stage.jobs.start_rebuild(pb.StartRebuildRequest(workspace="garden"))).job.id
         await stage.runs(job_id)
         answer = await stage.jobs.cancel_job(pb.CancelJobRequest(job_id=job_id))

@@ -1,5 +1,6 @@
-"""Edge cases of sessions: the author of a commit, its tag, expiry, and id prefixes."""
+"""Edge cases of sessions: the author of a commit, its tag, expiry, id prefixes, and ids of something else."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,8 @@ from memotree.request.lookup import AmbiguousIdError, InvalidIdError
 from memotree.v1 import node_service_pb2, types_pb2, workspace_service_pb2
 from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.workspaces import WorkspaceOperations
+
+DEADLINE = 60.0
 
 
 def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.CommitChangesRequest:
@@ -193,3 +196,26 @@ async def test_a_choice_is_looked_up_in_an_open_session_of_the_workspace_alone(w
     )
     with pytest.raises(SessionClosedError):
         await other.commit(session_id, specific_nodes=["abc"])
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_the_id_of_a_workspace_given_as_a_session_blocks_nobody(world: World) -> None:
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(SessionNotFoundError):
+            await world.commit(world.workspace)
+        assert await world.put(world.node())
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_two_calls_with_each_others_ids_do_not_wait_for_each_other(world: World) -> None:
+    other = await World.create(world.store, world.pages, world.limits, name="other")
+    held = world.store.locks.workspaces
+    async with asyncio.timeout(DEADLINE):
+        async with held.of(world.workspace), held.of(other.workspace):
+            calls = [
+                asyncio.create_task(world.commit(other.workspace)),
+                asyncio.create_task(other.commit(world.workspace)),
+            ]
+            await asyncio.wait(calls, timeout=0.1)  # both are in the queue now
+        refused = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(error) for error in refused] == [SessionNotFoundError, SessionNotFoundError]

@@ -147,7 +147,7 @@ class ArchiveJoin:
         """
         order = await self._order(request)
         # One join at a time, so that the second of two calls with the same request id finds the answer of the first.
-        async with self._store.locks.of(f"{order.workspace_id} join"):
+        async with self._store.locks.joins.of(order.workspace_id):
             earlier = await self._earlier(order)
             if earlier is not None:
                 return earlier

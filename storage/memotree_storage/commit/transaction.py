@@ -97,7 +97,7 @@ async def session_transaction(
     The lock is taken before a connection, so that changes that wait for the session hold no connection. If a commit
     point is given, a cancellation after the block waits until COMMIT has ended.
     """
-    async with store.locks.of(session_id), store.database.transaction() as conn:
+    async with store.locks.sessions.of(session_id), store.database.transaction() as conn:
         yield conn
         if commit_point is not None:
             commit_point.reached = True
@@ -127,9 +127,9 @@ async def workspace_transaction(
         WorkspaceNotFoundError: There is no such workspace.
     """
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(store.locks.of(workspace_id))
+        await stack.enter_async_context(store.locks.workspaces.of(workspace_id))
         if session_id:
-            await stack.enter_async_context(store.locks.of(session_id))
+            await stack.enter_async_context(store.locks.sessions.of(session_id))
         held = await stack.enter_async_context(
             transaction(
                 store,

@@ -5,21 +5,37 @@ workspace would then block every other call of the server.
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 
 class KeyedLocks:
-    """One lock per workspace and one per session. Not thread-safe: for one event loop.
-
-    Order: the lock of a workspace before the lock of a session in it, and both before a transaction.
-    """
+    """One lock per key. Not thread-safe: for one event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, key: str) -> asyncio.Lock:
-        """The lock of an id. Waiters get it in order; it is removed when no task holds it or waits for it."""
+        """The lock of a key. Waiters get it in order; it is removed when no task holds it or waits for it."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
         return lock
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocks:
+    """The locks of a store, by id. Each kind has keys of its own, since a caller may send any id as any other.
+
+    Order: ``joins`` before ``workspaces`` before ``sessions``, and all before a transaction. A task holds at most one
+    lock of each kind, so tasks never wait for each other in a circle.
+
+    Attributes:
+        joins: Of a workspace, while archives are joined in it.
+        workspaces: Of a workspace.
+        sessions: Of a session.
+    """
+
+    joins: KeyedLocks = field(default_factory=KeyedLocks)
+    workspaces: KeyedLocks = field(default_factory=KeyedLocks)
+    sessions: KeyedLocks = field(default_factory=KeyedLocks)
