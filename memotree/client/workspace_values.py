@@ -1,6 +1,7 @@
 """Workspaces, sessions and the status of the server, as plain values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Self
 
@@ -164,6 +165,8 @@ class ServerStatus:
     max_content_bytes: int = 0
     max_message_bytes: int = 0
     index_backlog: int = 0
+    set_aside: Mapping[str, str] = field(default_factory=dict)
+    """Why workspaces take no changes, by id."""
 
     @classmethod
     def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
@@ -177,6 +180,7 @@ class ServerStatus:
             message.max_content_bytes,
             message.max_message_bytes,
             message.index_backlog,
+            {each.workspace_id: each.reason for each in message.set_aside},
         )
 
 

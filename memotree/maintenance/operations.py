@@ -60,6 +60,11 @@ class MaintenanceOperations:
             token_counter=COUNTER_NAME,
             max_content_bytes=self._limits.node.content_bytes,
             max_message_bytes=self._max_message_bytes,
+            set_aside=[
+                pb.SetAsideWorkspace(workspace_id=workspace_id, reason=reason)
+                for workspace_id, reason in sorted(self._store.set_aside.items())
+                if workspace_id in workspaces
+            ],
             index_backlog=await self._backlog() if stores[1].healthy else 0,
         )
 

@@ -5,10 +5,9 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
+from memotree_storage.model.trailers import LONGEST_REQUEST_ID, is_request_id
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.requests import begin_request, end_request, result_of_request
-
-_LONGEST_ID = 128
 
 Response = TypeVar("Response", bound=Message)
 
@@ -67,5 +66,6 @@ def check_request_id(request_id: str) -> None:
     Raises:
         InvalidInputError: It is too long or has unprintable characters.
     """
-    if len(request_id) > _LONGEST_ID or not request_id.isprintable():
-        raise InvalidInputError.at("request_id", f"is too long or unprintable: give at most {_LONGEST_ID} characters.")
+    if not is_request_id(request_id):
+        fault = f"is too long or unprintable: give at most {LONGEST_REQUEST_ID} characters."
+        raise InvalidInputError.at("request_id", fault)

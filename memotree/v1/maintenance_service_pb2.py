@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%memotree/v1/maintenance_service.proto\x12\x0bmemotree.v1\"5\n\x08Progress\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x0c\n\x04\x64one\x18\x02 \x01(\x03\x12\r\n\x05total\x18\x03 \x01(\x03\"b\n\nDifference\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x11\n\tcommit_id\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\"\x12\n\x10GetStatusRequest\"N\n\x0bStoreStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x10\n\x08\x65mbedded\x18\x03 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"\xe4\x01\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.memotree.v1.StoreStatus\x12\x17\n\x0fworkspace_count\x18\x03 \x01(\x05\x12\x17\n\x0f\x65mbedding_model\x18\x04 \x01(\t\x12\x15\n\rtoken_counter\x18\x05 \x01(\t\x12\x19\n\x11max_content_bytes\x18\x06 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x07 \x01(\x03\x12\x15\n\rindex_backlog\x18\x08 \x01(\x03\"+\n\x16VerifyWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"|\n\x17VerifyWorkspaceResponse\x12)\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.ProgressH\x00\x12-\n\ndifference\x18\x02 \x01(\x0b\x32\x17.memotree.v1.DifferenceH\x00\x42\x07\n\x05\x65vent\",\n\x17RebuildWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"C\n\x18RebuildWorkspaceResponse\x12\'\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.Progress\"\x0f\n\rBackUpRequest\"\x1f\n\x0e\x42\x61\x63kUpResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x32\xfc\x02\n\x12MaintenanceService\x12O\n\tGetStatus\x12\x1d.memotree.v1.GetStatusRequest\x1a\x1e.memotree.v1.GetStatusResponse\"\x03\x90\x02\x01\x12\x63\n\x0fVerifyWorkspace\x12#.memotree.v1.VerifyWorkspaceRequest\x1a$.memotree.v1.VerifyWorkspaceResponse\"\x03\x90\x02\x01\x30\x01\x12\x66\n\x10RebuildWorkspace\x12$.memotree.v1.RebuildWorkspaceRequest\x1a%.memotree.v1.RebuildWorkspaceResponse\"\x03\x90\x02\x02\x30\x01\x12H\n\x06\x42\x61\x63kUp\x12\x1a.memotree.v1.BackUpRequest\x1a\x1b.memotree.v1.BackUpResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%memotree/v1/maintenance_service.proto\x12\x0bmemotree.v1\"5\n\x08Progress\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x0c\n\x04\x64one\x18\x02 \x01(\x03\x12\r\n\x05total\x18\x03 \x01(\x03\"b\n\nDifference\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x11\n\tcommit_id\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\"\x12\n\x10GetStatusRequest\"N\n\x0bStoreStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x10\n\x08\x65mbedded\x18\x03 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"\x97\x02\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.memotree.v1.StoreStatus\x12\x17\n\x0fworkspace_count\x18\x03 \x01(\x05\x12\x17\n\x0f\x65mbedding_model\x18\x04 \x01(\t\x12\x15\n\rtoken_counter\x18\x05 \x01(\t\x12\x19\n\x11max_content_bytes\x18\x06 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x07 \x01(\x03\x12\x15\n\rindex_backlog\x18\x08 \x01(\x03\x12\x31\n\tset_aside\x18\t \x03(\x0b\x32\x1e.memotree.v1.SetAsideWorkspace\"9\n\x11SetAsideWorkspace\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"+\n\x16VerifyWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"|\n\x17VerifyWorkspaceResponse\x12)\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.ProgressH\x00\x12-\n\ndifference\x18\x02 \x01(\x0b\x32\x17.memotree.v1.DifferenceH\x00\x42\x07\n\x05\x65vent\",\n\x17RebuildWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"C\n\x18RebuildWorkspaceResponse\x12\'\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.Progress\"\x0f\n\rBackUpRequest\"\x1f\n\x0e\x42\x61\x63kUpResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x32\xfc\x02\n\x12MaintenanceService\x12O\n\tGetStatus\x12\x1d.memotree.v1.GetStatusRequest\x1a\x1e.memotree.v1.GetStatusResponse\"\x03\x90\x02\x01\x12\x63\n\x0fVerifyWorkspace\x12#.memotree.v1.VerifyWorkspaceRequest\x1a$.memotree.v1.VerifyWorkspaceResponse\"\x03\x90\x02\x01\x30\x01\x12\x66\n\x10RebuildWorkspace\x12$.memotree.v1.RebuildWorkspaceRequest\x1a%.memotree.v1.RebuildWorkspaceResponse\"\x03\x90\x02\x02\x30\x01\x12H\n\x06\x42\x61\x63kUp\x12\x1a.memotree.v1.BackUpRequest\x1a\x1b.memotree.v1.BackUpResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,19 +48,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STORESTATUS']._serialized_start=229
   _globals['_STORESTATUS']._serialized_end=307
   _globals['_GETSTATUSRESPONSE']._serialized_start=310
-  _globals['_GETSTATUSRESPONSE']._serialized_end=538
-  _globals['_VERIFYWORKSPACEREQUEST']._serialized_start=540
-  _globals['_VERIFYWORKSPACEREQUEST']._serialized_end=583
-  _globals['_VERIFYWORKSPACERESPONSE']._serialized_start=585
-  _globals['_VERIFYWORKSPACERESPONSE']._serialized_end=709
-  _globals['_REBUILDWORKSPACEREQUEST']._serialized_start=711
-  _globals['_REBUILDWORKSPACEREQUEST']._serialized_end=755
-  _globals['_REBUILDWORKSPACERESPONSE']._serialized_start=757
-  _globals['_REBUILDWORKSPACERESPONSE']._serialized_end=824
-  _globals['_BACKUPREQUEST']._serialized_start=826
-  _globals['_BACKUPREQUEST']._serialized_end=841
-  _globals['_BACKUPRESPONSE']._serialized_start=843
-  _globals['_BACKUPRESPONSE']._serialized_end=874
-  _globals['_MAINTENANCESERVICE']._serialized_start=877
-  _globals['_MAINTENANCESERVICE']._serialized_end=1257
+  _globals['_GETSTATUSRESPONSE']._serialized_end=589
+  _globals['_SETASIDEWORKSPACE']._serialized_start=591
+  _globals['_SETASIDEWORKSPACE']._serialized_end=648
+  _globals['_VERIFYWORKSPACEREQUEST']._serialized_start=650
+  _globals['_VERIFYWORKSPACEREQUEST']._serialized_end=693
+  _globals['_VERIFYWORKSPACERESPONSE']._serialized_start=695
+  _globals['_VERIFYWORKSPACERESPONSE']._serialized_end=819
+  _globals['_REBUILDWORKSPACEREQUEST']._serialized_start=821
+  _globals['_REBUILDWORKSPACEREQUEST']._serialized_end=865
+  _globals['_REBUILDWORKSPACERESPONSE']._serialized_start=867
+  _globals['_REBUILDWORKSPACERESPONSE']._serialized_end=934
+  _globals['_BACKUPREQUEST']._serialized_start=936
+  _globals['_BACKUPREQUEST']._serialized_end=951
+  _globals['_BACKUPRESPONSE']._serialized_start=953
+  _globals['_BACKUPRESPONSE']._serialized_end=984
+  _globals['_MAINTENANCESERVICE']._serialized_start=987
+  _globals['_MAINTENANCESERVICE']._serialized_end=1367
 # @@protoc_insertion_point(module_scope)

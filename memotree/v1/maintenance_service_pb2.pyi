@@ -151,6 +151,7 @@ class GetStatusResponse(_message.Message):
     MAX_CONTENT_BYTES_FIELD_NUMBER: _builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     INDEX_BACKLOG_FIELD_NUMBER: _builtins.int
+    SET_ASIDE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
@@ -169,6 +170,10 @@ class GetStatusResponse(_message.Message):
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
 
+    @_builtins.property
+    def set_aside(self) -> _containers.RepeatedCompositeFieldContainer[Global___SetAsideWorkspace]:
+        """The workspaces that take no changes; all others work."""
+
     def __init__(
         self,
         *,
@@ -180,14 +185,41 @@ class GetStatusResponse(_message.Message):
         max_content_bytes: _builtins.int = ...,
         max_message_bytes: _builtins.int = ...,
         index_backlog: _builtins.int = ...,
+        set_aside: _abc.Iterable[Global___SetAsideWorkspace] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_model", b"embedding_model", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_message_bytes", b"max_message_bytes", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_model", b"embedding_model", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class SetAsideWorkspace(_message.Message):
+    """A workspace that takes no changes, because its repository cannot be read or mirrored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """Its id."""
+    reason: _builtins.str
+    """Why, and what to do."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAsideWorkspace: _TypeAlias = SetAsideWorkspace  # noqa: Y015
 
 @_typing.final
 class VerifyWorkspaceRequest(_message.Message):

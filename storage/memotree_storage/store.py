@@ -5,7 +5,8 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -99,6 +100,8 @@ class Store:
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
         self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
         """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
+        self._not_recovered: dict[str, str] = {}
+        self._not_followed: dict[str, str] = {}
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
@@ -120,9 +123,9 @@ class Store:
         await self._forget_missing()
         infos = _told_apart(await asyncio.to_thread(self.repositories.described))
         for info in infos:
-            await _alone(info, self._enter)
+            await self._alone(info, self._enter)
         for info in infos:
-            await _alone(info, self._recover)
+            await self._alone(info, self._recover)
         await self.indexer.forget_applied()
         self.indexer.start()
         self.maintenance.start()
@@ -143,10 +146,28 @@ class Store:
     async def catch_up(self, workspace_id: str, report: Report | None = None) -> int:
         """Mirror the commits and refs that the mirror lacks; return the number of new commits."""
         repository = await asyncio.to_thread(self.repositories.get, workspace_id)
-        result = await catch_up(self.database, workspace_id, repository, report)
+        with self.following(workspace_id):
+            result = await catch_up(self.database, workspace_id, repository, report)
         if result.refs_changed:
             self.indexer.notice(workspace_id)
         return result.commits
+
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Why workspaces take no changes: their repository could not be recovered, or not be followed. By id."""
+        return self._not_recovered | self._not_followed
+
+    @contextmanager
+    def following(self, workspace_id: str) -> Iterator[None]:
+        """Around the mirroring of what is in Git, without which a workspace takes no changes: note why it fails."""
+        try:
+            yield
+        except UnavailableError:
+            raise
+        except MemoTreeError as error:
+            self._not_followed[workspace_id] = error.message
+            raise
+        self._not_followed.pop(workspace_id, None)
 
     async def rebuild(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
         """Rebuild the rows and the index of a workspace from Git. Sessions and their staged changes stay.
@@ -164,7 +185,9 @@ class Store:
             await self._follow(conn, workspace_id, repository)
             await projector.forget(conn, workspace_id)
             await _register(conn, info)
-            await replay_in_transaction(conn, workspace_id, repository, report)
+            with self.following(workspace_id):
+                await replay_in_transaction(conn, workspace_id, repository, report)
+        self._not_recovered.pop(workspace_id, None)
         self.placed.clear()  # the old rows may be wrong, since a rebuild was asked for
         await self._index(workspace_id, report, meaning=meaning)
 
@@ -215,6 +238,20 @@ class Store:
                 workspace=workspace_id,
                 why=str(error),
             )
+
+    async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> None:
+        """Run one step of a workspace's recovery; if it fails, set the workspace aside and go on with the others."""
+        try:
+            await step(info)
+        except (DatabaseUnavailableError, IndexUnavailableError):
+            raise
+        except MemoTreeError as error:
+            if info.workspace_id not in self._not_followed:
+                self._not_recovered[info.workspace_id] = error.message
+            _log.error("a workspace could not be recovered; verify it", workspace=info.name, why=error.message)
+        except Exception as error:  # noqa: BLE001 - damaged data may break any reader
+            self._not_recovered[info.workspace_id] = f"It could not be recovered ({type(error).__name__}); see the log."
+            _log.exception("a workspace could not be recovered; verify it", workspace=info.name)
 
     async def _enter(self, info: WorkspaceInfo) -> None:
         async with self.database.transaction() as conn:
@@ -344,18 +381,6 @@ def _told_apart(infos: list[WorkspaceInfo]) -> list[WorkspaceInfo]:
     for info in later:
         _log.warning("two workspaces have the same name; rename one", name=info.name, registered_as=info.other_name)
     return [*(replace(info, name=info.other_name) for info in later), *first.values()]
-
-
-async def _alone(info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> None:
-    """Run one step of a workspace's recovery; if it fails, log that and go on with the others."""
-    try:
-        await step(info)
-    except (DatabaseUnavailableError, IndexUnavailableError):
-        raise
-    except MemoTreeError as error:
-        _log.error("a workspace could not be recovered; verify it", workspace=info.name, why=error.message)
-    except Exception:  # noqa: BLE001 - damaged data may break any reader
-        _log.exception("a workspace could not be recovered; verify it", workspace=info.name)
 
 
 def _told(report: Report | None, step: str, total: int) -> Callable[[int], None]:

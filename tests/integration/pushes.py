@@ -58,3 +58,8 @@ async def session_of(world: World, session_id: str) -> sessions.Session:
 async def run(store: Store, statement: str, *arguments: Any) -> int:
     async with store.database.connection() as conn:
         return (await conn.execute(statement.encode(), arguments)).rowcount
+
+
+async def rows(store: Store, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    async with store.database.connection() as conn:
+        return await (await conn.execute(query.encode(), arguments)).fetchall()

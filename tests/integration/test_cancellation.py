@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from integration.pushes import OpenAgain, push
+from integration.pushes import OpenAgain, push, rows
 from integration.worlds import World
 from memotree_storage.commit.direct_import import ImportRacedError, commit_entries
 from memotree_storage.commit.refs import BranchNotFoundError, RefMovedError
@@ -115,11 +115,6 @@ async def cut_off(gate: Gate, call: Coroutine[Any, Any, Any]) -> None:
 async def agrees(world: World) -> bool:
     async with world.store.database.connection() as conn:
         return not await is_behind(conn, world.workspace, world.repository)
-
-
-async def rows(store: Store, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-    async with store.database.connection() as conn:
-        return await (await conn.execute(query.encode(), arguments)).fetchall()
 
 
 @pytest.mark.requirement("CANVAS-8")

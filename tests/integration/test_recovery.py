@@ -39,7 +39,11 @@ async def test_a_ref_whose_name_is_not_utf8_is_ignored(world: World, again: Open
             file.write(f"{head}\n")
     await world.put(world.node())
     async with again() as store:
-        assert await differences(store, world.workspace) == []
+        told = await differences(store, world.workspace)
+    assert told == [
+        f"'refs/{folder}/caf\\udce9' is not mirrored, because its name is not UTF-8; rename it with git."
+        for folder in ("heads", "tags")
+    ]
 
 
 async def test_a_tag_of_a_file_leaves_the_mirror_up_to_date(world: World) -> None:

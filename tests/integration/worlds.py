@@ -48,6 +48,10 @@ class World:
         await world.put(world.archive, message="Make the archive")
         return world
 
+    def on(self, store: Store) -> "World":
+        """The same workspace in another store."""
+        return replace(self, store=store, sessions=SessionOperations(store, self.pages, self.limits))
+
     @property
     def repository(self) -> GitRepository:
         """The workspace's Git repository."""

@@ -37,6 +37,7 @@ def status(cli: CliContext) -> None:
                 ("token counter", found.token_counter),
                 ("content at most", f"{found.max_content_bytes:,} bytes per node"),
                 ("message at most", f"{found.max_message_bytes:,} bytes"),
+                *(("takes no changes", f"{each}: {reason}") for each, reason in found.set_aside.items()),
                 ("vectors to flush", "unknown" if database_silent else str(found.index_backlog)),
             ]
         )
@@ -56,7 +57,7 @@ def status(cli: CliContext) -> None:
         return Group(head, stores)
 
     cli.output.show({"address": cli.address, "server": found, "chosen": chosen}, look)
-    if not all(store.healthy for store in found.stores):
+    if found.set_aside or not all(store.healthy for store in found.stores):
         raise typer.Exit(ExitCode.FAILED)
 
 

@@ -61,10 +61,12 @@ class WorkspaceTransaction(Transaction):
 
     async def follow_git(self) -> None:
         """Mirror what other programs have committed or pushed, if anything."""
-        if await is_behind(self.conn, self.workspace_id, self.repository):
+        with self.store.following(self.workspace_id):
+            if not await is_behind(self.conn, self.workspace_id, self.repository):
+                return
             await catch_up_in_transaction(self.conn, self.workspace_id, self.repository)
-            self.commit_point.found_behind = True
-            self.store.indexer.notice(self.workspace_id)
+        self.commit_point.found_behind = True
+        self.store.indexer.notice(self.workspace_id)
 
 
 @asynccontextmanager

@@ -31,7 +31,9 @@ from memotree_storage.git.objects import is_hex_id
 _MAX_PART: Final = 240
 """Maximum bytes of one part of a name: a file name can have 255, and Git appends ``.lock`` and the like."""
 
-_MAX_NAME: Final = 1024
+LONGEST_NAME: Final = 1024
+"""The maximum bytes of a full name."""
+
 _ATTEMPTS: Final = 5
 _FRESH_NS: Final = 1_000_000_000
 _NAMED_BY_PEOPLE: Final = ("refs/heads/", "refs/tags/")
@@ -83,8 +85,8 @@ def _ref_problem(name: str) -> str:
             "breaks Git's rules: no white space, control characters, '~', '^', ':', '?', '*', '[', '\\', '..' or "
             "'@{'; no part that is empty, starts with '.' or ends with '.lock'; no '/' or '.' at the end"
         )
-    if len(encoded) > _MAX_NAME or any(len(part) > _MAX_PART for part in encoded.split(b"/")):
-        return f"is too long: at most {_MAX_PART} bytes between slashes and {_MAX_NAME} together"
+    if len(encoded) > LONGEST_NAME or any(len(part) > _MAX_PART for part in encoded.split(b"/")):
+        return f"is too long: at most {_MAX_PART} bytes between slashes and {LONGEST_NAME} together"
     for prefix in _NAMED_BY_PEOPLE:
         short = name.removeprefix(prefix)
         if short != name and (short.startswith("-") or short == "HEAD"):

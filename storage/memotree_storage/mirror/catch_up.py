@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import psycopg
 import structlog
 
 from memotree_storage import faults
-from memotree_storage.errors import MemoTreeError, UnavailableError
+from memotree_storage.errors import CorruptError, MemoTreeError, UnavailableError
 from memotree_storage.git.entry_files import SecondFile, diff_entries
 from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.refs import LONGEST_NAME
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Entry
@@ -29,8 +31,25 @@ Report = Callable[[str, int, int], None]
 _BATCH: Final = 200
 """Commits per transaction: a crash loses at most that much work."""
 
+_SHOWN: Final = 200
+"""Characters of an odd name that are logged."""
+
 _COMMITTERS: Final = "committer_emails"
 _log = structlog.get_logger(__name__)
+
+
+class CommitNotMirroredError(CorruptError):
+    """A commit of another program has a value that PostgreSQL refuses and that nobody has foreseen."""
+
+    reason = "COMMIT_NOT_MIRRORED"
+
+    def __init__(self, commit_id: str, cause: psycopg.Error) -> None:
+        super().__init__(
+            f"Commit {commit_id} cannot be mirrored ({cause.diag.message_primary or type(cause).__name__}), so this "
+            "workspace takes no changes. Move the branches that have it back with git (git branch --force NAME "
+            f"{commit_id}^), and report this commit."
+        )
+        self.commit_id = commit_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +61,32 @@ class CatchUp:
 
 
 def mirrored_refs(found: Mapping[str, str]) -> dict[str, str]:
-    """The refs that the mirror follows: branches and tags with names in UTF-8, which PostgreSQL and gRPC require."""
-    return {name: target for name, target in found.items() if name.startswith((BRANCHES, TAGS)) and _is_text(name)}
+    """The refs that the mirror follows: branches and tags, except those of `odd_refs`."""
+    followed = {name: target for name, target in found.items() if name.startswith((BRANCHES, TAGS))}
+    for name, why in odd_refs(followed).items():
+        _tell_odd_name(name, why)
+        del followed[name]
+    return followed
 
 
-def _is_text(name: str) -> bool:
+def odd_refs(found: Iterable[str]) -> dict[str, str]:
+    """The branches and tags that the mirror cannot follow, each with the reason, since people may push any name."""
+    return {name: odd for name in found if name.startswith((BRANCHES, TAGS)) and (odd := _oddness(name))}
+
+
+def _oddness(name: str) -> str:
+    """Why PostgreSQL or gRPC cannot take a name; "" if they can."""
     try:
-        name.encode()
+        length = len(name.encode())
     except UnicodeEncodeError:
-        _tell_odd_name(name)
-        return False
-    return True
+        return "its name is not UTF-8"
+    return f"its name is longer than {LONGEST_NAME} bytes" if length > LONGEST_NAME else ""
 
 
 @lru_cache(maxsize=1000)
-def _tell_odd_name(name: str) -> None:
+def _tell_odd_name(name: str, why: str) -> None:
     """Log a name once, since refs are listed with every commit."""
-    _log.warning("a ref is ignored because its name is not UTF-8; rename it with git", ref=ascii(name))
+    _log.warning("a ref is ignored; rename it with git", ref=ascii(name)[:_SHOWN], why=why)
 
 
 async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:
@@ -137,20 +165,29 @@ async def replay_in_transaction(
 
     Settles no session and makes no tag: both were done when the commits were made.
     """
-    commits = await asyncio.to_thread(_missing, repository, set())
+    found = mirrored_refs(await asyncio.to_thread(repository.refs))  # with those of a later push, a branch would miss
+    commits = await asyncio.to_thread(_missing, repository, set(), found)
     for done, batch in enumerate(_batches(commits)):
         await _mirror(conn, workspace_id, repository, batch, None)
         if report is not None:
             report("commits", min((done + 1) * _BATCH, len(commits)), len(commits))
-    await follow_refs(conn, workspace_id, repository)
+    await follow_refs(conn, workspace_id, repository, found)
 
 
-async def follow_refs(conn: Connection, workspace_id: str, repository: CommitReader) -> None:
-    """Make the mirrored refs equal to the repository's, and detach sessions whose branch no longer exists."""
-    found = mirrored_refs(await asyncio.to_thread(repository.refs))
+async def follow_refs(
+    conn: Connection, workspace_id: str, repository: CommitReader, found: Mapping[str, str] | None = None
+) -> None:
+    """Make the mirrored refs equal to the repository's, and detach sessions whose branch no longer exists.
+
+    A ref whose commit is not mirrored yet, since it was pushed a moment ago, stays where it was in the mirror; without
+    ``found``, the refs of this moment are followed.
+    """
+    if found is None:
+        found = mirrored_refs(await asyncio.to_thread(repository.refs))
     peeled = await asyncio.to_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
-    await refs.set_refs(conn, workspace_id, {name: pair for name, pair in peeled.items() if pair[1] in known})
+    moved = {name: pair for name, pair in peeled.items() if pair[1] in known}
+    await refs.set_refs(conn, workspace_id, moved, keep=peeled.keys() - moved.keys())
     branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
     await sessions.detach_without_branch(conn, workspace_id, branches)
 
@@ -166,10 +203,11 @@ def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tup
     return peeled
 
 
-def _missing(repository: CommitReader, known: set[str]) -> list[CommitInfo]:
+def _missing(repository: CommitReader, known: set[str], followed: Mapping[str, str] | None = None) -> list[CommitInfo]:
+    """The commits to mirror: those that the refs to follow and the sessions reach, and that are not known."""
     found = repository.refs()
     held = {target for name, target in found.items() if name.startswith(KEEP_PREFIX)}
-    tips = set(mirrored_refs(found).values()) | held
+    tips = set((mirrored_refs(found) if followed is None else followed).values()) | held
     commits = []
     for tip in sorted(tips):
         try:
@@ -236,7 +274,10 @@ async def _mirror(
 ) -> None:
     """Mirror commits, and settle the waiting sessions that made them."""
     async for commit, changes, broken in _read_changes(repository, commits):
-        await projector.project(conn, workspace_id, commit, changes, broken)
+        try:
+            await projector.project(conn, workspace_id, commit, changes, broken)
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+            raise CommitNotMirroredError(commit.commit_id, error) from error
         session_id = None if waiting is None else await waiting.session_of(commit)
         if session_id is not None:
             await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
+
+from memotree_storage.model.node import is_id
 
 SESSION: Final = "MemoTree-Session"
 AGENT: Final = "MemoTree-Agent"
@@ -11,7 +14,18 @@ REQUEST: Final = "MemoTree-Request"
 TAG: Final = "MemoTree-Tag"
 JOB: Final = "MemoTree-Job"
 
+LONGEST_REQUEST_ID: Final = 128
+"""Characters that a request id may have."""
+
 _TRAILER: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The session and the request that a commit says it was made by; ``None`` where it says nothing that can be."""
+
+    session_id: str | None
+    request_id: str | None
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
@@ -28,3 +42,27 @@ def trailers_of(message: str) -> dict[str, str]:
         return {}
     found = [_TRAILER.fullmatch(line) for line in paragraphs[-1].split("\n")]
     return {match[1]: match[2] for match in found if match} if all(found) else {}
+
+
+def cut_message(message: str, limit: int) -> str:
+    """Return a message of ``limit`` characters at most: its beginning, and its trailers if they are short."""
+    if len(message) <= limit:
+        return message
+    last = message.rstrip("\n").rpartition("\n\n")[2]
+    kept = f"\n…\n\n{last}\n" if len(last) <= limit // 4 and trailers_of(f"\n\n{last}") else "\n…\n"
+    return message[: limit - len(kept)].rstrip() + kept
+
+
+def marks_of(message: str) -> Marks:
+    """Read the marks of a message. Anybody may push trailers, so a value that MemoTree never writes is none."""
+    found = trailers_of(message)
+    session_id, request_id = found.get(SESSION, ""), found.get(REQUEST, "")
+    return Marks(
+        session_id if is_id(session_id) else None,
+        request_id if is_request_id(request_id) and request_id else None,
+    )
+
+
+def is_request_id(text: str) -> bool:
+    """Whether a text can be a request id: not too long, and printable."""
+    return len(text) <= LONGEST_REQUEST_ID and text.isprintable()

@@ -53,6 +53,10 @@ _PROMPT: Final = 0.5
 _PROBE: Final = 1.0
 """Seconds that PostgreSQL has to accept the connection that asks this."""
 
+_OF_THE_QUERY: Final = {"22", "23", "42", "54"}
+"""Classes of SQLSTATE that blame the statement or its values, although some of them are operational errors."""
+
+_NO_RESOURCES: Final = "53"
 _log = structlog.get_logger(__name__)
 
 
@@ -66,6 +70,12 @@ class TransactionRacedError(AbortedError):
     """PostgreSQL aborted this transaction because of a deadlock with another one."""
 
     reason = "TRANSACTION_RACED"
+
+
+class DatabaseFullError(UnavailableError):
+    """PostgreSQL has no disk space or memory left for this call."""
+
+    reason = "DATABASE_FULL"
 
 
 class DatabaseTooNewError(FailedPreconditionError):
@@ -263,9 +273,18 @@ class Database:
 
 
 def _translated(error: psycopg.Error) -> Exception:
-    """The domain error for a lost connection or a deadlock; an error of the query itself is returned unchanged."""
-    if isinstance(error, psycopg.errors.QueryCanceled):
+    """The domain error for a lost connection, a full disk or a deadlock.
+
+    An error of the query itself is returned unchanged: sending the call again would not help.
+    """
+    kind = (error.sqlstate or "")[:2]
+    if isinstance(error, psycopg.errors.QueryCanceled) or kind in _OF_THE_QUERY:
         return error
+    if kind == _NO_RESOURCES:
+        _log.error("PostgreSQL has no space left", why=error.diag.message_primary)
+        return DatabaseFullError(
+            "PostgreSQL has no disk space or memory left, so nothing was changed. Make room, then send the call again."
+        )
     if isinstance(error, (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)):
         return TransactionRacedError(
             "This call and another one waited for each other, and PostgreSQL ended this one. Send the same call again; "

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memotree_storage.errors import CorruptError
-from memotree_storage.model import trailers
 from memotree_storage.model.node import Entry
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
+from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.postgres.tree import Snapshot, State
 
 _LINE_BITS = 52  # doubles hold such integers exactly, and so do the filters of the index
@@ -235,14 +234,9 @@ async def _before(
 
 
 async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo, place: LinePosition) -> None:
-    found = trailers.trailers_of(commit.message)
     await conn.execute(
         "insert into mirror.commit values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            *(workspace_id, commit.commit_id, place.line_id, place.seq, list(commit.parents)),
-            *(commit.author.name, commit.author.email, commit.author.when, commit.committer.when, commit.message),
-            *(found.get(trailers.SESSION), found.get(trailers.REQUEST)),
-        ),
+        (workspace_id, commit.commit_id, place.line_id, place.seq, *commit_facts(commit)),
     )
 
 

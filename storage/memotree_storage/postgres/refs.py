@@ -1,6 +1,6 @@
 """The mirrored branches and tags: reading them, and updating them after a ref has moved in Git."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,10 +105,21 @@ async def delete_ref(conn: Connection, workspace_id: str, name: str) -> None:
     await conn.execute("delete from mirror.ref where workspace_id = %s and name = %s", (workspace_id, name))
 
 
-async def set_refs(conn: Connection, workspace_id: str, refs: Mapping[str, tuple[str, str]]) -> None:
-    """Replace all mirrored refs; ``refs`` maps full names to (object id, id of the commit that it peels to)."""
+async def set_refs(
+    conn: Connection, workspace_id: str, refs: Mapping[str, tuple[str, str]], *, keep: Collection[str] = ()
+) -> None:
+    """Replace all mirrored refs except those to ``keep``.
+
+    Args:
+        conn: In a transaction that holds the workspace's row.
+        workspace_id: The workspace.
+        refs: Full names with the object id, and the id of the commit that the object peels to.
+        keep: Full names of refs that stay as they are, if they are there.
+    """
     names = list(refs)
-    await conn.execute("delete from mirror.ref where workspace_id = %s and name <> all(%s)", (workspace_id, names))
+    await conn.execute(
+        "delete from mirror.ref where workspace_id = %s and name <> all(%s)", (workspace_id, [*names, *keep])
+    )
     await conn.execute(
         "insert into mirror.ref as r select %s, * from unnest(%s::text[], %s::text[], %s::text[])"
         " on conflict (workspace_id, name) do update set object_id = excluded.object_id, commit_id = excluded.commit_id"

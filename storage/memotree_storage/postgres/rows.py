@@ -7,8 +7,10 @@ from typing import Any, Final, Self
 
 from psycopg.types.json import Jsonb
 
+from memotree_storage.model import trailers
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
 from memotree_storage.model.tokens import count_tokens
+from memotree_storage.ports import CommitInfo
 
 FIELDS: Final = (
     "entry_id",
@@ -29,6 +31,11 @@ FIELDS: Final = (
     "tokens",
 )
 """The columns that `mirror.version` and `work.staged` have in common, in the order of `Version`."""
+
+LONGEST_MESSAGE: Final = 32_768
+"""Characters of a commit's message that the mirror keeps, with the trailers; Git has all."""
+
+_LONGEST_IDENTITY: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +174,16 @@ def tombstone_of(last: Version) -> tuple[Any, ...]:
 def targets_of(entry: Entry) -> list[str]:
     """Return the ids that an entry's relations point to."""
     return [] if isinstance(entry, Archive) else sorted({relation.target_id for relation in entry.relations})
+
+
+def commit_facts(commit: CommitInfo) -> tuple[Any, ...]:
+    """The columns of `mirror.commit` after its place, from ``parents`` on.
+
+    Everybody who can push writes commits, so names and messages are cut, and marks that cannot be are none.
+    """
+    marks = trailers.marks_of(commit.message)
+    return (
+        *(list(commit.parents), commit.author.name[:_LONGEST_IDENTITY], commit.author.email[:_LONGEST_IDENTITY]),
+        *(commit.author.when, commit.committer.when, trailers.cut_message(commit.message, LONGEST_MESSAGE)),
+        *(marks.session_id, marks.request_id),
+    )

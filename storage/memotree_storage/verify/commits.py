@@ -10,14 +10,13 @@ from memotree_storage.errors import CorruptError
 from memotree_storage.git.entry_files import EntryDifference, EntryFile, SecondFile, diff_entries, entry_files
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.mirror.catch_up import mirrored_refs
-from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import parse_path, shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.ports import CommitInfo, CommitReader
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
+from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
 
 _ROWS: Final = 500
@@ -326,11 +325,7 @@ def _placement(version: tuple[Any, ...], last: Version | None) -> tuple[Any, ...
 
 def _facts_differ(commit: CommitInfo, mirrored: _Mirrored) -> list[Difference]:
     names = ("parents", "author_name", "author_email", "authored_at", "committed_at", "message", "session", "request")
-    found = trailers.trailers_of(commit.message)
-    should = (
-        *(list(commit.parents), commit.author.name, commit.author.email, commit.author.when, commit.committer.when),
-        *(commit.message, found.get(trailers.SESSION), found.get(trailers.REQUEST)),
-    )
+    should = commit_facts(commit)
     wrong = [name for name, one, other in zip(names, mirrored.facts, should, strict=True) if one != other]
     if not wrong:
         return []

@@ -12,7 +12,7 @@ from memotree_storage.verify.commits import CommitCheck
 from memotree_storage.verify.frequencies import FrequencyCheck
 from memotree_storage.verify.leaf_features import check_leaf_features
 from memotree_storage.verify.points import check_index
-from memotree_storage.verify.report import Difference, Step
+from memotree_storage.verify.report import Difference, Step, in_git
 from memotree_storage.verify.structure import check_structure
 
 
@@ -29,6 +29,8 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
         IndexUnavailableError: The index does not answer.
     """
     repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+    if workspace_id in store.set_aside:
+        yield in_git("workspace", f"The workspace takes no changes. {store.set_aside[workspace_id]}")
     async with _snapshot(store, workspace_id, repository) as (conn, refs):
         async for found in check_structure(conn, store, workspace_id, repository, refs):
             yield found

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.mirror.catch_up import mirrored_refs
+from memotree_storage.mirror.catch_up import mirrored_refs, odd_refs
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
@@ -203,6 +203,10 @@ async def _refs(
 ) -> list[Difference]:
     """Compare the mirrored branches and tags, which are the watermark, with Git."""
     should, found = await asyncio.to_thread(_peeled, repository, mirrored_refs(refs))
+    found += [
+        in_git("ref", f"{ascii(name)[:200]} is not mirrored, because {why}; rename it with git.")
+        for name, why in odd_refs(refs).items()
+    ]
     cursor = await conn.execute(
         "select name, object_id, commit_id from mirror.ref where workspace_id = %s", (workspace_id,)
     )
