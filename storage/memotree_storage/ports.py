@@ -104,6 +104,17 @@ class CommitWriter(Protocol):
         ...
 
 
+class PathScope(Protocol):
+    """The part of a tree that a walk looks at; the rest costs nothing, whatever people have pushed there."""
+
+    def names(self, folder: str) -> str | None:
+        """What the wanted names in a folder begin with ("" if all are wanted); ``None`` if the folder is outside.
+
+        ``folder`` is a path that ends with a slash.
+        """
+        ...
+
+
 class ObjectReader(Protocol):
     """Reads the objects of one workspace by id. Methods block; call them from a thread.
 
@@ -138,8 +149,11 @@ class ObjectReader(Protocol):
         """
         ...
 
-    def diff(self, old: str | None, new: str) -> Iterator[PathChange]:
-        """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``."""
+    def diff(self, old: str | None, new: str, scope: "PathScope | None" = None) -> Iterator[PathChange]:
+        """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``.
+
+        With a scope, folders outside it are not read, and differences outside it may be left out.
+        """
         ...
 
 

@@ -1,14 +1,20 @@
 """What anybody can push: values that no store can take stop neither their workspace nor another one, and are told."""
 
 import secrets
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import ANY
 
 import psycopg
 import pytest
 from integration.pushes import OpenAgain, differences, push, rows
 from integration.worlds import World
+from memotree_storage.git import diff
+from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
+from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import CommitNotMirroredError
+from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature
 from memotree_storage.postgres.database import DatabaseFullError
@@ -100,6 +106,71 @@ async def test_a_commit_that_postgresql_refuses_sets_only_its_workspace_aside(wo
     assert await world.put(world.node())
     assert await reasons(world.store, world.limits) == {}
     assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_small_tree_that_stands_for_ten_thousand_million_files_is_walked_once(world: World) -> None:
+    """Each folder names the same one again and again; a file there is no entry, since its id is of another folder."""
+    node = world.node()
+    made = push_tree(world.repository, "nodes", nested_trees(TWO, TWO, [f"{each:016}.md" for each in range(10_000)]))
+    assert await world.put(node)
+    assert await world.alive(await world.head()) == {node.id: ANY, world.archive.id: ANY}
+    assert await rows(world.store, "select 1 from mirror.version v join mirror.commit c using (line_id)"
+                      " where c.commit_id = %s and v.from_seq = c.seq and not v.dead", made) == []  # fmt: skip
+
+
+async def test_a_deep_tree_outside_the_folders_of_entries_costs_nothing(world: World) -> None:
+    names = [f"{each:x}" for each in range(100)]
+    push_tree(world.repository, "x", nested_trees(*[names] * 50))
+    assert await world.put(world.node())
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_folders_that_list_too_much_set_the_workspace_aside(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diff, "MOST_NAMES", 10_000)
+    head = world.repository.refs()["refs/heads/main"]
+    made = push_tree(world.repository, "nodes", nested_trees(TWO, TWO, ["a.md"]))
+    with pytest.raises(diff.TreeTooLargeError, match="list more than"):
+        await world.put(world.node())
+    assert set(await reasons(world.store, world.limits)) == {world.workspace}
+    assert any("list more than" in told for told in await differences(world.store, world.workspace))
+    assert world.repository.move_ref("refs/heads/main", made, head)
+    assert await world.put(world.node())
+    assert await differences(world.store, world.workspace) == []
+
+
+TWO = [one + two for one in ID_ALPHABET for two in ID_ALPHABET]
+"""The names of all folders of ids."""
+
+
+def nested_trees(*levels: list[str]) -> Callable[[PackWriter, bytes], bytes]:
+    """Writes a tree for each level, whose names all lead to the next one; those of the last are files."""
+
+    def write(pack: PackWriter, blob: bytes) -> bytes:
+        below, mode = blob, b"100644 "
+        for names in reversed(levels):
+            encoded = sorted(name.encode() for name in names)
+            below = pack.add(TREE, b"".join(mode + name + b"\0" + below for name in encoded))
+            mode = b"40000 "
+        return below
+
+    return write
+
+
+def push_tree(repository: GitRepository, name: str, write: Callable[[PackWriter, bytes], bytes]) -> str:
+    """A commit on main with a folder of its own; the other files stay."""
+    head = repository.refs()["refs/heads/main"]
+    by = Signature("A person", "person@example.org", service_signature().when)
+    with PackWriter(repository.path / "objects" / "pack") as pack:
+        root = repository._trees.load(repository._root(head)).copy()
+        key = name.encode() + b"/"
+        root.put(key, b"40000 " + name.encode() + b"\0" + write(pack, pack.add(BLOB, b"no entry")))
+        tree = pack.add(TREE, root.encode())
+        made = pack.add(COMMIT, encode_commit(tree, [head], by, by, "Change something\n")).hex()
+        pack.finish()
+    assert repository.move_ref("refs/heads/main", head, made)
+    return made
 
 
 @pytest.mark.requirement("GIT-8")

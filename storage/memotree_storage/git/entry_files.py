@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from memotree_storage.model.paths import Kind, entry_stems, parse_path
+from memotree_storage.model.paths import ENTRY_PATHS, Kind, entry_stems, parse_path
 from memotree_storage.ports import ObjectReader, PathChange
 
 _AT_ONCE: Final = 500
@@ -79,7 +79,7 @@ def entry_files(repository: ObjectReader, commit_id: str, ids: Iterable[str]) ->
 
 def diff_entries(repository: ObjectReader, old: str | None, new: str) -> Iterator[EntryDifference | SecondFile]:
     """Yield the entries whose files differ between two commits, each once, and their surplus files in ``new``."""
-    changes = repository.diff(old, new)
+    changes = repository.diff(old, new, ENTRY_PATHS)
     seen: set[str] = set()
     if old is None:
         yield from _first_files(changes)

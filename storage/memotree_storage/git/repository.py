@@ -28,7 +28,7 @@ from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.recovery import LEFTOVER_AGE, recover
 from memotree_storage.git.refs import RefStore, check_ref_name
 from memotree_storage.git.trees import TreeReader, TreeWriter
-from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, TagDraft, WrittenCommit
+from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, PathScope, TagDraft, WrittenCommit
 
 _BLOB_CACHE_BYTES: Final = 32 << 20
 
@@ -162,10 +162,10 @@ class GitRepository:
         """Return a commit; the id of a tag object is peeled to its commit."""
         return parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
 
-    def diff(self, old: str | None, new: str) -> Iterator[PathChange]:
+    def diff(self, old: str | None, new: str, scope: PathScope | None = None) -> Iterator[PathChange]:
         """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``."""
         before = None if old is None else self._root(old)
-        return diff_trees(self._trees, before, self._root(new))
+        return diff_trees(self._trees, before, self._root(new), scope)
 
     def read_blob(self, blob_id: str) -> bytes:
         """Return the bytes of a blob."""

@@ -8,7 +8,7 @@ import re
 from typing import Final, Literal
 from unicodedata import category, normalize
 
-from memotree_storage.model.node import Entry, Node, is_id
+from memotree_storage.model.node import ID_ALPHABET, Entry, Node, is_id
 
 Kind = Literal["node", "archive"]
 
@@ -17,6 +17,7 @@ MAX_SLUG_BYTES: Final = 48
 
 _NODE_PATH: Final = re.compile(r"nodes/([^/]{2})/([^/]{2})/([^/]{16})(?:-[^/]*)?\.md")
 _ARCHIVE_PATH: Final = re.compile(r"archives/([^/]{16})(?:-[^/]*)?\.md")
+_ID_FOLDER: Final = re.compile(rf"nodes/(?:([{ID_ALPHABET}]{{2}})/)?(?:([{ID_ALPHABET}]{{2}})/)?")
 _APOSTROPHES: Final = "'\u2019"
 _NO_ASCII_WORD: Final = re.compile(r"[^0-9a-z]+")
 _SHOWN: Final = 300
@@ -82,6 +83,22 @@ def parse_path(path: str) -> tuple[Kind, str] | None:
         return ("node", entry_id) if is_id(entry_id) and entry_id.startswith(found[1] + found[2]) else None
     found = _ARCHIVE_PATH.fullmatch(path)
     return ("archive", found[1]) if found is not None and is_id(found[1]) else None
+
+
+class EntryPaths:
+    """The folders in which entries can be, and what the names of their files begin with; a `PathScope`."""
+
+    def names(self, folder: str) -> str | None:
+        """What the names of entries in a folder begin with; ``None`` if the folder has none, nor a folder of such."""
+        if folder == "archives/":
+            return ""
+        found = _ID_FOLDER.fullmatch(folder)
+        if found is None:
+            return None
+        return found[1] + found[2] if found[1] and found[2] else ""
+
+
+ENTRY_PATHS: Final = EntryPaths()
 
 
 def shown_path(path: str) -> str:

@@ -1,10 +1,16 @@
 """Which file of a commit holds an entry, if people name files as they like."""
 
+from collections.abc import Iterable
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from memotree_storage.conformance.drafts import draft
 from memotree_storage.git.entry_files import EntryDifference, EntryFile, SecondFile, diff_entries, entry_files
 from memotree_storage.git.objects import TREE
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.model.paths import ENTRY_PATHS, parse_path
+from memotree_storage.ports import PathChange
 
 ID, OTHER = "7xk2m9qd4tnvw0ha", "7xk2m9qd4tnvw0hb"
 STEM, OTHER_STEM = f"nodes/7x/k2/{ID}", f"nodes/7x/k2/{OTHER}"
@@ -103,3 +109,27 @@ def test_finding_a_name_reads_no_other_folder(store: GitRepository, monkeypatch:
     monkeypatch.setattr(store._objects, "read", lambda name: (kinds.append((found := read(name))[0]), found)[1])
     assert len(entry_files(store, head, ["3x4y000000000000"])["3x4y000000000000"]) == 1
     assert kinds.count(TREE) == 5, "root, archives, nodes, 3x, 4y"
+
+
+PLACES = st.sampled_from(["nodes", "archives", "other", "7x", "k2", "ab", "a", ID, OTHER, f"{ID}.md", f"{OTHER}-b.md"])
+PATHS = st.lists(PLACES, min_size=1, max_size=5).map("/".join)
+TREES = st.sets(PATHS | st.sampled_from([f"{STEM}.md", f"{OTHER_STEM}-a.md", ARCHIVE, f"nodes/ab/k2/{ID}.md"]))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=st.none() | TREES, after=TREES)
+def test_the_scope_of_entries_has_all_of_them(store: GitRepository, before: set[str] | None, after: set[str]) -> None:
+    """Whatever else is in the tree, walking the scope alone finds the same entries as walking everything."""
+    old = None if before is None else committed(store, before, b"before")
+    new = committed(store, after, b"after")
+
+    def entries(changes: Iterable[PathChange]) -> list[PathChange]:
+        return [change for change in changes if parse_path(change.path) is not None]
+
+    assert entries(store.diff(old, new, ENTRY_PATHS)) == entries(store.diff(old, new))
+
+
+def committed(store: GitRepository, paths: set[str], content: bytes) -> str:
+    """A commit with these files, less those that are the folder of another one."""
+    folders = {path[:place] for path in paths for place, character in enumerate(path) if character == "/"}
+    return store.write_commit(draft(None, {path: content + path.encode() for path in paths - folders})).commit_id
