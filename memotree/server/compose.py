@@ -12,6 +12,7 @@ from memotree_storage.embedded.privacy import close_folders_in
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.validation import Limits
 from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.ownership import DatabaseOwnership
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
@@ -66,6 +67,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
     Raises:
         DataFolderInUseError: Another server uses the data folder.
         DataFolderUnusableError: The data folder cannot be locked.
+        DatabaseInUseError: The database belongs to another data folder.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: Qdrant does not answer.
     """
@@ -156,6 +158,10 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
     await asyncio.to_thread(close_folders_in, settings.data_folder)
     await check_stores(settings)
     postgres = await _postgres(settings, stack)
+    ownership = DatabaseOwnership(postgres, settings.data_folder) if isinstance(postgres, str) else None
+    if ownership is not None:  # an embedded PostgreSQL is a part of the folder
+        stack.push_async_callback(ownership.release)
+        await ownership.acquire()
     database = Database(
         postgres if isinstance(postgres, str) else postgres.url,
         min_size=settings.postgres_pool_min,
@@ -190,6 +196,8 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
     )
     stack.push_async_callback(store.close)
     await store.open()
+    if ownership is not None:
+        await ownership.note()  # a new database has its tables only now
     await index.make_current()
     if isinstance(postgres, EmbeddedPostgres):
         postgres.supervisor.on_restart(database.renew_broken)

@@ -100,6 +100,50 @@ async def test_verify_uses_the_running_server_of_the_folder(server: Service, sha
     assert status == 0, told
 
 
+@pytest.mark.requirement("STORE-8")
+async def test_a_server_with_another_data_folder_is_refused_by_the_database(
+    server: Service, tmp_path: Path, shared: dict[str, str]
+) -> None:
+    other = tmp_path / "other"
+    told = await refused(other, tmp_path / "second.log", shared)
+    assert f"belongs to the data folder {server.data}, not to {other}; two folders would delete" in told
+    assert "Stop that server" in told
+    assert await answers(server)
+    assert await server.stop() == 0
+    told = await refused(other, tmp_path / "third.log", shared)  # nobody runs now, but the rows are of the first one
+    assert f"belongs to the data folder {server.data}, not to {other}" in told
+    way_out = told.partition("make this one its owner with `echo ")[2].partition("`")[0]
+    folder_id, _, path = way_out.partition(" > ")
+    await asyncio.to_thread(Path(path).write_text, f"{folder_id}\n")
+    owner = await start(other, tmp_path / "fourth.log", environment=shared)
+    assert await answers(owner)
+    assert await owner.stop() == 0
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_killed_server_leaves_the_database_free(
+    server: Service, tmp_path: Path, shared: dict[str, str]
+) -> None:
+    async with server.channel() as channel:
+        workspace = (await Calls(channel, f"w-{new_id()}").begin()).workspace
+    server.kill()
+    moved = tmp_path / "moved"
+    server.data.rename(moved)
+    again = await start(moved, tmp_path / "second.log", environment=shared)  # the id of a folder moves with it
+    try:
+        status, told = await cli(shared, "verify", "--address", again.address, "--workspace", workspace)
+        assert status == 0, told
+    finally:
+        again.kill()
+
+
+async def refused(data: Path, log: Path, settings: Mapping[str, str]) -> str:
+    """Start a server that is refused; return what it says."""
+    with pytest.raises(ServerEndedError) as error:
+        await start(data, log, environment=settings)
+    return str(error.value)
+
+
 async def cli(settings: Mapping[str, str], *arguments: str) -> tuple[int, str]:
     """Run ``memotree``; return the exit code and its output."""
     process = await asyncio.create_subprocess_exec(

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from enum import IntEnum
 from importlib import resources
 from typing import Any, Final
 
@@ -43,7 +44,6 @@ WORK_MIGRATIONS: Final = (
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 
-_LOCK: Final = 7_301_976_321
 _SESSION_SETTINGS: Final = (
     "-c TimeZone=UTC -c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
 )
@@ -58,6 +58,14 @@ _OF_THE_QUERY: Final = {"22", "23", "42", "54"}
 
 _NO_RESOURCES: Final = "53"
 _log = structlog.get_logger(__name__)
+
+
+class AdvisoryLock(IntEnum):
+    """The keys of all advisory locks in the database."""
+
+    MIGRATION = 7_301_976_321
+    JOB_CLAIM = 7_301_976_322
+    DATA_FOLDER = 7_301_976_323
 
 
 class ServerBusyError(UnavailableError):
@@ -169,7 +177,7 @@ class Database:
             ) from error
         try:
             async with self.transaction() as conn:
-                await conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+                await conn.execute("select pg_advisory_xact_lock(%s)", (AdvisoryLock.MIGRATION.value,))
                 await _migrate_work(conn)
                 return await _renew_mirror(conn)
         except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as error:

@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from memotree_storage.model.node import new_id
-from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.database import AdvisoryLock, Connection
 
 QUEUED: Final = "queued"
 RUNNING: Final = "running"
@@ -28,7 +28,6 @@ OVER: Final = frozenset({SUCCEEDED, FAILED, STOPPED, CANCELLED})
 
 RESUMABLE: Final = frozenset({FAILED, STOPPED, CANCELLED})
 
-_CLAIM_LOCK: Final = 7_301_976_322
 _COLUMNS: Final = (
     "number, job_id as id, workspace_id, kind, subject, lane, state, step, done, total, reason, message, attempts,"
     " crashes, result_type, result, usage, created_at, updated_at"
@@ -188,7 +187,7 @@ async def claim(
             committed but could not confirm; such a job is started again.
     """
     # One claim at a time: two concurrent claims could each take a job of the same lane.
-    await conn.execute("select pg_advisory_xact_lock(%s)", (_CLAIM_LOCK,))
+    await conn.execute("select pg_advisory_xact_lock(%s)", (AdvisoryLock.JOB_CLAIM.value,))
     async with conn.cursor(row_factory=class_row(Job)) as cursor:
         await cursor.execute(
             "update work.job set state = 'running', owner = %(owner)s, attempts = attempts + 1, reason = '',"  # noqa: S608 - constants
