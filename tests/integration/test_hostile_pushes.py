@@ -1,6 +1,7 @@
 """What anybody can push: values that no store can take stop neither their workspace nor another one, and are told."""
 
 import secrets
+import threading
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import ANY
@@ -9,7 +10,7 @@ import psycopg
 import pytest
 from integration.pushes import OpenAgain, differences, push, rows
 from integration.worlds import World
-from memotree_storage.git import diff
+from memotree_storage.git import diff, entry_files, packfile
 from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
@@ -17,6 +18,7 @@ from memotree_storage.mirror.catch_up import CommitNotMirroredError
 from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature
+from memotree_storage.postgres import rows as version_rows
 from memotree_storage.postgres.database import DatabaseFullError
 from memotree_storage.store import Store
 
@@ -171,6 +173,53 @@ def push_tree(repository: GitRepository, name: str, write: Callable[[PackWriter,
         pack.finish()
     assert repository.move_ref("refs/heads/main", head, made)
     return made
+
+
+async def test_a_file_that_is_too_large_is_a_fault_and_is_never_unpacked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, small = world.node("Large", content="x" * 20_000), world.node("Small")
+    push(world, "main", large, small)
+    monkeypatch.setattr(packfile, "LARGEST_OBJECT", 10_000)
+    assert await world.put(world.node())
+    assert small.id in await world.alive(await world.head())
+    assert large.id not in await world.alive(await world.head())
+    [told] = await differences(world.store, world.workspace)
+    assert "has 20," in told
+    assert "reads at most" in told
+    assert world.store.set_aside == {}
+
+
+async def test_a_text_under_many_names_sets_the_workspace_aside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_files, "MOST_BYTES", 100_000)
+    head = world.repository.refs()["refs/heads/main"]
+    many = [world.node(f"Node {number}", content="x" * 10_000) for number in range(11)]
+    assert await world.put(*many[:9])
+    before = world.repository.refs()["refs/heads/main"]
+    made = push(world, "main", *many, parent=head)
+    with pytest.raises(entry_files.CommitTooLargeError, match="more than 100,000 bytes together"):
+        await world.put(world.node())
+    assert set(await reasons(world.store, world.limits)) == {world.workspace}
+    assert world.repository.move_ref("refs/heads/main", made, before)
+    assert await world.put(world.node())
+
+
+async def test_the_tokens_of_a_long_text_are_counted_outside_the_event_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    count = version_rows.count_tokens
+
+    def noted(text: str) -> int:
+        if len(text) > 200_000:
+            counted.append(threading.get_ident())
+        return count(text)
+
+    monkeypatch.setattr(version_rows, "count_tokens", noted)
+    push(world, "main", world.node(content="word " * 50_000))
+    assert await world.put(world.node())
+    assert counted
+    assert threading.get_ident() not in counted
 
 
 @pytest.mark.requirement("GIT-8")

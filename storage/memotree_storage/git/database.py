@@ -23,10 +23,19 @@ from memotree_storage.git.objects import (
     TAG,
     ObjectDamagedError,
     ObjectMissingError,
+    ObjectTooLargeError,
     object_id,
     tag_target,
 )
-from memotree_storage.git.packfile import Pack, PackCaches, StoredObject, find_offset, index_entries
+from memotree_storage.git.packfile import (
+    Pack,
+    PackCaches,
+    StoredObject,
+    TooLarge,
+    check_loose_size,
+    find_offset,
+    index_entries,
+)
 
 _SMALL: Final = 4096
 """Up to this many objects, a pack's index goes into the shared dictionary."""
@@ -64,6 +73,7 @@ class ObjectDatabase:
         Raises:
             ObjectMissingError: The repository has no such object.
             ObjectDamagedError: The object is there, but its bytes do not match its id.
+        ObjectTooLargeError: It is larger than `LARGEST_OBJECT`; nothing of it was unpacked.
         """
         with disk_errors("read an object"):
             for attempt in range(_ATTEMPTS):
@@ -71,6 +81,8 @@ class ObjectDatabase:
                     found = self._read_once(name)
                 except FileNotFoundError:
                     found = None
+                except TooLarge as error:
+                    raise ObjectTooLargeError(name.hex(), error.size, error.limit) from None
                 except _BROKEN as error:
                     raise ObjectDamagedError(name.hex()) from error
                 if found is not None:
@@ -181,7 +193,9 @@ class ObjectDatabase:
         path = self._loose_path(name)
         if not path.is_file():
             return None
-        header, _, data = zlib.decompress(path.read_bytes()).partition(b"\0")
+        stored = path.read_bytes()
+        check_loose_size(stored)
+        header, _, data = zlib.decompress(stored).partition(b"\0")
         kind, _, _ = header.partition(b" ")
         return KIND_NUMBERS[kind], data
 

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from memotree_storage.errors import CorruptError, FieldViolation
+from memotree_storage.git.objects import ObjectTooLargeError
+from memotree_storage.model.codec import InvalidFileError, decode_entry
+from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import ENTRY_PATHS, Kind, entry_stems, parse_path
 from memotree_storage.ports import ObjectReader, PathChange
+
+MOST_BYTES: Final = 4 << 30
+"""Bytes of the files that one commit may change; an import of a million nodes has about two thousand million."""
 
 _AT_ONCE: Final = 500
 
@@ -60,6 +67,43 @@ class SecondFile:
             f"{self.path[:200]!r} is not read, because {self.read[:200]!r} has the same id {self.entry_id}. Remove one "
             "of the two files; the next change of that entry by MemoTree removes this one."
         )
+
+
+class CommitTooLargeError(CorruptError):
+    """The files that a commit changes are larger together than is read, as one text under many names can be."""
+
+    reason = "COMMIT_TOO_LARGE"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The files that the commit changes have more than {MOST_BYTES:,} bytes together, so it is not read. Move "
+            "the branches that have it back with git."
+        )
+
+
+class EntryDecoder:
+    """Decodes the files of one commit."""
+
+    def __init__(self, repository: ObjectReader) -> None:
+        self._repository = repository
+        self._bytes = 0
+
+    def decode(self, file: EntryFile) -> Entry:
+        """Decode a file.
+
+        Raises:
+            InvalidFileError: The file is no valid entry, or too large for one.
+            ObjectMissingError: Git has lost the file.
+            CommitTooLargeError: All files together have more than `MOST_BYTES`.
+        """
+        try:
+            data = self._repository.read_blob(file.blob)
+        except ObjectTooLargeError as error:
+            raise InvalidFileError(file.path, [FieldViolation("", error.message)]) from error
+        self._bytes += len(data)
+        if self._bytes > MOST_BYTES:
+            raise CommitTooLargeError
+        return decode_entry(file.path, data)
 
 
 def entry_files(repository: ObjectReader, commit_id: str, ids: Iterable[str]) -> dict[str, list[EntryFile]]:

@@ -57,6 +57,15 @@ class ObjectDamagedError(CorruptError):
         )
 
 
+class ObjectTooLargeError(CorruptError):
+    """An object is larger than MemoTree reads, as a small push can bring one."""
+
+    reason = "OBJECT_TOO_LARGE"
+
+    def __init__(self, object_id: str, size: int, limit: int) -> None:
+        super().__init__(f"Object {object_id} has {size:,} bytes, and MemoTree reads at most {limit:,}.")
+
+
 class InvalidSignatureError(InvalidInputError):
     """An author, committer or tagger that a Git object cannot store."""
 

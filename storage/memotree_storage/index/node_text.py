@@ -38,6 +38,12 @@ _OF_TURNS: Final = frozenset({SPEAKER, TIME})
 
 _SUMMARY_CHARS: Final = 2000
 
+INDEXED_CHARS: Final = 1 << 21
+"""Characters of a content that are indexed; a node of the default size limit has half as many at most.
+
+A file of forty million characters, which anybody may push, took a minute, and the index refused its words as too many.
+"""
+
 
 class NodeText(NamedTuple):
     """The texts of a node. A tuple, since thousands at once go to the term worker.
@@ -48,7 +54,7 @@ class NodeText(NamedTuple):
         facts: Its attributes, each a line with name and value, without records.
         brief: Its brief.
         summary: Its summary.
-        content: Its content.
+        content: Its content, or the beginning of it.
         own_title: Its title, if that says more than the content does.
         has_leaf: Whether it has content of its own, and so leaf features.
     """
@@ -68,7 +74,14 @@ def text_of(node: Node) -> NodeText:
     has_leaf = has_leaf_features(node)
     own = own_title(node.title, node.type, node.content) if has_leaf else node.title
     return NodeText(
-        node.title, node.tags, _facts(node), node.brief, node.summary, node.content, own_title=own, has_leaf=has_leaf
+        node.title,
+        node.tags,
+        _facts(node),
+        node.brief,
+        node.summary,
+        node.content[:INDEXED_CHARS],
+        own_title=own,
+        has_leaf=has_leaf,
     )
 
 
@@ -99,7 +112,7 @@ def embedded_text(node: Node) -> str:
 def embedded_leaf(node: Node) -> str:
     """Return the text that the vector of a leaf is computed from; its content alone if it is all there is."""
     title = own_title(node.title, node.type, node.content)
-    return "\n".join([*([title] if title else []), node.content, *_described(node)])
+    return "\n".join([*([title] if title else []), node.content[:INDEXED_CHARS], *_described(node)])
 
 
 def _described(node: Node) -> list[str]:

@@ -11,11 +11,11 @@ import structlog
 
 from memotree_storage import faults
 from memotree_storage.errors import CorruptError, MemoTreeError, UnavailableError
-from memotree_storage.git.entry_files import SecondFile, diff_entries
+from memotree_storage.git.entry_files import EntryDecoder, SecondFile, diff_entries
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.refs import LONGEST_NAME
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import InvalidFileError, decode_entry
+from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
@@ -299,6 +299,7 @@ def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[Entry
     """
     changes: list[EntryChange] = []
     broken: dict[str, str] = {}
+    decoder = EntryDecoder(repository)
     for found in diff_entries(repository, commit.parents[0] if commit.parents else None, commit.commit_id):
         if isinstance(found, SecondFile):
             broken[shown_path(found.path)] = found.fault
@@ -306,7 +307,7 @@ def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[Entry
             entry: Entry | None = None
             if found.new is not None:
                 try:
-                    entry = decode_entry(found.new.path, repository.read_blob(found.new.blob))
+                    entry = decoder.decode(found.new)
                 except (InvalidFileError, ObjectMissingError) as error:
                     broken[shown_path(found.new.path)] = error.message
             if not found.same_entry:

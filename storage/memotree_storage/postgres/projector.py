@@ -3,19 +3,23 @@
 The same code serves a commit that was just made, a replay after a crash, commits from outside, and a rebuild.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
-from memotree_storage.model.node import Entry
+from memotree_storage.model.node import Entry, Node
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.postgres.tree import Snapshot, State
 
-_LINE_BITS = 52  # doubles hold such integers exactly, and so do the filters of the index
+_FEW: Final = 100
+_FEW_CHARACTERS: Final = 1 << 17
+_LINE_BITS: Final = 52  # doubles hold such integers exactly, and so do the filters of the index
 
 
 class MirrorGapError(CorruptError):
@@ -70,7 +74,7 @@ async def project(
     await _insert_commit(conn, workspace_id, commit, place)
     alive = [change for change in changes if change.entry is not None]
     gone = [before[change.entry_id] for change in changes if change.entry is None and change.entry_id in before]
-    rows = [(*row_of(change.entry, change.blob), targets_of(change.entry)) for change in alive if change.entry]
+    rows = await _rows(alive)
     rows += [(*tombstone_of(last), []) for last in gone]
     touched = [row[0] for row in rows]
     await _end_versions(conn, workspace_id, place, touched)
@@ -88,6 +92,16 @@ async def project(
         (len(rows), len(moved), workspace_id),
     )
     return place
+
+
+async def _rows(alive: Sequence[EntryChange]) -> list[tuple[Any, ...]]:
+    """The rows of entries; of many or long ones in a thread, since their tokens are counted."""
+
+    def made() -> list[tuple[Any, ...]]:
+        return [(*row_of(change.entry, change.blob), targets_of(change.entry)) for change in alive if change.entry]
+
+    characters = sum(len(change.entry.content) for change in alive if isinstance(change.entry, Node))
+    return await asyncio.to_thread(made) if len(alive) > _FEW or characters > _FEW_CHARACTERS else made()
 
 
 async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] | None = None) -> set[str]:

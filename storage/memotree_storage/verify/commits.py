@@ -7,10 +7,17 @@ from itertools import islice
 from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
-from memotree_storage.git.entry_files import EntryDifference, EntryFile, SecondFile, diff_entries, entry_files
+from memotree_storage.git.entry_files import (
+    EntryDecoder,
+    EntryDifference,
+    EntryFile,
+    SecondFile,
+    diff_entries,
+    entry_files,
+)
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.mirror.catch_up import mirrored_refs
-from memotree_storage.model.codec import InvalidFileError, decode_entry
+from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import parse_path, shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX
@@ -129,6 +136,7 @@ class CommitCheck:
     def _parts(self, commits: Sequence[CommitInfo]) -> Iterator[_Part]:
         for commit in commits:
             part = _Part(commit)
+            decoder = EntryDecoder(self._repository)
             try:
                 parent = commit.parents[0] if commit.parents else None
                 for found in diff_entries(self._repository, parent, commit.commit_id):
@@ -138,18 +146,18 @@ class CommitCheck:
                     if isinstance(found, SecondFile):
                         part.faults[found.path] = found.fault
                     elif found.old != found.new:
-                        self._expect(found, part)
+                        self._expect(found, part, decoder)
             except (ObjectMissingError, CorruptError) as error:
                 part.damage = error.message
             part.last = True
             yield part
 
-    def _expect(self, found: EntryDifference, part: _Part) -> None:
+    def _expect(self, found: EntryDifference, part: _Part, decoder: EntryDecoder) -> None:
         before = after = None
         if found.old is not None:
             before, _ = self._decode(found.old)
         if found.new is not None:
-            after, fault = self._decode(found.new)
+            after, fault = self._decode(found.new, decoder)
             if fault:
                 part.faults[found.new.path] = fault
         if found.same_entry:
@@ -165,9 +173,9 @@ class CommitCheck:
             return  # it was not alive before and is not alive now
         part.rows.append(_Expected(found.entry_id, version, _placement(version, last)))
 
-    def _decode(self, file: EntryFile) -> tuple[Entry | None, str]:
+    def _decode(self, file: EntryFile, decoder: EntryDecoder | None = None) -> tuple[Entry | None, str]:
         try:
-            return decode_entry(file.path, self._repository.read_blob(file.blob)), ""
+            return (decoder or EntryDecoder(self._repository)).decode(file), ""
         except InvalidFileError as error:
             return None, error.message
 

@@ -3,12 +3,15 @@
 import os
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from memotree_storage.conformance.drafts import MAIN, draft, files
-from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, ObjectMissingError
+from memotree_storage.git import packfile
+from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, ObjectMissingError, ObjectTooLargeError
 from memotree_storage.git.pack import PackWriter, create_temporary
 from memotree_storage.git.repository import GitRepository
 from unit.storage.git.judge import Judge
@@ -180,3 +183,44 @@ def test_an_absent_object_is_missing_and_not_damaged(store: GitRepository) -> No
     store.write_commit(draft(None, {"a": b"1"}))
     with pytest.raises(ObjectMissingError):
         store.read_blob("0" * 40)
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("kept", ["whole", "as a delta", "loose"])
+def test_an_object_that_is_too_large_is_refused_before_it_is_unpacked(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """A few kilobytes of a pack can stand for gigabytes."""
+    text = "\n".join(f"line {line} {random.Random(line).random()}" for line in range(2000)).encode()
+    written = store.write_commit(draft(None, {"small.md": b"small", "one.md": text, "two.md": text + b"more"}))
+    assert store.move_ref(MAIN, None, written.commit_id)
+    if kept == "as a delta":
+        judge.run("repack", "-a", "-d", "-f", "-q")
+    elif kept == "loose":
+        [pack] = packs(store)
+        data = pack.read_bytes()
+        for path in (pack, pack.with_suffix(".idx")):
+            path.unlink()
+        judge.run("unpack-objects", "-q", stdin=data)
+    unpacked: list[int] = []
+    for name in ("unpack_object_at", "apply_delta"):
+        monkeypatch.setattr(packfile, name, noting(getattr(packfile, name), unpacked))
+    monkeypatch.setattr(packfile, "LARGEST_OBJECT", 10_000)
+    with GitRepository.open(store.path) as fresh:
+        assert fresh.read_path(written.commit_id, "small.md") == b"small"
+        for path in ("one.md", "two.md"):
+            with pytest.raises(ObjectTooLargeError, match=r"bytes, and MemoTree reads at most 10,000"):
+                fresh.read_path(written.commit_id, path)
+    assert max(unpacked, default=0) < 10_000
+
+
+def noting(unpack: Callable[..., Any], sizes: list[int]) -> Callable[..., Any]:
+    """The function, and a note of the size of what it gives."""
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        found = unpack(*arguments, **options)
+        chunks = found[0].decomp_chunks if isinstance(found, tuple) else found
+        sizes.append(sum(map(len, chunks)))
+        return found
+
+    return noted
