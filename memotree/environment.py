@@ -52,6 +52,8 @@ SETTINGS: Final = (
     "max_concurrent_calls",
     "session_ttl",
     "request_retention",
+    "document_time",
+    "document_memory",
     "job_concurrency",
     "job_retention",
     "renew_summaries",

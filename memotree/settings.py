@@ -198,6 +198,12 @@ class Settings(BaseSettings):
     request_retention: Duration = Field(
         default=timedelta(days=7), description="How long the result of a call is kept under its request id."
     )
+    document_time: Duration = Field(
+        default=timedelta(seconds=120), description="The processor time that reading one document may take."
+    )
+    document_memory: ByteSize = Field(
+        default=ByteSize(2**31), ge=2**28, description="The memory of a process that reads documents, in bytes."
+    )
     job_concurrency: int = Field(default=2, ge=1, le=64, description="Jobs that run at once.")
     job_retention: Duration = Field(default=timedelta(days=30), description="How long a finished job is kept.")
     renew_summaries: bool = Field(

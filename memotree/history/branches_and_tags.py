@@ -1,6 +1,5 @@
 """Branches and tags: creating, listing and deleting them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Final, TypeVar
 from memotree_storage.commit import refs
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.model.validation import check_text
 from memotree_storage.ports import CommitReader, Signature, TagDraft
@@ -95,9 +95,9 @@ class Refs:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             after = cursor["after"] if cursor else ""
             rows = await list_refs(conn, workspace.workspace_id, TAGS, after=after, limit=size + 1)
-        repository = await asyncio.to_thread(self._store.repositories.get, workspace.workspace_id)
+        repository = await in_store_thread(self._store.repositories.get, workspace.workspace_id)
         shown = rows[:size]
-        drafts = await asyncio.to_thread(lambda: [_read_tag(repository, row) for row in shown])
+        drafts = await in_store_thread(lambda: [_read_tag(repository, row) for row in shown])
         return pb.ListTagsResponse(
             tags=[_tag_message(row, draft) for row, draft in zip(shown, drafts, strict=True)],
             next_page_token=self._pages.write(request, {"after": rows[size - 1].name} if len(rows) > size else None),

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Final
 
 import structlog
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.store import Store
 
@@ -35,7 +36,7 @@ async def statuses(store: Store, embedded: Collection[str]) -> list[pb.StoreStat
 
 async def git_status(store: Store) -> pb.StoreStatus:
     """Whether the repositories can be written, and the versions of dulwich and git."""
-    return await _asked("git", lambda: asyncio.to_thread(_git_detail, store), embedded=True)
+    return await _asked("git", lambda: in_store_thread(_git_detail, store), embedded=True)
 
 
 async def postgres_status(store: Store, *, embedded: bool) -> pb.StoreStatus:

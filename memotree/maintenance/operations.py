@@ -6,6 +6,7 @@ from contextlib import aclosing
 from importlib.metadata import version
 
 import structlog
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, UnavailableError
 from memotree_storage.git.backup import write_backup
 from memotree_storage.model.tokens import COUNTER_NAME
@@ -51,7 +52,7 @@ class MaintenanceOperations:
         """Versions, stores, counts and limits; a store that does not answer is reported as unhealthy."""
         del request
         stores = await statuses(self._store, self._embedded)
-        workspaces = await asyncio.to_thread(self._store.repositories.ids)  # Git knows them in an outage too
+        workspaces = await in_store_thread(self._store.repositories.ids)  # Git knows them in an outage too
         return pb.GetStatusResponse(
             version=version("memotree"),
             stores=stores,
@@ -118,11 +119,11 @@ class MaintenanceOperations:
         del request
         chunks = write_backup(self._store.repositories, self._store.data_folder, version("memotree"))
         try:
-            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            while (chunk := await in_store_thread(next, chunks, None)) is not None:
                 if chunk:
                     yield pb.BackUpResponse(chunk=chunk)
         finally:
-            await asyncio.to_thread(chunks.close)
+            await in_store_thread(chunks.close)
 
     async def finish(self) -> None:
         """Wait for rebuilds that still run after their caller disconnected; part of a graceful stop."""

@@ -20,6 +20,7 @@ from memotree_storage.store import Store
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
+from memotree.forest.documents.reader import DocumentReader, ReadingLimits
 from memotree.forest.ingestion.batch_job import IngestDocuments
 from memotree.forest.ingestion.job import IngestDocument
 from memotree.forest.joining.join import ArchiveJoin
@@ -78,7 +79,9 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
         summaries = SummaryRenewal(store, models, runner, limits, background=settings.renew_summaries)
-        forest = forest_operations(store, models, runner, limits, summaries, settings)
+        reader = DocumentReader(ReadingLimits(settings.document_time, settings.document_memory))
+        stack.push_async_callback(reader.close)
+        forest = forest_operations(store, models, runner, limits, summaries, reader, settings)
         sessions = SessionOperations(store, pages, limits, summaries)
         stack.push_async_callback(sessions.finish)
         maintenance = MaintenanceOperations(
@@ -115,6 +118,7 @@ def forest_operations(
     runner: JobRunner,
     limits: ServiceLimits,
     summaries: SummaryRenewal,
+    reader: DocumentReader,
     settings: Settings,
 ) -> ForestOperations:
     """The operations of the forest; registers their jobs with the runner."""
@@ -123,8 +127,8 @@ def forest_operations(
     )
     drilling = DrillDown(store, models)
     return ForestOperations(
-        IngestDocument(store, models, runner, limits),
-        IngestDocuments(store, models, runner, limits),
+        IngestDocument(store, models, runner, limits, reader),
+        IngestDocuments(store, models, runner, limits, reader),
         recalling,
         drilling,
         Ask(recalling, drilling, store, models),

@@ -1,6 +1,5 @@
 """Opens, lists, commits, rebases and discards working sessions."""
 
-import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import session_transaction, transaction, workspace_transaction
 from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import InvalidInputError, MemoTreeError
 from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
@@ -160,7 +160,7 @@ class SessionOperations:
             rows = await staging.staged(conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1)
         more = len(rows) > size
         rows = rows[:size]
-        bases = await asyncio.to_thread(
+        bases = await in_store_thread(
             read_bases, self._store, workspace.workspace_id, rows, lost=session.state != "open"
         )
         return pb.ListChangesResponse(

@@ -1,6 +1,5 @@
 """Creates, reads, changes and deletes workspaces and archives."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from memotree_storage.commit.workspaces import (
     repair_creation,
 )
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from memotree_storage.model.node import Archive, is_id, new_id
 from memotree_storage.model.validation import check_text
@@ -133,7 +133,7 @@ class WorkspaceOperations:
         async with workspace_transaction(
             self._store, workspace.workspace_id, commit_point, follow=False, repair=repair
         ) as held:
-            info = await asyncio.to_thread(self._store.repositories.describe, workspace.workspace_id)
+            info = await in_store_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
             if request.HasField("name"):
                 check_workspace_name(request.name)
@@ -147,7 +147,7 @@ class WorkspaceOperations:
 
     async def _register(self, workspace_id: str) -> None:
         """Copy the name and description from Git to the row."""
-        info = await asyncio.to_thread(self._store.repositories.describe, workspace_id)
+        info = await in_store_thread(self._store.repositories.describe, workspace_id)
         async with self._store.database.transaction() as conn:
             await registry.put_workspace(conn, info)
 

@@ -4,7 +4,6 @@ This is the entry point of the library. The service builds on it, and so can any
 without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from memotree_storage import faults
 from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import StoreLocks
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
 from memotree_storage.git import backup, restored
 from memotree_storage.git.repository import GitRepository
@@ -115,13 +115,13 @@ class Store:
         """
         await self.database.open()
         await self.index.prepare()
-        await asyncio.to_thread(self.repositories.clear_unfinished)
-        await asyncio.to_thread(backup.clear_unfinished, self.data_folder)
+        await in_store_thread(self.repositories.clear_unfinished)
+        await in_store_thread(backup.clear_unfinished, self.data_folder)
         await self._note_model()
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)
         await self._forget_missing()
-        infos = _told_apart(await asyncio.to_thread(self.repositories.described))
+        infos = _told_apart(await in_store_thread(self.repositories.described))
         for info in infos:
             await self._alone(info, self._enter)
         for info in infos:
@@ -136,7 +136,7 @@ class Store:
         await self.maintenance.stop()
         await self.indexer.stop()
         await self.database.close()
-        await asyncio.to_thread(self.repositories.close)
+        await in_store_thread(self.repositories.close)
 
     def notice_commit(self, workspace_id: str) -> None:
         """Tell the background work that a workspace has a new commit, after its transaction has ended."""
@@ -145,7 +145,7 @@ class Store:
 
     async def catch_up(self, workspace_id: str, report: Report | None = None) -> int:
         """Mirror the commits and refs that the mirror lacks; return the number of new commits."""
-        repository = await asyncio.to_thread(self.repositories.get, workspace_id)
+        repository = await in_store_thread(self.repositories.get, workspace_id)
         with self.following(workspace_id):
             result = await catch_up(self.database, workspace_id, repository, report)
         if result.refs_changed:
@@ -176,8 +176,8 @@ class Store:
         old rows are deleted last, so that a search that has read the old rows still finds most of them. For ``meaning``
         see `reindex`.
         """
-        info = await asyncio.to_thread(self.repositories.describe, workspace_id)
-        repository = await asyncio.to_thread(self.repositories.get, workspace_id)
+        info = await in_store_thread(self.repositories.describe, workspace_id)
+        repository = await in_store_thread(self.repositories.get, workspace_id)
         async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")
             # Take the lock that the removal needs now: upgrading it later would wait for the holders of the weaker one.
@@ -259,8 +259,8 @@ class Store:
 
     async def _recover(self, info: WorkspaceInfo) -> None:
         workspace_id = info.workspace_id
-        repository = await asyncio.to_thread(self.repositories.get, workspace_id)
-        for sentence in await asyncio.to_thread(repository.recover, exclusive=True):
+        repository = await in_store_thread(self.repositories.get, workspace_id)
+        for sentence in await in_store_thread(repository.recover, exclusive=True):
             _log.warning("recovered", workspace=info.name, what=sentence)
         await self._forget_lost(info, repository)
         if not await self._counts_agree(workspace_id):
@@ -279,7 +279,7 @@ class Store:
 
     async def _forget_lost(self, info: WorkspaceInfo, repository: GitRepository) -> None:
         """After a restore: forget what PostgreSQL keeps about commits that the backup lacks. A kill repeats this."""
-        taken_at = await asyncio.to_thread(restored.backup_time, repository.path)
+        taken_at = await in_store_thread(restored.backup_time, repository.path)
         if taken_at is None:
             return
         workspace_id = info.workspace_id
@@ -293,7 +293,7 @@ class Store:
                 await projector.forget(conn, workspace_id)
                 await _register(conn, info)
         faults.point("restore.forgotten")
-        await asyncio.to_thread(restored.remove_mark, repository.path)
+        await in_store_thread(restored.remove_mark, repository.path)
         _log.info(
             "a workspace was restored from a backup",
             workspace=info.name,
@@ -336,14 +336,14 @@ class Store:
             return
         if noted is not None:
             _log.warning("the embedding model has changed; every workspace is indexed again", was=noted, now=model)
-            for workspace_id in await asyncio.to_thread(self.repositories.ids):
+            for workspace_id in await in_store_thread(self.repositories.ids):
                 await self.index.delete(workspace_id)
         async with self.database.transaction() as conn:
             await put_setting(conn, _MODEL_NOTE, model)
 
     async def _forget_missing(self) -> None:
         """Delete the mirror of workspaces whose repository no longer exists."""
-        present = set(await asyncio.to_thread(self.repositories.ids))
+        present = set(await in_store_thread(self.repositories.ids))
         async with self.database.transaction() as conn:
             for workspace in await registry.list_workspaces(conn):
                 if workspace.workspace_id not in present:

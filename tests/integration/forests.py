@@ -17,6 +17,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import NodeOperations
+from memotree.forest.documents.reader import DocumentReader
 from memotree.forest.ingestion.batch_job import IngestDocuments
 from memotree.forest.ingestion.job import IngestDocument
 from memotree.forest.joining.join import ArchiveJoin
@@ -61,8 +62,9 @@ class Forest:
         self.summaries = SummaryRenewal(
             store, models, self.runner, world.limits, background=background, gather=timedelta(milliseconds=10)
         )
-        self.ingestion = IngestDocument(store, models, self.runner, world.limits)
-        self.batches = IngestDocuments(store, models, self.runner, world.limits)
+        self.reader = DocumentReader()
+        self.ingestion = IngestDocument(store, models, self.runner, world.limits, self.reader)
+        self.batches = IngestDocuments(store, models, self.runner, world.limits, self.reader)
         self.sessions = SessionOperations(store, world.pages, world.limits, self.summaries)
         self.nodes = NodeOperations(store, world.pages, world.limits)
         self.joining = ArchiveJoin(store, models, world.limits)
@@ -277,5 +279,6 @@ async def forest_of(
     finally:
         await forest.summaries.stop()
         await forest.runner.stop()
+        await forest.reader.close()
         await forest.sessions.finish()
         await models.close()

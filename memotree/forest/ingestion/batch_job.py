@@ -14,9 +14,11 @@ from memotree_storage.postgres import registry
 from memotree_storage.store import Store
 
 from memotree.error_mapping import HIDDEN, INTERNAL_REASON, classify
+from memotree.forest.documents.reader import DocumentReader
+from memotree.forest.documents.serialization import to_json
 from memotree.forest.ingestion.batch_run import KIND, BatchRun, input_name, refusal_name, request_for
 from memotree.forest.ingestion.job import job_events
-from memotree.forest.ingestion.request_parsing import check_request, read, read_ingester, to_json
+from memotree.forest.ingestion.request_parsing import check_request, read, read_ingester
 from memotree.forest.service_commit import branch_head
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import JobContext, JobRunner
@@ -48,9 +50,13 @@ class IngestDocuments:
         models: The gateway to the models.
         runner: Runs the jobs; `work` is registered with it for the kind `KIND`.
         limits: The limits of the service.
+        reader: Reads documents.
     """
 
-    def __init__(self, store: Store, models: Models, runner: JobRunner, limits: ServiceLimits) -> None:
+    def __init__(
+        self, store: Store, models: Models, runner: JobRunner, limits: ServiceLimits, reader: DocumentReader
+    ) -> None:
+        self._reader = reader
         self._store = store
         self._models = models
         self._runner = runner
@@ -106,7 +112,7 @@ class IngestDocuments:
             try:
                 _check_given_once(asked.document_id, given)
                 check_request(asked, self._limits)
-                inputs[input_name(number)] = await asyncio.to_thread(to_json, await read(asked))
+                inputs[input_name(number)] = await asyncio.to_thread(to_json, await read(asked, self._reader))
             except Exception as error:  # noqa: BLE001 - a defect that one document meets must not stop the others
                 inputs[refusal_name(number)] = _refusal(error).SerializeToString(deterministic=True)
         return inputs

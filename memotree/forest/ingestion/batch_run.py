@@ -17,9 +17,10 @@ from memotree_storage.postgres.jobs import STOPPED
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.forest.documents.serialization import from_json
 from memotree.forest.ingestion.known_document import DocumentIndex
 from memotree.forest.ingestion.planning import DocumentPlanner, Plan, Planning
-from memotree.forest.ingestion.request_parsing import from_json, read_ingester
+from memotree.forest.ingestion.request_parsing import read_ingester
 from memotree.forest.service_commit import Change, Changeset, branch_head, commit
 from memotree.forest.usage import note
 from memotree.jobs import JobContext

@@ -17,9 +17,11 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
+from memotree.forest.documents.reader import DocumentReader
+from memotree.forest.documents.serialization import from_json, to_json
 from memotree.forest.ingestion.known_document import DocumentIndex
 from memotree.forest.ingestion.planning import DocumentPlanner, Plan, Planning
-from memotree.forest.ingestion.request_parsing import check_request, from_json, read, read_ingester, to_json
+from memotree.forest.ingestion.request_parsing import check_request, read, read_ingester
 from memotree.forest.service_commit import Changeset, branch_head, commit
 from memotree.forest.usage import meter_of, note
 from memotree.jobs import JobContext, JobRunner
@@ -47,9 +49,13 @@ class IngestDocument:
         models: The gateway to the models.
         runner: Runs the jobs; `work` is registered with it for the kind `KIND`.
         limits: The limits of the service.
+        reader: Reads documents.
     """
 
-    def __init__(self, store: Store, models: Models, runner: JobRunner, limits: ServiceLimits) -> None:
+    def __init__(
+        self, store: Store, models: Models, runner: JobRunner, limits: ServiceLimits, reader: DocumentReader
+    ) -> None:
+        self._reader = reader
         self._store = store
         self._models = models
         self._runner = runner
@@ -72,7 +78,7 @@ class IngestDocument:
             index.check_name(request.name, document_id=request.document_id)
         known = index.find(request.document_id) if request.document_id else None
         subject = request.name or (known.name if known else "")
-        document = await read(request)
+        document = await read(request, self._reader)
         order.ClearField("document")
         job = await self._runner.submit(
             workspace.workspace_id,

@@ -1,11 +1,10 @@
-"""Reads and checks a request to ingest a document, and stores the document as the input of a job."""
+"""Checks a request to ingest a document, and reads its document."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import TAGS
@@ -13,7 +12,8 @@ from memotree_storage.model.node import Node
 from memotree_storage.model.validation import canonical_node, check_archive_name, check_author, node_faults, text_faults
 from memotree_storage.ports import Signature
 
-from memotree.forest.documents import Document, Section, SpokenTurn, Table, Turn, conversation, read_document
+from memotree.forest.documents import Document, SpokenTurn, conversation
+from memotree.forest.documents.reader import DocumentReader
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message, read_author
 from memotree.sessions.operations import DEFAULT_AGENT
@@ -97,7 +97,7 @@ def read_ingester(request: pb.IngestDocumentRequest | pb.IngestDocumentsRequest,
     return Ingester(read_author(request.author, "author", author) if request.HasField("author") else author, agent)
 
 
-async def read(request: pb.IngestDocumentRequest) -> Document:
+async def read(request: pb.IngestDocumentRequest, reader: DocumentReader) -> Document:
     """Reads the document of a request.
 
     Raises:
@@ -107,7 +107,7 @@ async def read(request: pb.IngestDocumentRequest) -> Document:
     if request.WhichOneof("document") == "conversation":
         return await asyncio.to_thread(_conversation, request)
     data: bytes | str = request.text if request.WhichOneof("document") == "text" else request.file
-    return await asyncio.to_thread(read_document, data, media_type=request.media_type, name=name)
+    return await reader.read(data, media_type=request.media_type, name=name)
 
 
 def _conversation(request: pb.IngestDocumentRequest) -> Document:
@@ -115,18 +115,3 @@ def _conversation(request: pb.IngestDocumentRequest) -> Document:
         SpokenTurn(turn.speaker, turn.text, turn.time, turn.id, turn.session) for turn in request.conversation.turns
     ]
     return conversation(turns, name=request.name or request.document_id)
-
-
-def to_json(document: Document) -> bytes:
-    """Returns a document as the input of a job, so that the job need not parse the file again."""
-    return json.dumps(asdict(document), ensure_ascii=False).encode()
-
-
-def from_json(data: bytes) -> Document:
-    """Returns the document that `to_json` stored."""
-    values: dict[str, Any] = json.loads(data)
-    outline = tuple(Section(**section) for section in values.pop("outline"))
-    turns = tuple(Turn(**turn) for turn in values.pop("turns"))
-    pages, warnings = tuple(values.pop("pages")), tuple(values.pop("warnings"))
-    tables = tuple(Table(**table) for table in values.pop("tables", ()))
-    return Document(**values, outline=outline, turns=turns, pages=pages, warnings=warnings, tables=tables)

@@ -3,7 +3,6 @@
 A crash leaves either nothing, or a commit that the next start mirrors.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_
 from memotree_storage.commit.tree_check import check_tree, named_by
 from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, Conflict, FailedPreconditionError, FieldViolation, MemoTreeError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry, Node
@@ -126,7 +126,7 @@ async def commit_entries(
     if both := sorted(gone & by_id.keys()):
         sentence = f"{both[0]} is both written and removed"
         raise ValueError(sentence)
-    data = await asyncio.to_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
+    data = await in_store_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
     order = _ImportRequest(
         workspace_id=workspace_id,
         branch=branch,
@@ -154,7 +154,7 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
         wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
         at_head = await tree.versions(snapshot, named_by(wanted) | order.expected.keys())
         _check_expected(order, at_head)
-        wanted = await asyncio.to_thread(_changing, order, wanted, at_head)
+        wanted = await in_store_thread(_changing, order, wanted, at_head)
         if not wanted:
             return head.commit_id
         await _check_tree(snapshot, wanted, at_head)
@@ -222,7 +222,7 @@ async def _check_tree(snapshot: Snapshot, wanted: Mapping[str, Entry | None], at
     verdict = await check_tree(snapshot, wanted, set(), at_head=at_head)
     faults_found = [(found.node_id, _sentence(found)) for found in verdict.conflicts]
     faults_found += [
-        (entry_id, f"{entry_id} hangs below itself.") for entry_id in await asyncio.to_thread(_circling, wanted)
+        (entry_id, f"{entry_id} hangs below itself.") for entry_id in await in_store_thread(_circling, wanted)
     ]
     if faults_found:
         raise ImportBrokenError.of(faults_found)

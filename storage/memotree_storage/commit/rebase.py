@@ -1,10 +1,10 @@
 """Merging staged changes onto another base: three ways, per node and field, from the blob each was derived from."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memotree_storage.commit.tree_check import check_tree
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, Conflict
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.merge import merge_entries
@@ -70,7 +70,7 @@ async def merge_onto(snapshot: Snapshot, store: Store, rows: Sequence[Staged]) -
     at_head = await tree.versions(snapshot, [row.entry_id for row in rows])
     wanted = [row for row in rows if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))]
     theirs = await store.entries.load(snapshot.state.workspace_id, list(at_head.values()))
-    bases = await asyncio.to_thread(read_bases, store, snapshot.state.workspace_id, wanted)
+    bases = await in_store_thread(read_bases, store, snapshot.state.workspace_id, wanted)
     return MergedChanges([_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows], at_head)
 
 

@@ -3,12 +3,12 @@
 After a crash between the two, the mirror lacks the change; it catches up before the next change and at the next start.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import move_ref
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -144,7 +144,7 @@ async def create_tag(transaction: WorkspaceTransaction, draft: TagDraft, find_co
     if await _find(transaction, BRANCHES, draft.name):
         raise ConfusingNameError.taken(draft.name, BRANCHES + draft.name)
     commit_id = await find_commit()
-    tag_id = await asyncio.to_thread(transaction.repository.write_tag, draft, commit_id)
+    tag_id = await in_store_thread(transaction.repository.write_tag, draft, commit_id)
     if not await move_ref(transaction, TAGS + draft.name, None, tag_id, commit_id):
         raise TagExistsError(draft.name)
     return RefRow(draft.name, tag_id, commit_id)

@@ -6,7 +6,6 @@
 A caller that keeps request ids claims the id in the same transaction, before step 1.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,6 +19,7 @@ from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_
 from memotree_storage.commit.tree_check import MissingChange, check_tree
 from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, FailedPreconditionError, NotFoundError
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import READ_LIMITS
@@ -317,10 +317,10 @@ async def _earlier_tag(transaction: WorkspaceTransaction, order: CommitOrder, co
     found = await refs.find_ref(transaction.conn, transaction.workspace_id, TAGS, order.tag)
     if found is not None:
         return () if found.commit_id == commit_id else (f"Tag {order.tag} names another commit; this one has no tag.",)
-    message = (await asyncio.to_thread(transaction.repository.commit_info, commit_id)).message
+    message = (await in_store_thread(transaction.repository.commit_info, commit_id)).message
     if trailers.trailers_of(message).get(trailers.TAG) != order.tag:
         return (f"The commit was made without tag {order.tag}.",)
-    tag_id = await asyncio.to_thread(transaction.repository.write_tag, _tag_draft(order), commit_id)
+    tag_id = await in_store_thread(transaction.repository.write_tag, _tag_draft(order), commit_id)
     return await place_tag(transaction, order.tag, tag_id, commit_id)
 
 

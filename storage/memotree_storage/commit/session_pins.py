@@ -1,9 +1,8 @@
 """Protects the base commit of an open session from ``git gc`` by a ref."""
 
-import asyncio
-
 import structlog
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import UnavailableError
 from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.store import Store
@@ -21,11 +20,11 @@ async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | 
         old: The commit that the ref names now, as far as the caller knows; ``None`` if there is no ref.
         new: The commit to protect; ``None`` deletes the ref.
     """
-    repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+    repository = await in_store_thread(store.repositories.get, workspace_id)
     ref = f"{KEEP_PREFIX}{session_id}"
     try:
-        if not await asyncio.to_thread(repository.move_ref, ref, old, new):
-            current = (await asyncio.to_thread(repository.refs)).get(ref)
-            await asyncio.to_thread(repository.move_ref, ref, current, new)
+        if not await in_store_thread(repository.move_ref, ref, old, new):
+            current = (await in_store_thread(repository.refs)).get(ref)
+            await in_store_thread(repository.move_ref, ref, current, new)
     except UnavailableError as error:
         _log.warning("the base of a session is not protected from git gc", session=session_id, why=error.message)

@@ -5,13 +5,13 @@ the commit point. From then on a cancellation waits for the end, and if PostgreS
 rows from Git.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
 from memotree_storage.ports import CommitStore
 from memotree_storage.postgres import registry
@@ -40,7 +40,7 @@ class Transaction:
 
     async def change_git(self, change: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking change of Git in a thread, past the commit point."""
-        return await self.past_commit_point(asyncio.to_thread(change, *args, **kwargs))
+        return await self.past_commit_point(in_store_thread(change, *args, **kwargs))
 
     async def swap(self, change: Callable[P, bool], *args: P.args, **kwargs: P.kwargs) -> bool:
         """The same for a compare and swap. If it fails, nothing has changed, and the commit point is reset."""
@@ -141,7 +141,7 @@ async def workspace_transaction(
             )
         )
         await registry.lock_workspace(held.conn, workspace_id)
-        repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+        repository = await in_store_thread(store.repositories.get, workspace_id)
         opened = WorkspaceTransaction(store, held.conn, commit_point, workspace_id, repository)
         if follow:
             await opened.follow_git()

@@ -1,12 +1,12 @@
 """Creating, changing and deleting workspaces: the repository and its row together."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 
 from memotree_storage import faults
 from memotree_storage.commit.transaction import Transaction, WorkspaceTransaction, transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.registry import Workspace
@@ -59,7 +59,7 @@ async def repair_creation(store: Store, workspace_id: str) -> None:
 async def discard_repository(store: Store, workspace_id: str) -> None:
     """Move the repository of a workspace to the trash, if it is there."""
     if store.repositories.path(workspace_id).is_dir():
-        await asyncio.to_thread(store.repositories.discard, workspace_id)
+        await in_store_thread(store.repositories.discard, workspace_id)
 
 
 async def describe_workspace(held: WorkspaceTransaction, info: WorkspaceInfo, message: str) -> Workspace:

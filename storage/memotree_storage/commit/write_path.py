@@ -14,13 +14,13 @@ A crash before step 2 changes nothing. If it happens later, the mirror lacks the
 and settles its session, which the commit's trailers name (see `memotree_storage.mirror.catch_up`).
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memotree_storage import faults
 from memotree_storage.commit.rebase import carry_over
 from memotree_storage.commit.transaction import WorkspaceTransaction
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.refs import RefNameTakenError
 from memotree_storage.model.codec import encode_entry
@@ -94,14 +94,14 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
         The commit, or ``None`` if another program moved the branch meanwhile: then nothing has changed.
     """
     conn, workspace_id, repository = transaction.conn, transaction.workspace_id, transaction.repository
-    written = await asyncio.to_thread(_write, repository, new)
+    written = await in_store_thread(_write, repository, new)
     faults.point("commit.before-swap")
     if not await move_ref(transaction, BRANCHES + new.branch, new.parent, written.commit_id, written.commit_id):
         return None
     faults.point("commit.swapped")
     changes = [_entry_change(entry_id, entry, written) for entry_id, entry in new.entries.items()]
     transaction.store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
-    info = await asyncio.to_thread(repository.commit_info, written.commit_id)
+    info = await in_store_thread(repository.commit_info, written.commit_id)
     await projector.project(conn, workspace_id, info, changes, before=new.at_parent)
     faults.point("commit.projected")
     remaining = 0

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from memotree_storage.concurrency.cancellation import cancel_and_wait
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
@@ -69,7 +70,7 @@ class FeatureMaker:
                 self._embedder.embed([embedded_text(node) for node in nodes]),
                 leaf_features.leaf_vectors(nodes, self._embedder),
                 self._terms.terms_of(nodes),
-                asyncio.to_thread(lambda: [shown_tokens(node, row.tokens) for row, node in read]),
+                in_store_thread(lambda: [shown_tokens(node, row.tokens) for row, node in read]),
             )
             found = [
                 VersionFeatures(term, vector, leaf_features.made(count, leaf, content))

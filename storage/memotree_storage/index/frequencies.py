@@ -5,12 +5,12 @@ line is collected. So the rows of ``mirror.term`` equal the counts of all mirror
 in the outbox; ``verify`` checks this.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index.node_text import text_of
@@ -155,7 +155,7 @@ class TermCountUpdate:
                 (fresh[start : start + _SLICE],),
             )
             rows = await cursor.fetchall()
-            await asyncio.to_thread(self._count, [(row[1], row[2]) for row in rows])
+            await in_store_thread(self._count, [(row[1], row[2]) for row in rows])
             self._versions.update(row[0] for row in rows)
 
     def _count(self, texts: Sequence[tuple[str, str]]) -> None:

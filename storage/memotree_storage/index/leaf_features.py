@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.index.node_text import (
     NodeText,
     embedded_leaf,
@@ -126,7 +127,7 @@ async def leaf_vectors(nodes: Sequence[Node], embedder: Embedder) -> list[Vector
     """Return the vector of each node's leaf; ``None`` for a node without leaf features."""
     found: list[Vector | None] = [None] * len(nodes)
     places = [place for place, node in enumerate(nodes) if has_leaf_features(node)]
-    texts = await asyncio.to_thread(lambda: [embedded_leaf(nodes[place]) for place in places])
+    texts = await in_store_thread(lambda: [embedded_leaf(nodes[place]) for place in places])
     for place, vector in zip(places, await embedder.embed(texts), strict=True):
         found[place] = vector
     return found
@@ -148,7 +149,7 @@ async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatur
             (shown_tokens(node), leaf_terms(text_of(node))) if has_leaf_features(node) else (0, None) for node in nodes
         ]
 
-    vectors, terms = await asyncio.gather(leaf_vectors(nodes, embedder), asyncio.to_thread(terms_of))
+    vectors, terms = await asyncio.gather(leaf_vectors(nodes, embedder), in_store_thread(terms_of))
     return [made(tokens, term, vector) for (tokens, term), vector in zip(terms, vectors, strict=True)]
 
 
@@ -191,7 +192,7 @@ async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeat
     ]
     if len(blocks) == 1:
         return blocks[0]
-    return await asyncio.to_thread(_joined, blocks)
+    return await in_store_thread(_joined, blocks)
 
 
 async def load(conn: "Connection", version_ids: Sequence[int]) -> dict[int, LeafFeatures]:
@@ -220,7 +221,7 @@ async def _read(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBl
             (list(version_ids),),
         )
         rows = await cursor.fetchall()
-    return await asyncio.to_thread(_block, rows)
+    return await in_store_thread(_block, rows)
 
 
 def _block(rows: Sequence[tuple[int, int, int, bytes, bytes, bytes]]) -> LeafFeatureBlock:

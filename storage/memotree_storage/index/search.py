@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.index import frequencies
 from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.indexer import Indexer
@@ -233,7 +234,7 @@ class Search:
         """Read and score some staged nodes; one that has been committed since is found through the index."""
         async with self._database.connection() as conn:
             rows = await staging.staged(conn, session_id, ids=ids)
-        entries = await asyncio.to_thread(lambda: [row.entry for row in rows])
+        entries = await in_store_thread(lambda: [row.entry for row in rows])
         pairs = [
             (row.version, entry)
             for row, entry in zip(rows, entries, strict=True)
@@ -244,7 +245,7 @@ class Search:
         vectors: Iterable[Vector | None] = repeat(None, len(pairs))
         if query.meaning or not self._embedder.is_slow:
             vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
-        terms = await asyncio.to_thread(_terms_of, [node for _, node in pairs])
+        terms = await in_store_thread(_terms_of, [node for _, node in pairs])
         made: _Overlay = []
         for (version, _), vector, term in zip(pairs, vectors, terms, strict=True):
             # A copy: a view of one row would keep the whole batch in memory.
@@ -270,7 +271,7 @@ async def _scores(overlay: _Overlay, score: Callable[[_Scored], float]) -> _Pair
     def scored() -> _Pairs:
         return [(version, score(item)) for version, item in overlay]
 
-    return await asyncio.to_thread(scored) if len(overlay) > _FEW_ROWS else scored()
+    return await in_store_thread(scored) if len(overlay) > _FEW_ROWS else scored()
 
 
 def _terms_of(nodes: Sequence[Node]) -> list[TermVector]:

@@ -17,6 +17,7 @@ from typing import IO, Any, Final
 
 import structlog
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.index.leaf_features import LeafTerms, node_terms
 from memotree_storage.index.node_text import NodeText, text_of
 from memotree_storage.model.node import Node
@@ -45,7 +46,7 @@ class TermMaker:
     async def terms_of(self, nodes: Sequence[Node]) -> list[NodeTerms]:
         """Return the terms of each node, in order."""
         if len(nodes) < _MANY:
-            return await asyncio.to_thread(lambda: _made([text_of(node) for node in nodes]))
+            return await in_store_thread(lambda: _made([text_of(node) for node in nodes]))
         return await asyncio.get_running_loop().run_in_executor(self._talker, self._asked, nodes)
 
     async def rest(self) -> None:

@@ -8,6 +8,7 @@ import psycopg
 import structlog
 
 from memotree_storage.concurrency.cancellation import cancel_and_wait
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.git.workspaces import Repositories
@@ -74,7 +75,7 @@ class BackgroundMaintenance:
             await requests.forget_old_requests(conn, self._retention)
             await answers.forget_unused(conn, answers.UNUSED)
         for workspace_id, session_id in expired:
-            await asyncio.to_thread(self._release, workspace_id, f"{KEEP_PREFIX}{session_id}")
+            await in_store_thread(self._release, workspace_id, f"{KEEP_PREFIX}{session_id}")
         async with self._database.connection() as conn:
             workspaces = [workspace.workspace_id for workspace in await registry.list_workspaces(conn)]
         ownerless: set[tuple[str, str]] = set()
@@ -93,7 +94,7 @@ class BackgroundMaintenance:
         return len(expired)
 
     async def _collect(self, workspace_id: str) -> None:
-        repository = await asyncio.to_thread(self._repositories.get, workspace_id)
+        repository = await in_store_thread(self._repositories.get, workspace_id)
         gone = await collect_unreachable_lines(self._database, workspace_id, repository)
         if gone:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
@@ -101,7 +102,7 @@ class BackgroundMaintenance:
     async def _ownerless_holds(self, workspace_id: str) -> set[tuple[str, str]]:
         """The refs that hold the base of a session that is closed or was never created."""
         # Refs are read first, so that the ref of a session that is opened meanwhile is not among them.
-        refs = await asyncio.to_thread(lambda: self._repositories.get(workspace_id).refs())
+        refs = await in_store_thread(lambda: self._repositories.get(workspace_id).refs())
         held = {name for name in refs if name.startswith(KEEP_PREFIX)}
         async with self._database.connection() as conn:
             owned = {KEEP_PREFIX + session_id for session_id in await sessions.unclosed_ids(conn, workspace_id)}
@@ -110,7 +111,7 @@ class BackgroundMaintenance:
     async def _release_ownerless(self, found: set[tuple[str, str]]) -> None:
         """Delete the refs that had no session in the previous round either: a session's ref is made before its row."""
         for workspace_id, ref in found & self._ownerless:
-            await asyncio.to_thread(self._release, workspace_id, ref)
+            await in_store_thread(self._release, workspace_id, ref)
         self._ownerless = found
 
     def _release(self, workspace_id: str, ref: str) -> None:
@@ -137,9 +138,9 @@ class BackgroundMaintenance:
 
     async def _repack_one(self, workspace_id: str) -> None:
         path = self._repositories.path(workspace_id)
-        if await asyncio.to_thread(count_packs, path) <= PACK_LIMIT:
+        if await in_store_thread(count_packs, path) <= PACK_LIMIT:
             return
-        self._repacking = asyncio.create_task(asyncio.to_thread(maintain, path))
+        self._repacking = asyncio.create_task(in_store_thread(maintain, path))
         report = await asyncio.shield(self._repacking)
         _log.info("repacked", workspace=workspace_id, packs=report.packs, note=report.note)
 

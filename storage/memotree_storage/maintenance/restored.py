@@ -1,9 +1,9 @@
 """What PostgreSQL keeps about commits that a restored repository lacks is forgotten, at the start after a restore."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.postgres import projector, requests, sessions
@@ -37,7 +37,7 @@ async def forget_lost(conn: Connection, workspace_id: str, repository: GitReposi
     """
     forgotten = await requests.forget_requests(conn, workspace_id)
     bases = await sessions.unclosed_bases(conn, workspace_id)
-    there = {session_id for session_id, base in bases.items() if await asyncio.to_thread(repository.exists, base)}
+    there = {session_id for session_id, base in bases.items() if await in_store_thread(repository.exists, base)}
     lost = sorted(bases.keys() - there)
     await sessions.detach(
         conn,
@@ -45,9 +45,9 @@ async def forget_lost(conn: Connection, workspace_id: str, repository: GitReposi
         f"lost its base commit: the workspace was restored from a backup of {taken_at}. ListChanges still shows what "
         "it staged",
     )
-    await asyncio.to_thread(_protect, repository, {session_id: bases[session_id] for session_id in there})
+    await in_store_thread(_protect, repository, {session_id: bases[session_id] for session_id in there})
     known = await projector.known_commits(conn, workspace_id)
-    ahead = await asyncio.to_thread(lambda: not all(map(repository.exists, known)))
+    ahead = await in_store_thread(lambda: not all(map(repository.exists, known)))
     return Forgotten(forgotten, len(lost), mirror_is_ahead=ahead)
 
 

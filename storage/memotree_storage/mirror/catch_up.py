@@ -1,6 +1,5 @@
 """Brings the mirror up to date with Git: after a crash, after commits by other programs, and in a rebuild."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +9,7 @@ import psycopg
 import structlog
 
 from memotree_storage import faults
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError, MemoTreeError, UnavailableError
 from memotree_storage.git.entry_files import EntryDecoder, SecondFile, diff_entries
 from memotree_storage.git.objects import ObjectMissingError
@@ -91,12 +91,12 @@ def _tell_odd_name(name: str, why: str) -> None:
 
 async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:
     """Whether the mirrored refs differ from the repository's; refs that name no commit are ignored."""
-    actual = mirrored_refs(await asyncio.to_thread(repository.refs))
+    actual = mirrored_refs(await in_store_thread(repository.refs))
     stored = await refs.object_ids(conn, workspace_id)
     if any(actual.get(name) != target for name, target in stored.items()):
         return True
     fresh = {name: target for name, target in actual.items() if name not in stored}
-    return bool(fresh) and bool(await asyncio.to_thread(_peeled, repository, fresh))
+    return bool(fresh) and bool(await in_store_thread(_peeled, repository, fresh))
 
 
 async def note_committer(conn: Connection, email: str) -> None:
@@ -126,7 +126,7 @@ async def catch_up(
             return CatchUp(0, refs_changed=False)
         known = await projector.known_commits(conn, workspace_id)
         waiting = await _waiting_sessions(conn, workspace_id, repository)
-    commits = await asyncio.to_thread(_missing, repository, known)
+    commits = await in_store_thread(_missing, repository, known)
     done = 0
     for batch in _batches(commits):
         async with database.transaction() as conn:
@@ -152,7 +152,7 @@ async def catch_up_in_transaction(conn: Connection, workspace_id: str, repositor
     """The same inside a transaction that holds the workspace; for a few commits by other programs."""
     known = await projector.known_commits(conn, workspace_id)
     waiting = await _waiting_sessions(conn, workspace_id, repository)
-    commits = await asyncio.to_thread(_missing, repository, known)
+    commits = await in_store_thread(_missing, repository, known)
     await _mirror(conn, workspace_id, repository, commits, waiting)
     await _make_tags(commits, waiting)
     await follow_refs(conn, workspace_id, repository)
@@ -165,8 +165,8 @@ async def replay_in_transaction(
 
     Settles no session and makes no tag: both were done when the commits were made.
     """
-    found = mirrored_refs(await asyncio.to_thread(repository.refs))  # with those of a later push, a branch would miss
-    commits = await asyncio.to_thread(_missing, repository, set(), found)
+    found = mirrored_refs(await in_store_thread(repository.refs))  # with those of a later push, a branch would miss
+    commits = await in_store_thread(_missing, repository, set(), found)
     for done, batch in enumerate(_batches(commits)):
         await _mirror(conn, workspace_id, repository, batch, None)
         if report is not None:
@@ -183,8 +183,8 @@ async def follow_refs(
     ``found``, the refs of this moment are followed.
     """
     if found is None:
-        found = mirrored_refs(await asyncio.to_thread(repository.refs))
-    peeled = await asyncio.to_thread(_peeled, repository, found)
+        found = mirrored_refs(await in_store_thread(repository.refs))
+    peeled = await in_store_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
     moved = {name: pair for name, pair in peeled.items() if pair[1] in known}
     await refs.set_refs(conn, workspace_id, moved, keep=peeled.keys() - moved.keys())
@@ -238,7 +238,7 @@ class _Waiting:
         if session_id not in self._sessions or commit.committer.email not in self._committers:
             return None
         if session_id not in self._since:
-            self._since[session_id] = await asyncio.to_thread(_since, self.repository, *self._sessions[session_id])
+            self._since[session_id] = await in_store_thread(_since, self.repository, *self._sessions[session_id])
         return session_id if commit.commit_id in self._since[session_id] else None
 
 
@@ -287,7 +287,7 @@ async def _read_changes(
     repository: CommitReader, commits: Iterable[CommitInfo]
 ) -> AsyncIterator[tuple[CommitInfo, list[EntryChange], dict[str, str]]]:
     for commit in commits:
-        changes, broken = await asyncio.to_thread(changes_of, repository, commit)
+        changes, broken = await in_store_thread(changes_of, repository, commit)
         yield commit, changes, broken
 
 
@@ -323,7 +323,7 @@ async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
     for commit in commits:
         name = trailers.trailers_of(commit.message).get(trailers.TAG)
         if name is not None and await waiting.session_of(commit) is not None:
-            await asyncio.to_thread(_make_tag, waiting.repository, name, commit)
+            await in_store_thread(_make_tag, waiting.repository, name, commit)
 
 
 def _make_tag(repository: CommitStore, name: str, commit: CommitInfo) -> None:

@@ -1,9 +1,9 @@
 """Whole entries of one state, with their contents: committed ones from Git, staged ones from their session."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import staging
@@ -55,7 +55,7 @@ async def read_staged(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry
     for start in range(0, len(ids), _AT_ONCE):
         rows = await staging.staged(snapshot.conn, snapshot.state.session_id, ids=ids[start : start + _AT_ONCE])
         is_much = len(rows) > _FEW_ROWS or sum(len(row.data) for row in rows) > _FEW_BYTES
-        found |= await asyncio.to_thread(_decoded, rows) if is_much else _decoded(rows)
+        found |= await in_store_thread(_decoded, rows) if is_much else _decoded(rows)
     return found
 
 

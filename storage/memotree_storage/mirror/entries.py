@@ -1,10 +1,10 @@
 """Reads whole entries from Git by blob id, with a cache. A blob never changes, so a cached entry never gets stale."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
@@ -66,7 +66,7 @@ class EntryReader:
                 found[blob] = cached
         pending = list(missing.items())
         for start in range(0, len(pending), _AT_ONCE):
-            found.update(await asyncio.to_thread(self._read, workspace_id, pending[start : start + _AT_ONCE]))
+            found.update(await in_store_thread(self._read, workspace_id, pending[start : start + _AT_ONCE]))
         return found
 
     def _read(self, workspace_id: str, blobs: list[tuple[str, str]]) -> dict[str, Entry]:

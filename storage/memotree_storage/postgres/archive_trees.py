@@ -1,6 +1,5 @@
 """Whole archives at one state, read in one query for a search inside documents: every alive node, in tree order."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from psycopg.rows import class_row
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION, SPEAKER, TIME, VALID_FROM, VALID_TO
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection
@@ -195,7 +195,7 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
     async with snapshot.conn.cursor(binary=True) as cursor:
         await cursor.execute(_LEAVES, snapshot.state.arguments(archives=wanted))
         rows = await cursor.fetchall()
-    return await asyncio.to_thread(_arranged, rows, None if wanted is None else frozenset(wanted))
+    return await in_store_thread(_arranged, rows, None if wanted is None else frozenset(wanted))
 
 
 async def changed_archives(conn: Connection, workspace_id: str, from_commit: str, to_commit: str) -> set[str] | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import psycopg
 import structlog
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.embedded.lock import DataFolderUnusableError
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.postgres.database import AdvisoryLock, Connection, get_setting, put_setting
@@ -62,7 +63,7 @@ class DatabaseOwnership:
             DatabaseInUseError: The database belongs to another data folder.
             DataFolderUnusableError: The id of the folder cannot be read or written.
         """
-        folder_id = await asyncio.to_thread(_folder_id, self._folder)
+        folder_id = await in_store_thread(_folder_id, self._folder)
         conn = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, options=_OPTIONS)
         try:
             noted = await _noted(conn)

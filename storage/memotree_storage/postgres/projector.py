@@ -3,12 +3,12 @@
 The same code serves a commit that was just made, a replay after a crash, commits from outside, and a rebuild.
 """
 
-import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.ports import CommitInfo
@@ -101,7 +101,7 @@ async def _rows(alive: Sequence[EntryChange]) -> list[tuple[Any, ...]]:
         return [(*row_of(change.entry, change.blob), targets_of(change.entry)) for change in alive if change.entry]
 
     characters = sum(len(change.entry.content) for change in alive if isinstance(change.entry, Node))
-    return await asyncio.to_thread(made) if len(alive) > _FEW or characters > _FEW_CHARACTERS else made()
+    return await in_store_thread(made) if len(alive) > _FEW or characters > _FEW_CHARACTERS else made()
 
 
 async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] | None = None) -> set[str]:

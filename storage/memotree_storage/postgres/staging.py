@@ -1,6 +1,5 @@
 """The staged changes of sessions: durable, visible only inside the session, removed when a commit contains them."""
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any, Final
 
 from psycopg.rows import args_row
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import entry_path
@@ -121,7 +121,7 @@ async def stage(
         some = edits[start : start + _STAGED_AT_ONCE]
         is_much = len(some) > _FEW_EDITS or any(_chars(edit.entry) > _FEW_CHARS for edit in some)
         prepared = (
-            await asyncio.to_thread(_prepared, session.session_id, some, derived)
+            await in_store_thread(_prepared, session.session_id, some, derived)
             if is_much
             else _prepared(session.session_id, some, derived)
         )

@@ -13,6 +13,7 @@ from qdrant_client import grpc as wire
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
 from memotree_storage.qdrant import encoding
@@ -128,7 +129,7 @@ class QdrantIndex:
         under_way: deque[asyncio.Task[None]] = deque()
         try:
             for piece in encoding.slices(list(latest.values())):
-                messages = await asyncio.to_thread(_encode, piece)
+                messages = await in_store_thread(_encode, piece)
                 if len(under_way) == _IN_FLIGHT:
                     await under_way.popleft()
                 under_way.append(asyncio.create_task(self._put(messages)))

@@ -1,11 +1,11 @@
 """Compares every commit with its rows: the changes in Git, decoded, and the versions and placements in the mirror."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.entry_files import (
     EntryDecoder,
@@ -94,7 +94,7 @@ class CommitCheck:
     async def run(self) -> AsyncIterator[Difference | Step]:
         """Yield every difference, with progress by commits."""
         known = self._known = await self._commits()
-        commits, damage = await asyncio.to_thread(self._history, known)
+        commits, damage = await in_store_thread(self._history, known)
         for found in damage:
             yield found
         for commit_id in sorted(known - {commit.commit_id for commit in commits}):
@@ -102,12 +102,12 @@ class CommitCheck:
         done = 0
         yield Step("commits", done, len(commits))
         parts = self._parts(commits)
-        while batch := await asyncio.to_thread(_take, parts):
+        while batch := await in_store_thread(_take, parts):
             for found in await self._compare(batch):
                 yield found
             done += sum(part.last for part in batch)
             yield Step("commits", done, len(commits))
-        for found in await asyncio.to_thread(self._standing_faults):
+        for found in await in_store_thread(self._standing_faults):
             yield found
 
     async def _commits(self) -> set[str]:

@@ -1,10 +1,10 @@
 """Compares the document frequencies with Git: all mirrored texts, except those still to be counted in the outbox."""
 
-import asyncio
 from collections import Counter
 from heapq import nsmallest
 from typing import Any, Final
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.index.frequencies import ALL_DOCUMENTS, count_node
 from memotree_storage.model.node import Node
 from memotree_storage.postgres.database import Connection
@@ -66,7 +66,7 @@ class FrequencyCheck:
                     found.append(_differs(term, documents, should))
             after = rows[-1][0]
         wrong += len(self._should)
-        missing = await asyncio.to_thread(nsmallest, _MOST_NAMED - len(found), self._should)
+        missing = await in_store_thread(nsmallest, _MOST_NAMED - len(found), self._should)
         found += [_differs(term, 0, self._should[term]) for term in missing]
         if wrong > len(found):
             found.append(in_postgres("term", f"{wrong - len(found)} more terms are counted wrongly."))

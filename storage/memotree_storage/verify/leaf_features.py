@@ -1,11 +1,11 @@
 """Compares the leaf features with Git: each version with content has those that its text gives."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatures
@@ -90,7 +90,7 @@ async def _compare(
                 found.append(_difference(wrong, entry_id, commit_id))
         return found
 
-    return await asyncio.to_thread(compare)
+    return await in_store_thread(compare)
 
 
 def _wrong(there: LeafFeatures, node: Node, vector: Vector | None) -> str:

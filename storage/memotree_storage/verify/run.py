@@ -1,9 +1,9 @@
 """The whole verification: a snapshot of the mirror is compared with the refs of the same moment, then the index."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
@@ -28,7 +28,7 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: The index does not answer.
     """
-    repository = await asyncio.to_thread(store.repositories.get, workspace_id)
+    repository = await in_store_thread(store.repositories.get, workspace_id)
     if workspace_id in store.set_aside:
         yield in_git("workspace", f"The workspace takes no changes. {store.set_aside[workspace_id]}")
     async with _snapshot(store, workspace_id, repository) as (conn, refs):
@@ -58,6 +58,6 @@ async def _snapshot(
         await conn.execute("set local statement_timeout = 0")  # it reads everything, however long that takes
         async with store.database.transaction() as holding:
             await registry.lock_workspace(holding, workspace_id)
-            refs = await asyncio.to_thread(repository.refs)
+            refs = await in_store_thread(repository.refs)
             await conn.execute("select 1")  # the first statement takes the snapshot
         yield conn, refs

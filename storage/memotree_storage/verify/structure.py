@@ -1,9 +1,9 @@
 """Checks the mirror's own consistency: the workspace, refs, counts, lines and intervals."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.mirror.catch_up import mirrored_refs, odd_refs
@@ -182,7 +182,7 @@ def _at(seq: object) -> str:
 async def _workspace(conn: Connection, store: Store, workspace_id: str) -> list[Difference]:
     """Compare the name, description and creation time of the workspace."""
     try:
-        described = await asyncio.to_thread(store.repositories.describe, workspace_id)
+        described = await in_store_thread(store.repositories.describe, workspace_id)
     except CorruptError as error:
         return [in_git("workspace", error.message)]
     row = await registry.find_workspace(conn, workspace_id)
@@ -202,7 +202,7 @@ async def _refs(
     conn: Connection, workspace_id: str, repository: CommitReader, refs: Mapping[str, str]
 ) -> list[Difference]:
     """Compare the mirrored branches and tags, which are the watermark, with Git."""
-    should, found = await asyncio.to_thread(_peeled, repository, mirrored_refs(refs))
+    should, found = await in_store_thread(_peeled, repository, mirrored_refs(refs))
     found += [
         in_git("ref", f"{ascii(name)[:200]} is not mirrored, because {why}; rename it with git.")
         for name, why in odd_refs(refs).items()

@@ -1,0 +1,236 @@
+"""Reads documents in processes that have limits and can be stopped; see `reading_process`."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+
+from memotree.forest.documents.document import Document, UnreadableDocumentError, quoted
+from memotree.forest.documents.reading import read_document
+from memotree.forest.documents.reading_process import LENGTH_BYTES, encode
+from memotree.forest.documents.serialization import from_json
+
+_SMALL: Final = 4096
+"""A text of up to this many bytes is read in a thread of this process: no text of that size takes long."""
+
+_PROCESSES: Final = 2
+_IDLE_SECONDS: Final = 30.0
+"""After this time without a document, a process ends."""
+
+_SLOWEST: Final = 10
+"""How many times its processor time a document may take, on a machine that does other things too."""
+
+_log = structlog.get_logger(__name__)
+
+
+class DocumentTooCostlyError(UnreadableDocumentError):
+    """Reading the document would take more time or memory than one document may."""
+
+    reason = "DOCUMENT_TOO_COSTLY"
+
+    def __init__(self, name: str, limit: str, setting: str) -> None:
+        super().__init__(
+            f"{quoted(name)} needs more than {limit} to be read; give it in parts, or as plain text, or raise {setting}"
+            " on the server."
+        )
+
+
+class DocumentTooLongError(UnreadableDocumentError):
+    """The document has more text than one document may."""
+
+    reason = "DOCUMENT_TOO_LONG"
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(f"{quoted(name)} has more than {most:,} characters; give it in parts.")
+
+
+class DocumentCrashesReaderError(UnreadableDocumentError):
+    """The library that reads this kind of document crashed."""
+
+    reason = "DOCUMENT_CRASHES_READER"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{quoted(name)} crashed the library that reads it; save it anew, or give it as plain text.")
+
+
+class ReadingFailedError(RuntimeError):
+    """A defect in a reader; the message has its traceback, for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingLimits:
+    """What one document may cost.
+
+    Attributes:
+        time: Processor time.
+        memory: Bytes of memory of a reading process, with what Python itself needs.
+        characters: Characters of its text.
+    """
+
+    time: timedelta = timedelta(seconds=120)
+    memory: int = 2 << 30
+    characters: int = 50_000_000
+
+
+class DocumentReader:
+    """Reads documents, two at once; a process is kept for the next one. For one event loop.
+
+    Args:
+        limits: What one document may cost.
+    """
+
+    def __init__(self, limits: ReadingLimits | None = None) -> None:
+        self._limits = limits or ReadingLimits()
+        self._slots = asyncio.Semaphore(_PROCESSES)
+        self._idle: list[_Process] = []
+        self._resting: asyncio.TimerHandle | None = None
+
+    async def read(self, data: bytes | str, *, media_type: str = "", name: str = "") -> Document:
+        """Reads a document as `read_document` does, within the limits. A cancelled call stops its process.
+
+        Raises:
+            UnreadableDocumentError: As `read_document` does, or because a limit was exceeded.
+            ReadingFailedError: A reader has a defect.
+        """
+        if isinstance(data, str) and len(data) <= _SMALL:
+            return await asyncio.to_thread(read_document, data, media_type=media_type, name=name)
+        body = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        request = {"media_type": media_type, "name": name, "is_text": isinstance(data, str)}
+        async with self._slots:
+            head, answer = await self._asked(request, body, name)
+        self._refuse(head, name)
+        return await asyncio.to_thread(from_json, answer)
+
+    async def close(self) -> None:
+        """Ends the idle processes. Reading has ended before, or is cancelled."""
+        if self._resting is not None:
+            self._resting.cancel()
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def _asked(self, request: dict[str, Any], body: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+        process = self._idle.pop() if self._idle else await _Process.start(self._limits)
+        try:
+            async with asyncio.timeout(_SLOWEST * self._limits.time.total_seconds()):
+                head, answer = await process.ask(request, body)
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
+            status = await process.end()
+            if isinstance(error, TimeoutError) or status == -signal.SIGXCPU:
+                raise self._too_slow(name) from None
+            if status == -signal.SIGKILL:  # by the system, which is out of memory
+                raise self._too_large(name) from None
+            _log.error("a document crashed its reader", document=name, status=status)
+            raise DocumentCrashesReaderError(name) from None
+        except BaseException:
+            await asyncio.shield(process.end())
+            raise
+        if head.get("cause") == "memory":
+            await process.end()  # what is left of it may be in pieces
+        else:
+            self._keep(process)
+        return head, answer
+
+    def _keep(self, process: "_Process") -> None:
+        self._idle.append(process)
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
+
+    def _rest(self) -> None:
+        """End the idle processes: without input, they end by themselves."""
+        while self._idle:
+            self._idle.pop().let_go()
+
+    def _refuse(self, head: dict[str, Any], name: str) -> None:
+        cause = head.get("cause")
+        if cause == "memory":
+            raise self._too_large(name)
+        if cause == "length":
+            raise DocumentTooLongError(name, self._limits.characters)
+        if cause == "defect":
+            raise ReadingFailedError(head["message"])
+        if reason := head.get("reason"):
+            raise _error(reason, head["message"])
+
+    def _too_slow(self, name: str) -> DocumentTooCostlyError:
+        limit = f"{self._limits.time.total_seconds():g} seconds of processor time"
+        return DocumentTooCostlyError(name, limit, "MEMOTREE_DOCUMENT_TIME")
+
+    def _too_large(self, name: str) -> DocumentTooCostlyError:
+        return DocumentTooCostlyError(name, f"{self._limits.memory >> 20} MiB of memory", "MEMOTREE_DOCUMENT_MEMORY")
+
+
+class _Process:
+    """One reading process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, limits: ReadingLimits) -> "_Process":
+        arguments = (str(limits.time.total_seconds()), str(limits.memory), str(limits.characters))
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "memotree.forest.documents.reading_process", *arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C at the terminal must reach only the service
+            )
+        )
+
+    async def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """The head and the body of the answer; ``IncompleteReadError`` or ``ConnectionError`` if the process ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None  # noqa: S101 - both are pipes
+        assert stdout is not None  # noqa: S101
+        stdin.write(encode(request, body))
+        await stdin.drain()
+        length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
+        head: dict[str, Any] = json.loads(await stdout.readexactly(length))
+        return head, await stdout.readexactly(head["length"])
+
+    async def end(self) -> int:
+        """Kill the process; return its exit status, which is negative after a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None and not await self._ended():
+                self._process.kill()
+        return await self._process.wait()
+
+    async def _ended(self) -> bool:
+        """Whether it is ending already: its output is closed, so its status is only a moment away."""
+        stdout = self._process.stdout
+        if stdout is None or not stdout.at_eof():
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._process.wait()
+        return self._process.returncode is not None
+
+    def let_go(self) -> None:
+        """Close its input, so that it ends."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def _error(reason: str, message: str) -> UnreadableDocumentError:
+    """The error that the reading process had, with its class."""
+    for kind in _kinds(UnreadableDocumentError):
+        if kind.reason == reason:
+            error = kind.__new__(kind)
+            UnreadableDocumentError.__init__(error, message)
+            return error
+    return UnreadableDocumentError(message)
+
+
+def _kinds(kind: type[UnreadableDocumentError]) -> Iterator[type[UnreadableDocumentError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
