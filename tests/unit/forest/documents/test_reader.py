@@ -5,12 +5,10 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from io import BytesIO
 from typing import Any
 
 import pytest
-from pypdf import PdfWriter
-from pypdf.generic import ArrayObject, DictionaryObject, NameObject, StreamObject
+from nasty_documents import pdf_bomb
 
 from memotree.forest.documents import UnreadableDocumentError, read_document
 from memotree.forest.documents.packed import UnpackedTooLargeError
@@ -33,30 +31,6 @@ async def reader() -> AsyncIterator[DocumentReader]:
     made = DocumentReader()
     yield made
     await made.close()
-
-
-def bomb(pages: int, operations: int) -> bytes:
-    """A small PDF whose pages share one stream that unpacks to a long text."""
-    writer = PdfWriter()
-    stream = StreamObject()
-    stream._data = b"BT /F1 9 Tf (words and words) Tj ET\n" * operations
-    shared = writer._add_object(stream.flate_encode())
-    font = DictionaryObject(
-        {
-            NameObject("/Type"): NameObject("/Font"),
-            NameObject("/Subtype"): NameObject("/Type1"),
-            NameObject("/BaseFont"): NameObject("/Helvetica"),
-        }
-    )
-    for _ in range(pages):
-        page = writer.add_blank_page(200, 200)
-        page[NameObject("/Contents")] = ArrayObject([shared])
-        page[NameObject("/Resources")] = DictionaryObject(
-            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
-        )
-    file = BytesIO()
-    writer.write(file)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +67,7 @@ async def test_a_document_that_cannot_be_read_has_the_error_of_its_reader(reader
 async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_read() -> None:
     reader = DocumentReader(ReadingLimits(time=SECOND))
     with pytest.raises(DocumentTooCostlyError, match=r"'bomb.pdf' needs more than 1 seconds of processor time"):
-        await reader.read(bomb(3000, 20_000), name="bomb.pdf")
+        await reader.read(pdf_bomb(3000, 20_000), name="bomb.pdf")
     assert (await reader.read(LONG)).text == LONG
     await reader.close()
 
@@ -101,7 +75,7 @@ async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_rea
 async def test_the_time_of_one_document_is_not_that_of_all() -> None:
     """A process is kept for the next document, which has the whole time again."""
     reader = DocumentReader(ReadingLimits(time=3 * SECOND))
-    one = bomb(4, 4000)
+    one = pdf_bomb(4, 4000)
     for _ in range(10):
         assert (await reader.read(one, name="a.pdf")).pages
     await reader.close()
@@ -123,7 +97,7 @@ async def test_a_document_with_too_much_text_is_refused() -> None:
 
 
 async def test_a_crash_of_a_library_is_told(reader: DocumentReader) -> None:
-    task = asyncio.create_task(reader.read(bomb(3000, 20_000), name="a.pdf"))
+    task = asyncio.create_task(reader.read(pdf_bomb(3000, 20_000), name="a.pdf"))
     os.kill(await child(), signal.SIGSEGV)
     with pytest.raises(DocumentCrashesReaderError, match=r"'a.pdf' crashed the library that reads it"):
         await task
@@ -132,7 +106,7 @@ async def test_a_crash_of_a_library_is_told(reader: DocumentReader) -> None:
 
 async def test_a_cancelled_call_ends_its_process(reader: DocumentReader) -> None:
     before = set(children())
-    tasks = [asyncio.create_task(reader.read(bomb(3000, 20_000), name="bomb.pdf")) for _ in range(8)]
+    tasks = [asyncio.create_task(reader.read(pdf_bomb(3000, 20_000), name="bomb.pdf")) for _ in range(8)]
     while len(set(children()) - before) < 2:  # noqa: ASYNC110 - another process decides
         await asyncio.sleep(0.01)
     for task in tasks:
