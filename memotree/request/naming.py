@@ -5,7 +5,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.git.objects import is_hex_id
 from memotree_storage.git.refs import InvalidRefNameError, check_ref_name
 from memotree_storage.model.node import is_id
-from memotree_storage.model.validation import check_name
+from memotree_storage.model.validation import check_name, hidden_character
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 
@@ -52,6 +52,10 @@ def _check(prefix: str, name: str, field: str) -> None:
         check_ref_name(prefix + name)
     except InvalidRefNameError as error:
         raise InvalidRefNameError.at(field, _about(name, error)) from error
+    if hidden := hidden_character(name):
+        raise ConfusingNameError.at(
+            field, f"{name!r} has U+{ord(hidden):04X}, which cannot be seen; choose a name that looks like what it is."
+        )
     if is_hex_id(name):
         what = "the id of a commit, and Git itself ignores refs with such names"
     elif is_id(name):

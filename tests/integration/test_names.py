@@ -96,7 +96,10 @@ async def test_a_branch_and_a_tag_never_share_a_name(wire: Wire) -> None:
 
 
 @pytest.mark.requirement("GIT-3", "CANVAS-6")
-@pytest.mark.parametrize("name", ["f" * 40, "heads/main", "tags/v1"])
+@pytest.mark.parametrize(
+    "name",
+    ["f" * 40, "heads/main", "tags/v1", "main\u202e", "\ufeffmain", "ma\u200bin", "\u200d", "a/\u200d", "x\u2066y"],
+)
 async def test_a_branch_or_tag_name_that_git_could_read_differently_is_refused(untouched: Wire, name: str) -> None:
     for method, fields, field in (
         ("CreateBranch", {"name": name}, "name"),
@@ -109,7 +112,18 @@ async def test_a_branch_or_tag_name_that_git_could_read_differently_is_refused(u
 
 @pytest.mark.requirement("GIT-3")
 async def test_names_of_characters_that_resemble_digits_are_allowed(wire: Wire) -> None:
-    for name in ("abc", "2024", "beef", "0123456789ab", "v2024", "2024-11", "BEEF", "release/2024", "headstrong"):
+    for name in (
+        "abc",
+        "2024",
+        "beef",
+        "0123456789ab",
+        "v2024",
+        "2024-11",
+        "می\u200cخواهم",
+        "BEEF",
+        "release/2024",
+        "headstrong",
+    ):
         await wire("CreateBranch", name=name)
 
 

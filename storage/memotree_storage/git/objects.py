@@ -4,6 +4,8 @@ The formats are those of Git's ``Documentation/gitformat-*`` and ``fsck.c``. Obj
 --strict``. Parsing is tolerant, since people push commits made by any program.
 """
 
+import codecs
+import contextlib
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -29,6 +31,14 @@ _CRUFT: Final = "<>\n\0"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_SECOND: Final = int((datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH).total_seconds())
 _FIRST_SECOND: Final = int((datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds())
+
+
+_LONGEST_ENCODING: Final = 40
+_TEXT_CODECS: Final = (
+    *("ascii", "big5", "cp", "euc_", "gb", "hz", "iso2022_", "iso8859", "johab", "koi8", "mac", "ptcp154", "shift_jis"),
+    *("tis-620", "utf-8", "utf-16", "utf-32"),
+)
+"""How the names of codecs for texts begin; they all take time in proportion to the length."""
 
 
 class ObjectMissingError(NotFoundError):
@@ -261,13 +271,24 @@ def _parse_zone(zone: bytes) -> timezone:
 
 def _decode(data: bytes, encoding: str) -> str:
     """Decode text so that every store can hold it, whatever encoding the commit claims to have."""
-    try:
-        text = data.decode(encoding, "replace")
-    except (LookupError, ValueError):  # no such encoding, or not a text encoding
-        text = data.decode("utf-8", "replace")
+    text = data.decode(_codec(encoding), "replace")
     if not text.isprintable():  # some encodings yield lone surrogates
         text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     return text
+
+
+@lru_cache(maxsize=64)
+def _codec(encoding: str) -> str:
+    """The codec for an encoding that a commit claims; UTF-8 for one that no text is written in.
+
+    Python has others that are no encodings of text, or take time that grows with the square of the length (punycode).
+    """
+    if len(encoding) <= _LONGEST_ENCODING and encoding.isascii():
+        with contextlib.suppress(LookupError):
+            name = codecs.lookup(encoding).name
+            if name.startswith(_TEXT_CODECS):
+                return name
+    return "utf-8"
 
 
 def parse_tag(data: bytes) -> TagDraft:

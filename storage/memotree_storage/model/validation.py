@@ -64,6 +64,7 @@ _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe0
 """Characters that Unicode classifies as letters or marks but that are invisible: fillers, joiners, an empty braille
 cell, variation selectors."""
 
+_JOINERS: Final = "\u200c\u200d"
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEVICE_NAME: Final = re.compile(
@@ -154,6 +155,19 @@ def _invisible(field: str, text: str) -> Iterator[FieldViolation]:
     if text.strip() and not any(marks):
         codes = ", ".join(f"U+{ord(character):04X}" for character in text[:3])
         yield FieldViolation(field, f"shows nothing ({codes}); give it at least one visible character")
+
+
+def hidden_character(name: str) -> str | None:
+    """Return a character of a name that cannot be seen, so that the name looks like another one; ``None`` without one.
+
+    The two joiners are allowed between visible characters, since some scripts and emoji are written with them.
+    """
+    hidden = (one for one in name if one not in _JOINERS and unicodedata.category(one) in {"Cf", "Zl", "Zp"})
+    found = next(hidden, None)
+    if found is None and name:
+        blank = next((part for part in name.split("/") if part and any(_invisible("", part))), "")
+        found = blank[:1] or None
+    return found
 
 
 def _character_fault(character: str, offset: int, *, multiline: bool) -> str:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from memotree_storage.conformance.drafts import ABSENT, MAIN, WHO, draft
-from memotree_storage.git.objects import COMMIT, TREE, ObjectMissingError, encode_commit
+from memotree_storage.git.objects import COMMIT, TREE, ObjectMissingError, encode_commit, parse_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import CommitInfo, TagDraft
@@ -117,3 +117,17 @@ def test_signed_commits_and_merge_tags_are_read(store: GitRepository, judge: Jud
     commit_id = judge.run("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text.encode()).strip()
     signed = store.commit_info(commit_id)
     assert (signed.parents, signed.author.name, signed.message) == ((first.commit_id,), "A", "Signed\n")
+
+
+@pytest.mark.requirement("STORE-8", "GIT-8")
+@pytest.mark.parametrize("encoding", ["punycode", "base64", "unicode_escape", "no-such", "x" * 100_000, "\xff"])
+def test_a_message_in_no_encoding_of_text_is_read_as_utf_8(encoding: str) -> None:
+    """Some of Python's codecs are no encodings of text; punycode takes time that grows with the square of the length."""
+    head = f"tree {'0' * 40}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\nencoding {encoding}\n\n"
+    assert parse_commit("0" * 40, head.encode("latin-1") + "Smørrebrød\n".encode()).message == "Smørrebrød\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ISO-8859-1", "windows-1252", "CP1252"])
+def test_a_message_is_read_in_the_encoding_of_its_commit(encoding: str) -> None:
+    head = f"tree {'0' * 40}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\nencoding {encoding}\n\n"
+    assert parse_commit("0" * 40, head.encode() + "Smørrebrød\n".encode("latin-1")).message == "Smørrebrød\n"
