@@ -122,7 +122,7 @@ def test_signed_commits_and_merge_tags_are_read(store: GitRepository, judge: Jud
 @pytest.mark.requirement("STORE-8", "GIT-8")
 @pytest.mark.parametrize("encoding", ["punycode", "base64", "unicode_escape", "no-such", "x" * 100_000, "\xff"])
 def test_a_message_in_no_encoding_of_text_is_read_as_utf_8(encoding: str) -> None:
-    """Some of Python's codecs are no encodings of text; punycode takes time that grows with the square of the length."""
+    """Some of Python's codecs are no encodings of text; that of punycode takes quadratic time."""
     head = f"tree {'0' * 40}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\nencoding {encoding}\n\n"
     assert parse_commit("0" * 40, head.encode("latin-1") + "Smørrebrød\n".encode()).message == "Smørrebrød\n"
 
