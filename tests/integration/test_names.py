@@ -113,18 +113,7 @@ async def test_a_branch_or_tag_name_that_git_could_read_differently_is_refused(u
 @pytest.mark.requirement("GIT-3")
 async def test_names_of_characters_that_resemble_digits_are_allowed(wire: Wire) -> None:
     joined = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"  # a Persian word is written with a joiner
-    for name in (
-        "abc",
-        "2024",
-        "beef",
-        "0123456789ab",
-        "v2024",
-        "2024-11",
-        joined,
-        "BEEF",
-        "release/2024",
-        "headstrong",
-    ):
+    for name in ("abc", "2024", "beef", "0123456789ab", "v2024", "2024-11", joined, "BEEF", "release/2024", "tagged"):
         await wire("CreateBranch", name=name)
 
 
