@@ -48,7 +48,8 @@ UNPRINTED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udff
 """Characters that are not allowed in titles, briefs and summaries."""
 
 # --- Inline ---
-_SPECIAL: Final = re.compile(r"_\w*|\*+|`+|\[|!\[|<|://|:(?=\w)|\\[\\`*_\[<!:]")
+_SPECIAL: Final = re.compile(r"_+|\*+|`+|\[|!\[|<|://|:(?=\w)|\\[\\`*_\[<!:]")
+_NAME: Final = re.compile(r"_\w*")
 _URL_REST: Final = re.compile(r"[^\s<>\"`]*")
 _URL_TAIL: Final = re.compile(r"[*_~.,:;!?')\]]+\Z")
 _TICKS: Final = re.compile(r"`+")
@@ -265,9 +266,11 @@ class _Line:
     def _emphasis(self, token: str, start: int) -> int:
         mark = token[0]
         before = self._text[start - 1] if start else " "
-        if mark == "_" and _is_name(token, before):
-            return self._keep(start, start + len(token))
-        count = len(token) - len(token.lstrip(mark))
+        if mark == "_" and not before.isalnum():  # inside a word, the rest of it would be read once for each mark
+            word = _NAME.match(self._text, start)
+            if word and _is_name(word[0]):
+                return self._keep(start, word.end())
+        count = len(token)
         end = start + count
         after = self._text[end] if end < len(self._text) else " "
         if count > _LONGEST_RUN:
@@ -297,10 +300,10 @@ class _Line:
         return count
 
 
-def _is_name(word: str, before: str) -> bool:
+def _is_name(word: str) -> bool:
     """Whether a word that begins with an underscore is a name, like __init__ or _of_this_kind."""
     core = word.strip("_")
-    return bool(core) and not before.isalnum() and ("_" in core or word[:2] == word[-2:] == "__")
+    return bool(core) and ("_" in core or word[:2] == word[-2:] == "__")
 
 
 def _inline(text: str, labels: frozenset[str]) -> str:

@@ -125,6 +125,8 @@ def parse_turns(text: str, *, name: str = "", by_line: bool = False) -> Document
     except json.JSONDecodeError as error:
         fault = f"(column {error.colno}) is not JSON: {error.msg}"
         raise InvalidTurnsError(name, error.lineno, fault) from error
+    except ValueError as error:  # Python reads no number of thousands of digits
+        raise InvalidTurnsError(name, 1, "and those after it have a number that is too long") from error
     except RecursionError as error:
         raise TooDeepDocumentError(name, "JSON nested too deep for a conversation", "a flat list of turns") from error
 
@@ -137,6 +139,8 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
             yield number, json.loads(line)
         except json.JSONDecodeError as error:
             raise InvalidTurnsError(name, number, f"(column {error.colno}) is not JSON: {error.msg}") from error
+        except ValueError as error:
+            raise InvalidTurnsError(name, number, "has a number that is too long") from error
 
 
 def _from_value(name: str, value: Any) -> Document | None:

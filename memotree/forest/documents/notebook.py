@@ -54,6 +54,8 @@ def read(text: str, *, name: str = "") -> Document:
         notebook = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidNotebookError(name, f"is not JSON at line {error.lineno}") from error
+    except ValueError as error:  # Python reads no number of thousands of digits
+        raise InvalidNotebookError(name, "has a number that is too long") from error
     except RecursionError as error:
         raise TooDeepDocumentError(name, "JSON nested too deep for a notebook", "one that Jupyter has saved") from error
     writer = _Writer(_language(notebook))

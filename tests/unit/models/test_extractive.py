@@ -1,5 +1,6 @@
 """Extractive briefs and summaries: short, one line, in the text's language, from the text's own words."""
 
+import re
 from pydoc_data.topics import topics
 
 import pytest
@@ -9,6 +10,7 @@ from memotree_storage.model.node import Node
 from memotree_storage.model.validation import check_node
 from steps import LINEAR, Steps, growth
 
+from memotree.models import markup
 from memotree.models.extractive import BRIEF_CHARS, SUMMARY_CHARS, brief_of, summary_of
 
 ENGLISH = """\
@@ -253,3 +255,33 @@ def test_text_far_after_the_beginning_costs_nothing() -> None:
     with Steps() as whole:
         summary_of("", text * 40_000)
     assert whole.count <= read.count
+
+
+class _Measured:
+    """A pattern that notes how many characters its matches read."""
+
+    def __init__(self, pattern: "re.Pattern[str]") -> None:
+        self._pattern = pattern
+        self.read = 0
+
+    def _noted(self, found: "re.Match[str] | None") -> "re.Match[str] | None":
+        self.read += 0 if found is None else len(found[0])
+        return found
+
+    def search(self, text: str, offset: int) -> "re.Match[str] | None":
+        return self._noted(self._pattern.search(text, offset))
+
+    def match(self, text: str, offset: int) -> "re.Match[str] | None":
+        return self._noted(self._pattern.match(text, offset))
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("unit", ["a_", "_a", "__a", "a_b*", "_", "_a_ ", "\u4e2d_", "a__"])
+def test_marks_inside_a_word_do_not_read_the_rest_of_it_again(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand of them took a minute; a regular expression is one step, so steps do not show this."""
+    patterns = {name: _Measured(getattr(markup, name)) for name in ("_SPECIAL", "_NAME")}
+    for name, pattern in patterns.items():
+        monkeypatch.setattr(markup, name, pattern)
+    text = unit * 2000
+    assert list(markup.blocks(text))
+    assert sum(pattern.read for pattern in patterns.values()) <= 3 * len(text)

@@ -13,8 +13,10 @@ from steps import LINEAR, growth
 
 from memotree.forest.documents import Document, SpokenTurn, UnreadableDocumentError, conversation, read_document
 from memotree.forest.documents.canonical import canonical_text, one_line, title_or
+from memotree.forest.documents.conversation import InvalidTurnsError
 from memotree.forest.documents.dates import day_of
 from memotree.forest.documents.document import DEEPEST_LEVEL
+from memotree.forest.documents.notebook import InvalidNotebookError
 from memotree.forest.documents.outline import Heading, nest
 
 NODE_ID = "7xk2m9qd4tnvw0ha"
@@ -376,3 +378,18 @@ def test_the_next_version_of_a_file_is_read_as_the_kind_that_was_found_before(na
     """A client sends the type that was found; it must never turn a good file into a bad one."""
     before = read_document(text.encode(), name=name)
     assert read_document(text.encode(), name=name, media_type=before.media_type) == before
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.json", "1" * 5000, InvalidTurnsError),
+        ("a.jsonl", '{"speaker": "A", "text": "b"}\n' + "1" * 5000, InvalidTurnsError),
+        ("a.ipynb", "1" * 5000, InvalidNotebookError),
+    ],
+)
+def test_a_number_that_python_does_not_read_is_told(name: str, text: str, error: type[Exception]) -> None:
+    media_type = {"a.json": "application/json", "a.jsonl": "application/x-ndjson"}.get(name, "")
+    with pytest.raises(error, match="number that is too long"):
+        read_document(text, name=name, media_type=media_type)
