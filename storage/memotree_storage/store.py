@@ -4,6 +4,7 @@ This is the entry point of the library. The service builds on it, and so can any
 without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -100,6 +101,8 @@ class Store:
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
         self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
         """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
+        self.generations: Counter[str] = Counter()
+        """How often the rows of a workspace were replaced, by id; what is cached of rows belongs to one generation."""
         self._not_recovered: dict[str, str] = {}
         self._not_followed: dict[str, str] = {}
         self.search = Search(database, index, embedder, self.indexer)
@@ -188,6 +191,7 @@ class Store:
             with self.following(workspace_id):
                 await replay_in_transaction(conn, workspace_id, repository, report)
         self._not_recovered.pop(workspace_id, None)
+        self.generations[workspace_id] += 1
         self.placed.clear()  # the old rows may be wrong, since a rebuild was asked for
         await self._index(workspace_id, report, meaning=meaning)
 

@@ -43,7 +43,7 @@ _SIGNALS: Final = {
 }
 
 
-Seen: TypeAlias = BoundedCache[tuple[str, str, str], Version]
+Seen: TypeAlias = BoundedCache[tuple[str, int, str, str], Version]
 """Versions by workspace, commit and node."""
 
 
@@ -189,7 +189,7 @@ class ResultBuilder:
         """Returns the versions of nodes, read in batches so that other calls can run in between."""
         state, found = self._view.state, dict[str, Version]()
         if state.session_id is None:
-            keys = {key: (state.workspace_id, state.commit_id, key) for key in ids}
+            keys = {key: (state.workspace_id, self._view.generation, state.commit_id, key) for key in ids}
             found = {key: known for key, place in keys.items() if (known := self._seen.get(place)) is not None}
         wanted = sorted(ids - found.keys())
         for start in range(0, len(wanted), _AT_ONCE):
@@ -197,7 +197,7 @@ class ResultBuilder:
             found |= read
             if state.session_id is None:
                 for key, version in read.items():
-                    self._seen.put((state.workspace_id, state.commit_id, key), version)
+                    self._seen.put((state.workspace_id, self._view.generation, state.commit_id, key), version)
         return found
 
     def _result(

@@ -64,6 +64,7 @@ class StateView:
 
     Attributes:
         key: The key of the view in the cache.
+        generation: The generation of the rows that it was read from (`Store.generations`).
         state: The state; for a session, with its base commit at that moment.
         digest: For a session, a digest of its staged changes; another digest means another state.
         touched: For a session, the archives that its staged changes touch.
@@ -75,6 +76,7 @@ class StateView:
     """
 
     key: str
+    generation: int
     state: State
     digest: str
     touched: frozenset[str]
@@ -131,7 +133,8 @@ class SnapshotCache:
         below = await self._base(State(now.workspace_id, now.commit_id))
         if not digest:
             return below
-        key = f"{now.workspace_id}/{now.commit_id}/{now.session_id}/{digest}"
+        generation = below.generation
+        key = f"{now.workspace_id}/{generation}/{now.commit_id}/{now.session_id}/{digest}"
         known = self._views.get(key)
         if known is None:
             async with self._store.database.repeatable_read() as conn:
@@ -140,19 +143,20 @@ class SnapshotCache:
                 touched = frozenset(await archive_trees.staged_archives(snapshot))
                 archives = {one.entry_id: one for one in await tree.archives(snapshot)}
                 changed = await superseding(snapshot, touched)
-            known = StateView(key, now, digest, touched, below, archives)
+            known = StateView(key, generation, now, digest, touched, below, archives)
             known.superseding = _with_changed(below.superseding, touched, changed)
         return self._used(known)
 
     async def _base(self, state: State) -> StateView:
-        key = f"{state.workspace_id}/{state.commit_id}"
+        generation = self._store.generations[state.workspace_id]
+        key = f"{state.workspace_id}/{generation}/{state.commit_id}"
         known = self._views.get(key)
         if known is None:
             async with self._turns.of(key), self._store.database.connection() as conn:
                 known = self._views.get(key)
                 if known is None:
                     archives = {one.entry_id: one for one in await tree.archives(Snapshot(conn, state))}
-                    known = StateView(key, state, "", frozenset(), None, archives)
+                    known = StateView(key, generation, state, "", frozenset(), None, archives)
                     await self._inherit(conn, known)
                     self._used(known)
         return self._used(known)
@@ -170,7 +174,9 @@ class SnapshotCache:
         others = [
             other
             for other in reversed(self._views.values())
-            if other.below is None and other.keys and other.state.workspace_id == workspace_id
+            if other.below is None
+            and other.keys
+            and (other.state.workspace_id, other.generation) == (workspace_id, view.generation)
         ]
         for other in others[:_COMPARED]:
             changed = await archive_trees.changed_archives(conn, workspace_id, other.state.commit_id, commit_id)
@@ -250,7 +256,7 @@ class SnapshotCache:
 
     def _made(self, view: StateView, snapshots: Sequence[ArchiveSnapshot]) -> dict[str, ArchiveSnapshot]:
         for each in snapshots:
-            key = f"{view.state.workspace_id}/{each.archive_id}/{view.state.commit_id}/{view.digest}"
+            key = f"{view.key}/archive {each.archive_id}"
             view.keys[each.archive_id] = key
             self._keep(key, each)
         return {each.archive_id: each for each in snapshots}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from integration.pushes import run
 from integration.recall.talks import (
     COLLAPSED,
     GARDEN,
@@ -208,3 +209,33 @@ async def test_with_too_many_leaves_the_index_selects_archives_and_a_warning_say
     assert answer.leaves_considered == len(GARDEN)
     assert {passage.archive_name for passage in answer.passages} == {"notes"}
     assert any("index" in warning for warning in answer.warnings)
+
+
+# --- Rows that are replaced ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("STORE-4", "FOREST-8")
+@pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
+async def test_a_recall_after_a_rebuild_reads_nothing_that_was_cached_before(forest: Forest, strategy: int) -> None:
+    """The rows were damaged when they were cached; a rebuild mends the rows, and so what is recalled."""
+    world = forest.world
+    asked: dict[str, Any] = {"strategy": strategy, "include_trace": True}
+    right = await forest(**asked)
+    await run(world.store, "update mirror.version set title = 'Damaged', dead = position > 'a1' where not is_archive")
+    await run(world.store, "update mirror.passage set counts = terms, tokens = 1")
+    fresh = replace(forest, recalling=Recall(world.store, world.limits, Models(world.store.embedder)))
+    assert as_told(await fresh(**asked)) != as_told(right)
+    session = await world.open()
+    await world.stage(session, world.node("Staged"))
+    await fresh(**asked, revision=session)
+    await world.store.rebuild(world.workspace)
+    assert as_told(await fresh(**asked)) == as_told(right)
+    assert as_told(await fresh(**asked, revision=session)).text
+
+
+def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:
+    """An answer without its receipt, which has the moment."""
+    told = pb.RecallResponse()
+    told.CopyFrom(answer)
+    told.ClearField("receipt")
+    return told
