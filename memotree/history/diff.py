@@ -100,9 +100,15 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
     if not text:
         return ""
     try:
-        return await lookup.full_id(Snapshot(conn, new), text)
+        node_id = await lookup.full_id(Snapshot(conn, new), text)
     except lookup.NodeNotFoundError:
-        return await lookup.full_id(Snapshot(conn, old), text)
+        node_id = await lookup.full_id(Snapshot(conn, old), text)
+    for state in (new, old):
+        if await tree.versions(Snapshot(conn, state), [node_id]):
+            return node_id
+    raise lookup.NodeNotFoundError(
+        text, f"There is no node {text!r} in either of the two states. ListNodeRevisions tells where it was."
+    )
 
 
 def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:

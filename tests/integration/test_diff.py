@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from integration.histories import CREATED, DELETED, UPDATED, branch, diff, kinds, log
 from integration.worlds import World
-from memotree_storage.model.node import Relation
+from memotree_storage.model.node import Relation, new_id
 from memotree_storage.postgres import registry
 
 from memotree.history import HistoryOperations
@@ -163,6 +163,18 @@ async def test_for_texts_too_long_to_compare_a_diff_gives_their_sizes(world: Wor
 async def test_a_node_on_neither_side_is_refused(world: World, history: HistoryOperations) -> None:
     with pytest.raises(NodeNotFoundError):
         await diff(history, world, old_revision="main", node_id="zzzz")
+
+
+async def test_a_whole_id_that_is_in_neither_state_is_refused_too(world: World, history: HistoryOperations) -> None:
+    node = world.node()
+    first = await world.head()
+    there = await world.put(node)
+    gone = await world.put(delete=[node])
+    for node_id in (new_id(), node.id):
+        with pytest.raises(NodeNotFoundError, match="in either of the two states"):
+            await diff(history, world, old_revision=first, new_revision=gone, node_id=node_id)
+    (change,) = await diff(history, world, old_revision=first, new_revision=there, node_id=node.id)
+    assert change.node_id == node.id
 
 
 @pytest.mark.requirement("GIT-4", "GIT-5")
