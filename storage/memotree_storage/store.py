@@ -267,6 +267,7 @@ class Store:
         for sentence in await in_store_thread(repository.recover, exclusive=True):
             _log.warning("recovered", workspace=info.name, what=sentence)
         await self._forget_lost(info, repository)
+        await self.maintenance.release_ownerless(workspace_id)
         if not await self._counts_agree(workspace_id):
             _log.warning("the mirror of a workspace has lost rows and is rebuilt", workspace=info.name)
             await self.rebuild(workspace_id, meaning=False)  # all workspaces and calls wait for this

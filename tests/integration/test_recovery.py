@@ -23,6 +23,9 @@ from memotree_storage.ports import CommitDraft, IndexUnavailableError
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store
 
+from memotree.history import HistoryOperations
+from memotree.v1 import history_service_pb2 as history_pb
+
 
 async def names(store: Store) -> dict[str, str]:
     async with store.database.connection() as conn:
@@ -264,6 +267,25 @@ async def test_a_stop_ends_background_work_even_if_the_first_cancellation_is_los
     world.store.maintenance.start()
     await begun.wait()
     await asyncio.wait_for(world.store.maintenance.stop(), DEADLINE)
+
+
+@pytest.mark.requirement("STORE-4", "GIT-1")
+async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
+    world: World, history: HistoryOperations, again: OpenAgain
+) -> None:
+    """Its base was reached by that ref alone, so each rebuild mirrored it and each start collected it again."""
+    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await world.put(world.node("On the side"), branch="side")
+    await world.open("side")
+    await history.delete_branch(history_pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    await run(world.store, "drop schema mirror, work cascade")
+    await world.store.index.delete(world.workspace)
+    for _ in range(2):
+        async with again() as store:
+            await store.maintenance.tidy()
+            assert await differences(store, world.workspace) == []
+            await store.rebuild(world.workspace)
+            assert await differences(store, world.workspace) == []
 
 
 @pytest.mark.parametrize("failure", [OSError("no"), RuntimeError("no"), ValueError("no")])

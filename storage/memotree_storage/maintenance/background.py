@@ -99,6 +99,11 @@ class BackgroundMaintenance:
         if gone:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
 
+    async def release_ownerless(self, workspace_id: str) -> None:
+        """Delete the refs that hold the base of a session that nobody has, while no session can be opened."""
+        for _, ref in await self._ownerless_holds(workspace_id):
+            await in_store_thread(self._release, workspace_id, ref)
+
     async def _ownerless_holds(self, workspace_id: str) -> set[tuple[str, str]]:
         """The refs that hold the base of a session that is closed or was never created."""
         # Refs are read first, so that the ref of a session that is opened meanwhile is not among them.
