@@ -15,6 +15,7 @@ from integration.worlds import World
 from memotree_storage.concurrency import cancellation
 from memotree_storage.git.maintenance import MaintenanceReport
 from memotree_storage.maintenance import background
+from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.mirror import catch_up
 from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.node import new_id
@@ -282,7 +283,7 @@ async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
     await world.store.index.delete(world.workspace)
     for _ in range(2):
         async with again() as store:
-            await store.maintenance.tidy()
+            await collect_unreachable_lines(store.database, world.workspace, world.repository)
             assert await differences(store, world.workspace) == []
             await store.rebuild(world.workspace)
             assert await differences(store, world.workspace) == []
