@@ -276,6 +276,7 @@ async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
 ) -> None:
     """Its base was reached by that ref alone, so each rebuild mirrored it and each start collected it again."""
     await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await world.put(world.node("On main"))  # so that the side has a line of its own
     await world.put(world.node("On the side"), branch="side")
     await world.open("side")
     await history.delete_branch(history_pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
