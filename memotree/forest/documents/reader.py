@@ -24,6 +24,9 @@ _PROCESSES: Final = 2
 _IDLE_SECONDS: Final = 30.0
 """After this time without a document, a process ends."""
 
+_ATTEMPTS: Final = 2
+"""Processes in which a document is read before it counts as one that crashes them."""
+
 _SLOWEST: Final = 10
 """How many times its processor time a document may take, on a machine that does other things too."""
 
@@ -116,26 +119,28 @@ class DocumentReader:
             await self._idle.pop().end()
 
     async def _asked(self, request: dict[str, Any], body: bytes, name: str) -> tuple[dict[str, Any], bytes]:
-        process = self._idle.pop() if self._idle else await _Process.start(self._limits)
-        try:
-            async with asyncio.timeout(_SLOWEST * self._limits.time.total_seconds()):
-                head, answer = await process.ask(request, body)
-        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
-            status = await process.end()
-            if isinstance(error, TimeoutError) or status == -signal.SIGXCPU:
-                raise self._too_slow(name) from None
-            if status == -signal.SIGKILL:  # by the system, which is out of memory
-                raise self._too_large(name) from None
-            _log.error("a document crashed its reader", document=name, status=status)
-            raise DocumentCrashesReaderError(name) from None
-        except BaseException:
-            await asyncio.shield(process.end())
-            raise
-        if head.get("cause") == "memory":
-            await process.end()  # what is left of it may be in pieces
-        else:
-            self._keep(process)
-        return head, answer
+        for _ in range(_ATTEMPTS):  # the first process may have ended for a reason of its own
+            process = self._idle.pop() if self._idle else await _Process.start(self._limits)
+            try:
+                async with asyncio.timeout(_SLOWEST * self._limits.time.total_seconds()):
+                    head, answer = await process.ask(request, body)
+            except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
+                status = await process.end()
+                if isinstance(error, TimeoutError) or status == -signal.SIGXCPU:
+                    raise self._too_slow(name) from None
+                if status == -signal.SIGKILL:  # by the system, which is out of memory
+                    raise self._too_large(name) from None
+                _log.warning("the process that reads a document ended", document=name, status=status)
+                continue
+            except BaseException:
+                await asyncio.shield(process.end())
+                raise
+            if head.get("cause") == "memory":
+                await process.end()  # what is left of it may be in pieces
+            else:
+                self._keep(process)
+            return head, answer
+        raise DocumentCrashesReaderError(name)
 
     def _keep(self, process: "_Process") -> None:
         self._idle.append(process)
@@ -191,7 +196,10 @@ class _Process:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - both are pipes
         assert stdout is not None  # noqa: S101
-        stdin.write(encode(request, body))
+        try:
+            stdin.write(encode(request, body))
+        except RuntimeError as error:  # how uvloop says that the other end is closed
+            raise ConnectionResetError from error
         await stdin.drain()
         length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
         head: dict[str, Any] = json.loads(await stdout.readexactly(length))

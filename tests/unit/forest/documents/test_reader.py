@@ -98,9 +98,18 @@ async def test_a_document_with_too_much_text_is_refused() -> None:
 
 async def test_a_crash_of_a_library_is_told(reader: DocumentReader) -> None:
     task = asyncio.create_task(reader.read(pdf_bomb(3000, 20_000), name="a.pdf"))
-    os.kill(await child(), signal.SIGSEGV)
+    for _ in range(2):
+        os.kill(await child(), signal.SIGSEGV)
     with pytest.raises(DocumentCrashesReaderError, match=r"'a.pdf' crashed the library that reads it"):
         await task
+    assert (await reader.read(LONG)).text == LONG
+
+
+async def test_a_document_is_read_though_the_process_that_was_kept_has_ended(reader: DocumentReader) -> None:
+    before = set(children())
+    await reader.read(LONG)
+    [kept] = set(children()) - before
+    os.kill(kept, signal.SIGTERM)
     assert (await reader.read(LONG)).text == LONG
 
 
