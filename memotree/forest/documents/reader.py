@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import json
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
@@ -31,6 +34,9 @@ _SLOWEST: Final = 10
 """How many times its processor time a document may take, on a machine that does other things too."""
 
 _log = structlog.get_logger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class DocumentTooCostlyError(UnreadableDocumentError):
@@ -92,6 +98,7 @@ class DocumentReader:
     def __init__(self, limits: ReadingLimits | None = None) -> None:
         self._limits = limits or ReadingLimits()
         self._slots = asyncio.Semaphore(_PROCESSES)
+        self._talkers = ThreadPoolExecutor(_PROCESSES + 1, thread_name_prefix="memotree-documents")
         self._idle: list[_Process] = []
         self._resting: asyncio.TimerHandle | None = None
 
@@ -116,27 +123,36 @@ class DocumentReader:
         if self._resting is not None:
             self._resting.cancel()
         while self._idle:
-            await self._idle.pop().end()
+            await asyncio.to_thread(self._idle.pop().end)
+        self._talkers.shutdown(wait=False)
+
+    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function in a thread that talks to a process: waiting for it must not occupy other threads."""
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._talkers, call)
 
     async def _asked(self, request: dict[str, Any], body: bytes, name: str) -> tuple[dict[str, Any], bytes]:
         for _ in range(_ATTEMPTS):  # the first process may have ended for a reason of its own
-            process = self._idle.pop() if self._idle else await _Process.start(self._limits)
+            process = self._idle.pop() if self._idle else await self._run(_Process, self._limits)
             try:
                 async with asyncio.timeout(_SLOWEST * self._limits.time.total_seconds()):
-                    head, answer = await process.ask(request, body)
-            except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
-                status = await process.end()
-                if isinstance(error, TimeoutError) or status == -signal.SIGXCPU:
+                    head, answer = await self._run(process.ask, request, body)
+            except TimeoutError:
+                await asyncio.to_thread(process.end)
+                raise self._too_slow(name) from None
+            except (EOFError, ConnectionError):
+                status = await asyncio.to_thread(process.ended)
+                if status == -signal.SIGXCPU:
                     raise self._too_slow(name) from None
                 if status == -signal.SIGKILL:  # by the system, which is out of memory
                     raise self._too_large(name) from None
                 _log.warning("the process that reads a document ended", document=name, status=status)
                 continue
             except BaseException:
-                await asyncio.shield(process.end())
+                await asyncio.shield(asyncio.to_thread(process.end))
                 raise
             if head.get("cause") == "memory":
-                await process.end()  # what is left of it may be in pieces
+                await asyncio.to_thread(process.end)  # what is left of it may be in pieces
             else:
                 self._keep(process)
             return head, answer
@@ -149,9 +165,10 @@ class DocumentReader:
         self._resting = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._rest)
 
     def _rest(self) -> None:
-        """End the idle processes: without input, they end by themselves."""
-        while self._idle:
-            self._idle.pop().let_go()
+        """End the idle processes."""
+        idle, self._idle = self._idle, []
+        for process in idle:
+            self._talkers.submit(process.end)
 
     def _refuse(self, head: dict[str, Any], name: str) -> None:
         cause = head.get("cause")
@@ -173,59 +190,51 @@ class DocumentReader:
 
 
 class _Process:
-    """One reading process."""
+    """One reading process. Its methods block; call them in a thread."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls, limits: ReadingLimits) -> "_Process":
+    def __init__(self, limits: ReadingLimits) -> None:
         arguments = (str(limits.time.total_seconds()), str(limits.memory), str(limits.characters))
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "memotree.forest.documents.reading_process", *arguments),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C at the terminal must reach only the service
-            )
+        # Not by the event loop: uvloop forks with Python code in the child, which crashes beside the threads of gRPC.
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-P", "-m", "memotree.forest.documents.reading_process", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C at the terminal must reach only the service
         )
 
-    async def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """The head and the body of the answer; ``IncompleteReadError`` or ``ConnectionError`` if the process ended."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None  # noqa: S101 - both are pipes
-        assert stdout is not None  # noqa: S101
-        try:
-            stdin.write(encode(request, body))
-        except RuntimeError as error:  # how uvloop says that the other end is closed
-            raise ConnectionResetError from error
-        await stdin.drain()
-        length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
-        head: dict[str, Any] = json.loads(await stdout.readexactly(length))
-        return head, await stdout.readexactly(head["length"])
+    def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """The head and the body of the answer; ``EOFError`` or ``ConnectionError`` if the process ended."""
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - it is a pipe
+        stdin.write(encode(request, body))
+        stdin.flush()
+        head: dict[str, Any] = json.loads(self._read(int.from_bytes(self._read(LENGTH_BYTES), "big")))
+        return head, self._read(head["length"])
 
-    async def end(self) -> int:
-        """Kill the process; return its exit status, which is negative after a signal."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._process.returncode is None and not await self._ended():
-                self._process.kill()
-        return await self._process.wait()
-
-    async def _ended(self) -> bool:
-        """Whether it is ending already: its output is closed, so its status is only a moment away."""
+    def _read(self, count: int) -> bytes:
         stdout = self._process.stdout
-        if stdout is None or not stdout.at_eof():
-            return False
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                await self._process.wait()
-        return self._process.returncode is not None
+        assert stdout is not None  # noqa: S101 - it is a pipe
+        data = stdout.read(count)
+        if len(data) < count:
+            raise EOFError
+        return data
 
-    def let_go(self) -> None:
-        """Close its input, so that it ends."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+    def ended(self) -> int:
+        """The exit status of a process that has closed its output, so that it is ending; negative after a signal."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        return self.end()
+
+    def end(self) -> int:
+        """End the process, if it has not ended; return its exit status."""
+        self._process.kill()  # does nothing if it has ended
+        status = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):  # unsent data has no reader any more
+                if pipe is not None:
+                    pipe.close()
+        return status
 
 
 def _error(reason: str, message: str) -> UnreadableDocumentError:
