@@ -6,12 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import IO, Any, Final, ParamSpec, TypeVar
 
 import structlog
 
@@ -123,7 +124,7 @@ class DocumentReader:
         if self._resting is not None:
             self._resting.cancel()
         while self._idle:
-            await asyncio.to_thread(self._idle.pop().end)
+            await self._run(self._idle.pop().end)
         self._talkers.shutdown(wait=False)
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -133,15 +134,15 @@ class DocumentReader:
 
     async def _asked(self, request: dict[str, Any], body: bytes, name: str) -> tuple[dict[str, Any], bytes]:
         for _ in range(_ATTEMPTS):  # the first process may have ended for a reason of its own
-            process = self._idle.pop() if self._idle else await self._run(_Process, self._limits)
+            process = self._idle.pop() if self._idle else _Process(self._limits)
             try:
                 async with asyncio.timeout(_SLOWEST * self._limits.time.total_seconds()):
                     head, answer = await self._run(process.ask, request, body)
             except TimeoutError:
-                await asyncio.to_thread(process.end)
+                await self._run(process.end)
                 raise self._too_slow(name) from None
             except (EOFError, ConnectionError):
-                status = await asyncio.to_thread(process.ended)
+                status = await self._run(process.ended)
                 if status == -signal.SIGXCPU:
                     raise self._too_slow(name) from None
                 if status == -signal.SIGKILL:  # by the system, which is out of memory
@@ -149,10 +150,10 @@ class DocumentReader:
                 _log.warning("the process that reads a document ended", document=name, status=status)
                 continue
             except BaseException:
-                await asyncio.shield(asyncio.to_thread(process.end))
+                await asyncio.shield(self._run(process.end))
                 raise
             if head.get("cause") == "memory":
-                await asyncio.to_thread(process.end)  # what is left of it may be in pieces
+                await self._run(process.end)  # what is left of it may be in pieces
             else:
                 self._keep(process)
             return head, answer
@@ -190,51 +191,68 @@ class DocumentReader:
 
 
 class _Process:
-    """One reading process. Its methods block; call them in a thread."""
+    """One reading process, which begins with its first document. The methods block; call them in a thread."""
 
     def __init__(self, limits: ReadingLimits) -> None:
-        arguments = (str(limits.time.total_seconds()), str(limits.memory), str(limits.characters))
-        # Not by the event loop: uvloop forks with Python code in the child, which crashes beside the threads of gRPC.
-        self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-P", "-m", "memotree.forest.documents.reading_process", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C at the terminal must reach only the service
-        )
+        self._arguments = (str(limits.time.total_seconds()), str(limits.memory), str(limits.characters))
+        self._changing = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = False
 
     def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         """The head and the body of the answer; ``EOFError`` or ``ConnectionError`` if the process ended."""
-        stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - it is a pipe
-        stdin.write(encode(request, body))
-        stdin.flush()
-        head: dict[str, Any] = json.loads(self._read(int.from_bytes(self._read(LENGTH_BYTES), "big")))
-        return head, self._read(head["length"])
+        process = self._begun()
+        assert process.stdin is not None  # noqa: S101 - both are pipes
+        assert process.stdout is not None  # noqa: S101
+        process.stdin.write(encode(request, body))
+        process.stdin.flush()
+        length = int.from_bytes(_read(process.stdout, LENGTH_BYTES), "big")
+        head: dict[str, Any] = json.loads(_read(process.stdout, length))
+        return head, _read(process.stdout, head["length"])
 
-    def _read(self, count: int) -> bytes:
-        stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - it is a pipe
-        data = stdout.read(count)
-        if len(data) < count:
-            raise EOFError
-        return data
+    def _begun(self) -> "subprocess.Popen[bytes]":
+        with self._changing:
+            if self._is_over:  # the call was cancelled before this thread came to it
+                raise EOFError
+            if self._process is None:
+                # Not by the event loop: uvloop runs Python code in the fork, which crashes beside the threads of gRPC.
+                self._process = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, "-P", "-m", "memotree.forest.documents.reading_process", *self._arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C at the terminal must reach only the service
+                )
+            return self._process
 
     def ended(self) -> int:
         """The exit status of a process that has closed its output, so that it is ending; negative after a signal."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
         return self.end()
 
     def end(self) -> int:
         """End the process, if it has not ended; return its exit status."""
-        self._process.kill()  # does nothing if it has ended
-        status = self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        with self._changing:
+            self._is_over = True
+            process = self._process
+        if process is None:
+            return 0
+        process.kill()  # does nothing if it has ended
+        status = process.wait()
+        for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):  # unsent data has no reader any more
                 if pipe is not None:
                     pipe.close()
         return status
+
+
+def _read(pipe: IO[bytes], count: int) -> bytes:
+    data = pipe.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
 
 
 def _error(reason: str, message: str) -> UnreadableDocumentError:
